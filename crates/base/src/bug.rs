@@ -1,0 +1,74 @@
+//! Seeded bugs: deliberate mistakes that a harness must catch, so that no test is one that cannot fail.
+//!
+//! They exist only with the feature `bugs`, which `perigee-sim` alone turns on. Without it [`on`] is a
+//! constant `false` and the code behind it is gone.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+static ACTIVE: AtomicU32 = AtomicU32::new(0);
+
+macro_rules! bugs {
+    ($($(#[doc = $doc:literal])+ $name:ident = $n:literal,)+) => {
+        /// A mistake that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Bug { $($(#[doc = $doc])+ $name = $n,)+ }
+
+        /// Every bug: itself, its name, what it breaks.
+        pub const ALL: &[(Bug, &str, &str)] = &[$((Bug::$name, stringify!($name), concat!($($doc),+)),)+];
+    };
+}
+
+bugs! {
+    /// A commit in `Full` mode is acknowledged without a sync of the log.
+    SkipWalSync = 1,
+    /// The directory is not synced after a log segment was created.
+    SkipDirSync = 2,
+    /// Recovery truncates at the first bad record even where later records prove that it was durable.
+    TruncateDamagedLog = 3,
+    /// Checksums of log payloads are not compared.
+    IgnoreLogChecksum = 4,
+    /// Checksums of blocks are not compared.
+    IgnoreBlockChecksum = 5,
+    /// The log segment is removed before the manifest edit of its flush is durable.
+    RemoveLogEarly = 6,
+    /// A flush is installed although the log before it is not durable: families disagree after a power cut.
+    FlushBeforeLogSync = 7,
+    /// Compaction drops tombstones above the bottom: deleted keys come back.
+    DropTombstoneEarly = 8,
+    /// Compaction ignores snapshots when it drops older versions.
+    IgnoreSnapshots = 9,
+    /// A failed log append is followed by further appends behind the hole.
+    AppendAfterFailure = 10,
+    /// A failed sync is tried again and then believed.
+    RetryFailedSync = 11,
+    /// Recovery forgets what the second of two log segments holds.
+    ReplayFirstSegmentOnly = 12,
+    /// Level 0 runs are searched oldest first after reopen.
+    WrongRunOrder = 13,
+    /// An iterator that turns round skips an entry.
+    SkipOnTurn = 14,
+    /// A read that fails is answered with "not found".
+    ErrorIsNotFound = 15,
+    /// The table file is not synced before the manifest names it.
+    SkipTableSync = 16,
+    /// Recovery removes files that the (damaged) manifest does not name before checking it.
+    DeleteUnknownFiles = 17,
+    /// Half of a batch is made visible before the other half.
+    PublishEarly = 18,
+    /// A dropped family's operations in the log are replayed into the next family of that name.
+    ReplayDroppedFamily = 19,
+    /// The last entry of every flushed run is lost.
+    LoseLastEntry = 20,
+}
+
+/// Plants one bug (or none), for the whole process.
+pub fn plant(bug: Option<Bug>) {
+    ACTIVE.store(bug.map_or(0, |b| b as u32), Relaxed);
+}
+
+/// Whether that bug is planted.
+#[inline]
+pub fn on(bug: Bug) -> bool {
+    cfg!(feature = "bugs") && ACTIVE.load(Relaxed) == bug as u32
+}

@@ -1,0 +1,35 @@
+//! What an entry is. Numbers are part of the format: never reused, never renumbered.
+
+use crate::{Error, Result};
+
+/// The kind of an entry, in batches and in tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// A key with its value beside it.
+    Put = 1,
+    /// A tombstone: hides every older version of the key.
+    Delete = 2,
+    /// A key whose value lies in a value log; only in tables.
+    PutPointer = 3,
+}
+
+impl EntryKind {
+    /// Decodes a kind; an unknown number is damage (or a newer format, which feature bits announce).
+    pub fn decode(b: u8) -> Result<EntryKind> {
+        match b {
+            1 => Ok(EntryKind::Put),
+            2 => Ok(EntryKind::Delete),
+            3 => Ok(EntryKind::PutPointer),
+            other => Err(Error::corruption("unknown entry kind").expected("1 to 3", other)),
+        }
+    }
+    /// The number on disk.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+    /// Whether it hides older versions instead of carrying a value.
+    pub fn is_tombstone(self) -> bool {
+        self == EntryKind::Delete
+    }
+}

@@ -1,0 +1,26 @@
+//! L0: the words that every layer speaks. No I/O, no clocks, no threads.
+//!
+//! The module order is the dependency order: a module uses only those above it.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod ids;
+pub mod error;
+pub mod codec;
+pub mod checksum;
+pub mod shared;
+pub mod seqno;
+pub mod kind;
+pub mod order;
+pub mod key;
+pub mod format;
+pub mod stats;
+pub mod bug;
+
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{FamilyId, FileId, LevelNo, RunId};
+pub use key::{EntryRef, ValueRef};
+pub use kind::EntryKind;
+pub use order::KeyOrder;
+pub use seqno::SeqNo;
+pub use shared::Shared;

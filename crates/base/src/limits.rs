@@ -1,0 +1,38 @@
+//! Every bound of the engine, in one place. A loop, queue, buffer or count that a file or a caller can
+//! influence is held by one of these.
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// Longest value, in bytes (1 GiB).
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Largest write batch, encoded, in bytes: a batch is one log record.
+pub const BATCH_BYTES_MAX: usize = (1 << 31) - (1 << 20);
+/// Most operations in one batch.
+pub const BATCH_OPS_MAX: u32 = 1 << 28;
+/// Longest family name, in bytes of UTF-8.
+pub const FAMILY_NAME_BYTES_MAX: usize = 255;
+/// Most families alive at once.
+pub const FAMILIES_MAX: usize = 1 << 20;
+/// Number of levels in a tree (level 0 holds overlapping runs, each deeper level one sorted run).
+pub const LEVELS: usize = 7;
+/// Largest raw (uncompressed) block that a reader accepts, for data, filter and property blocks.
+pub const BLOCK_RAW_BYTES_MAX: usize = 16 << 20;
+/// Largest raw index or filter block (one per file). A writer cuts its file before reaching it.
+pub const INDEX_RAW_BYTES_MAX: usize = 256 << 20;
+/// A klog output is cut when its pending index grows past this.
+pub const INDEX_BYTES_CUT: usize = 16 << 20;
+/// Values at or above the family's threshold go to a value log; the threshold itself is capped by this, so
+/// that a data block always stays under `BLOCK_RAW_BYTES_MAX`.
+pub const INLINE_VALUE_BYTES_MAX: usize = 1 << 20;
+/// Raw bytes in one chunk of a value log.
+pub const VLOG_CHUNK_BYTES: usize = 1 << 20;
+/// LZ4 cannot expand further than this factor; a declared size beyond it is damage.
+pub const LZ4_RATIO_MAX: usize = 255;
+/// Most bytes that one group commit gathers before it is written (a single larger batch goes alone).
+pub const COMMIT_GROUP_BYTES_MAX: usize = 4 << 20;
+/// Largest manifest edit, encoded.
+pub const EDIT_BYTES_MAX: usize = 256 << 20;
+/// Files named by one manifest edit or version.
+pub const FILES_MAX: usize = 1 << 24;
+/// Runs that level 0 may hold before writers are stopped, whatever the options say.
+pub const LEVEL0_RUNS_MAX: usize = 64;

@@ -1,0 +1,56 @@
+//! A slice that keeps its buffer alive: how values leave a block, a batch or a value log without a copy.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// Bytes inside a reference-counted buffer. Cloning copies no bytes.
+#[derive(Clone)]
+pub struct Shared {
+    buf: Arc<Vec<u8>>,
+    start: usize,
+    end: usize,
+}
+
+impl Shared {
+    /// The part `range` of `buf`.
+    ///
+    /// # Panics
+    /// If the range is not inside the buffer.
+    pub fn new(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= buf.len(), "a slice lies inside its buffer");
+        Shared { buf, start: range.start, end: range.end }
+    }
+}
+
+impl From<Vec<u8>> for Shared {
+    fn from(v: Vec<u8>) -> Self {
+        let end = v.len();
+        Shared { buf: Arc::new(v), start: 0, end }
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buf[self.start..self.end]
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({} bytes)", self.len())
+    }
+}
+
+impl PartialEq for Shared {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl Eq for Shared {}

@@ -1,0 +1,87 @@
+//! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is promised
+//! between two of them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// All counters of one open database.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: Counter,)+ }
+
+        impl Counters {
+            /// Every counter by name, in a stable order.
+            pub fn all(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.get()),)+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Write calls that were acknowledged.
+    commits,
+    /// Operations inside them.
+    operations,
+    /// Bytes of user keys and values in them.
+    user_bytes_written,
+    /// Group commits (one log append each).
+    commit_groups,
+    /// Bytes appended to the write-ahead log.
+    wal_bytes_written,
+    /// Syncs of the write-ahead log.
+    wal_syncs,
+    /// Point reads.
+    gets,
+    /// Point reads that found a value.
+    get_hits,
+    /// Times a filter answered "not here" and a block read was saved.
+    filter_negatives,
+    /// Times a filter said "maybe" and the file had no such key.
+    filter_false_positives,
+    /// Blocks found in the block cache.
+    cache_hits,
+    /// Blocks that had to be read.
+    cache_misses,
+    /// Bytes read from klogs.
+    klog_bytes_read,
+    /// Bytes read from value logs.
+    vlog_bytes_read,
+    /// Flushes finished.
+    flushes,
+    /// Bytes written by flushes (klog and vlog).
+    flush_bytes_written,
+    /// Compactions finished.
+    compactions,
+    /// Bytes read by compactions.
+    compaction_bytes_read,
+    /// Bytes written by compactions.
+    compaction_bytes_written,
+    /// Entries dropped because a newer version hides them.
+    dropped_shadowed,
+    /// Tombstones dropped at the bottom of the tree.
+    dropped_tombstones,
+    /// Manifest edits appended.
+    manifest_edits,
+    /// Bytes appended to the manifest.
+    manifest_bytes_written,
+    /// Microseconds that writers were delayed by back-pressure.
+    delay_us,
+    /// Microseconds that writers were stopped by back-pressure.
+    stop_us,
+}

@@ -1,0 +1,88 @@
+//! Files, as the engine sees them: one flat directory, append-only writers, positional readers.
+//!
+//! Names are plain file names (no separators, no `..`); implementations refuse anything else. Errors carry the
+//! file's name; a full disk is `NoSpace`.
+
+use perigee_base::Result;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+pub mod posix;
+pub mod memory;
+pub mod fault;
+
+/// How to open a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenDir {
+    /// It must exist (`NotFound` otherwise).
+    Existing,
+    /// It is created (mode 0700, its parent synced) if it does not exist.
+    CreateIfMissing,
+}
+
+/// A file system.
+pub trait Fs: Send + Sync + Debug {
+    /// Opens a directory.
+    fn open_dir(&self, path: &Path, mode: OpenDir) -> Result<Arc<dyn Dir>>;
+    /// A number that changes at every start of the operating system (not of the process). Two equal numbers
+    /// mean that nothing handed to the kernel was lost in between.
+    fn boot_id(&self) -> u64;
+}
+
+/// One directory of regular files.
+pub trait Dir: Send + Sync + Debug {
+    /// Its path, for messages.
+    fn path(&self) -> &Path;
+    /// Names of the regular files in it, sorted.
+    fn list(&self) -> Result<Vec<String>>;
+    /// Length of a file, or `None` if there is none.
+    fn file_len(&self, name: &str) -> Result<Option<u64>>;
+    /// Creates a new, empty file (0600); `AlreadyExists` if there is one.
+    fn create(&self, name: &str) -> Result<Arc<dyn Append>>;
+    /// Opens an existing file for appending, truncating and syncing.
+    fn append_to(&self, name: &str) -> Result<Arc<dyn Append>>;
+    /// Opens an existing file for reading.
+    fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>>;
+    /// Renames, replacing the target. Atomic; durable after [`Dir::sync`].
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    /// Removes a file. Durable after [`Dir::sync`].
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Makes creations, renames and removals durable.
+    fn sync(&self) -> Result<()>;
+    /// Takes the exclusive lock held on file `name` (created if missing, never removed); `Locked` if another
+    /// process, or another handle in this one, holds it. Released on drop.
+    fn lock(&self, name: &str) -> Result<Box<dyn DirLock>>;
+    /// A directory inside this one, created if missing.
+    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>>;
+    /// Moves a file of this directory into the directory `subdir` inside it (created if missing).
+    fn move_into(&self, name: &str, subdir: &str) -> Result<()>;
+}
+
+/// A held lock.
+pub trait DirLock: Send + Sync + Debug {}
+
+/// A file being written. Callers serialise `append` and `truncate`; `sync` may run beside them.
+pub trait Append: Send + Sync + Debug {
+    /// Appends the parts in order. After an error the file may hold any prefix of them.
+    fn append(&self, parts: &[&[u8]]) -> Result<()>;
+    /// Bytes in the file, counting every append that succeeded.
+    fn len(&self) -> u64;
+    /// Whether nothing was appended.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Cuts the file to `len` bytes (at most its length).
+    fn truncate(&self, len: u64) -> Result<()>;
+    /// Puts the contents and length on stable storage (`fdatasync`). After an error the state of the contents
+    /// is unknown for ever: callers must not call again and believe the answer.
+    fn sync(&self) -> Result<()>;
+}
+
+/// A file being read.
+pub trait ReadAt: Send + Sync + Debug {
+    /// Fills `buf` from `offset`; a file that ends before is an error of kind `Corruption` with the offset.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Length of the file.
+    fn len(&self) -> Result<u64>;
+}

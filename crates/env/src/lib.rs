@@ -1,0 +1,15 @@
+//! L1: the only door to the world. Files, clock, randomness, threads and the locks that threads wait on enter
+//! the engine here and nowhere else, each as a real and as a simulated twin, so that the whole engine runs in
+//! a seeded simulation. This layer does not know what the bytes mean.
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod rand;
+pub mod sync;
+pub mod spawn;
+pub mod fs;
+pub mod sim;
+pub mod env;
+
+pub use env::Env;
+pub use fs::{Append, Dir, DirLock, Fs, OpenDir, ReadAt};

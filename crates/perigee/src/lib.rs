@@ -1,1 +1,59 @@
-//! perigee
+//! **Perigee**: an embedded, ordered key-value storage engine. A log-structured merge tree with column families,
+//! atomic batches, snapshots and iterators, built so that no acknowledged byte is lost and no damaged byte is
+//! returned.
+//!
+//! ```
+//! use perigee::{Db, Options, WriteBatch};
+//! # fn main() -> perigee::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("perigee-doc-{}", std::process::id()));
+//! # let _ = std::fs::remove_dir_all(&dir);
+//! let db = Db::open(&dir, Options::new())?;
+//! db.put(b"moon", b"full")?;
+//! assert_eq!(db.get(b"moon")?.as_deref(), Some(&b"full"[..]));
+//!
+//! let tides = db.create_family("tides", Default::default())?;
+//! let mut batch = WriteBatch::new();
+//! batch.put(&tides, b"06:12", b"high")?;
+//! batch.put(&tides, b"12:31", b"low")?;
+//! batch.delete(&db.default_family(), b"moon")?;
+//! db.write(batch)?; // all of it or nothing, over both families
+//!
+//! for entry in tides.iter(..)? {
+//!     let (key, value) = entry?;
+//!     println!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+//! }
+//! db.close()?;
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod options;
+mod batch;
+mod slice;
+mod stats;
+mod iter;
+mod family;
+mod snapshot;
+mod db;
+
+pub use batch::WriteBatch;
+pub use db::Db;
+pub use family::Family;
+pub use iter::{Cursor, Iter};
+pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
+pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use slice::Slice;
+pub use snapshot::Snapshot;
+pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+
+/// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
+pub mod env {
+    pub use perigee_env::*;
+}
+
+/// Limits of keys, values, batches and names.
+pub mod limits {
+    pub use perigee_base::limits::*;
+}

@@ -1,0 +1,144 @@
+//! The database handle.
+
+use crate::{
+    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport, WriteBatch,
+    WriteOptions,
+};
+use std::ops::RangeBounds;
+use std::path::Path;
+
+/// An open database. Cheap to clone; clones share it. Closed by [`Db::close`], or when the last handle (database,
+/// family, snapshot, iterator) is dropped.
+#[derive(Clone, Debug)]
+pub struct Db {}
+
+impl Db {
+    /// Opens (or creates, see [`Options`]) the database in directory `path`.
+    ///
+    /// # Errors
+    /// `Locked` if it is open already, here or in another process; `NotFound` if it is missing and must not be created;
+    /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        let _ = (path, options);
+        unimplemented!()
+    }
+    /// Stops background work, makes every acknowledged write durable, and releases the lock. Further calls on any
+    /// handle fail with `Closed`; closing twice is no error.
+    pub fn close(&self) -> Result<()> {
+        unimplemented!()
+    }
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        unimplemented!()
+    }
+    /// The family `default`, which always exists.
+    pub fn default_family(&self) -> Family {
+        unimplemented!()
+    }
+    /// Creates a family.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or contains NUL, or for options
+    /// out of range.
+    pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
+        let _ = (name, options);
+        unimplemented!()
+    }
+    /// The family of that name (`NotFound` if there is none).
+    pub fn family(&self, name: &str) -> Result<Family> {
+        let _ = name;
+        unimplemented!()
+    }
+    /// Removes a family with everything in it; durable when the call returns. `default` cannot be dropped.
+    pub fn drop_family(&self, name: &str) -> Result<()> {
+        let _ = name;
+        unimplemented!()
+    }
+    /// Names of all families, sorted.
+    pub fn families(&self) -> Vec<String> {
+        unimplemented!()
+    }
+    /// Commits a batch with the database's durability.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown`: the commit may or may not be there after reopen, as a whole. Any other error: it is not
+    /// there and never will be. `NoSpace`: free space and try again, no reopen needed. `Poisoned`: an
+    /// earlier failure stopped writes.
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(batch, WriteOptions::new())
+    }
+    /// Commits a batch, with options.
+    pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
+        let _ = (batch, options);
+        unimplemented!()
+    }
+    /// [`Family::put`] on `default`.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default_family().put(key, value)
+    }
+    /// [`Family::delete`] on `default`.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default_family().delete(key)
+    }
+    /// [`Family::get`] on `default`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.default_family().get(key)
+    }
+    /// [`Family::get_pinned`] on `default`.
+    pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.default_family().get_pinned(key)
+    }
+    /// [`Family::contains`] on `default`.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.default_family().contains(key)
+    }
+    /// [`Family::iter`] on `default`.
+    pub fn iter<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.default_family().iter(range)
+    }
+    /// [`Family::prefix`] on `default`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.default_family().prefix(prefix)
+    }
+    /// [`Family::cursor`] on `default`.
+    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
+        self.default_family().cursor(range)
+    }
+    /// The database as it is now, held until the snapshot is dropped.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        unimplemented!()
+    }
+    /// Makes every write acknowledged so far durable against power loss.
+    pub fn sync(&self) -> Result<()> {
+        unimplemented!()
+    }
+    /// Writes all memtables to table files.
+    pub fn flush(&self) -> Result<()> {
+        unimplemented!()
+    }
+    /// Merges every family into its deepest level.
+    pub fn compact(&self) -> Result<()> {
+        unimplemented!()
+    }
+    /// Waits until no flush or compaction is running or due.
+    pub fn wait_idle(&self) -> Result<()> {
+        unimplemented!()
+    }
+    /// Reads every byte of every file and checks it. `Ok` with errors inside the report means: readable, damaged.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(|_done, _total| {})
+    }
+    /// The same, with progress in bytes (done, total).
+    pub fn verify_with(&self, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+        let _ = progress;
+        unimplemented!()
+    }
+    /// Statistics.
+    pub fn stats(&self) -> Stats {
+        unimplemented!()
+    }
+    /// Every table file with its place in the tree.
+    pub fn files(&self) -> Vec<FileStats> {
+        unimplemented!()
+    }
+}

@@ -1,0 +1,229 @@
+//! Settings. Plain data; every one has an effect, and its doc says what it trades.
+
+use perigee_base::KeyOrder;
+use perigee_env::Env;
+use std::time::Duration;
+
+/// What an acknowledged write has survived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The log record is on stable storage: survives power loss. Concurrent writers share a sync.
+    #[default]
+    Full,
+    /// Handed to the operating system, synced in the background at this interval: survives a crash of the
+    /// process; after a power loss a prefix of the commits survives, missing at most the last interval (plus one sync).
+    Interval(Duration),
+    /// Handed to the operating system: survives a crash of the process; after a power loss a prefix survives.
+    None,
+}
+
+/// How blocks and separated values are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4: fast both ways; blocks that do not shrink are stored as they are.
+    #[default]
+    Lz4,
+}
+
+/// Settings of a database. `Options::new()` is what we would use.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Create the database if there is none (default true).
+    pub create_if_missing: bool,
+    /// Refuse to open if there is one already (default false).
+    pub error_if_exists: bool,
+    /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
+    pub durability: Durability,
+    /// Bytes of decompressed blocks kept in memory (default 64 MiB).
+    pub block_cache_bytes: u64,
+    /// Re-read every output of a flush or compaction before it replaces its inputs (default true): costs one
+    /// read of freshly written data, catches a bad disk or memory before the good copy is gone.
+    pub verify_outputs: bool,
+    /// Settings of the `default` family, and of families created without their own. On reopen, `None` keeps
+    /// what is stored; `Some` is stored and used for new files.
+    pub default_family: Option<FamilyOptions>,
+    /// The world to run in (default: the real one).
+    pub env: Env,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Options {
+            create_if_missing: true,
+            error_if_exists: false,
+            durability: Durability::Full,
+            block_cache_bytes: 64 << 20,
+            verify_outputs: true,
+            default_family: None,
+            env: Env::real(),
+        }
+    }
+    /// The defaults in another world (see `perigee::env`).
+    pub fn in_env(env: Env) -> Self {
+        Options { env, ..Self::new() }
+    }
+    /// Sets [`Options::create_if_missing`].
+    #[must_use]
+    pub fn create_if_missing(mut self, yes: bool) -> Self {
+        self.create_if_missing = yes;
+        self
+    }
+    /// Sets [`Options::error_if_exists`].
+    #[must_use]
+    pub fn error_if_exists(mut self, yes: bool) -> Self {
+        self.error_if_exists = yes;
+        self
+    }
+    /// Sets [`Options::durability`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+    /// Sets [`Options::block_cache_bytes`].
+    #[must_use]
+    pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
+        self.block_cache_bytes = bytes;
+        self
+    }
+    /// Sets [`Options::verify_outputs`].
+    #[must_use]
+    pub fn verify_outputs(mut self, yes: bool) -> Self {
+        self.verify_outputs = yes;
+        self
+    }
+    /// Sets [`Options::default_family`].
+    #[must_use]
+    pub fn default_family(mut self, options: FamilyOptions) -> Self {
+        self.default_family = Some(options);
+        self
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Settings of one column family, stored with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FamilyOptions {
+    /// The order of keys (fixed for the family's life).
+    pub order: KeyOrder,
+    /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger files and
+    /// less rewriting, more memory and a longer recovery.
+    pub memtable_bytes: u64,
+    /// Values of this length and up go to a value log (default 4096): lower makes compaction cheaper, scans of
+    /// values dearer.
+    pub value_threshold: usize,
+    /// Raw bytes in a data block (default 16 KiB).
+    pub block_bytes: usize,
+    /// Compression of new files.
+    pub compression: Compression,
+    /// Bloom filter bits per key, 0 for none (default 10: 1.3 % false positives).
+    pub filter_bits: u8,
+    /// Size at which a table file is cut (default 64 MiB).
+    pub target_file_bytes: u64,
+    /// Size of level 1 (default 256 MiB).
+    pub level1_bytes: u64,
+    /// How much larger each deeper level is (default 10).
+    pub level_ratio: u32,
+}
+
+impl FamilyOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        FamilyOptions {
+            order: KeyOrder::Bytes,
+            memtable_bytes: 64 << 20,
+            value_threshold: 4096,
+            block_bytes: 16 << 10,
+            compression: Compression::Lz4,
+            filter_bits: 10,
+            target_file_bytes: 64 << 20,
+            level1_bytes: 256 << 20,
+            level_ratio: 10,
+        }
+    }
+    /// Sets [`FamilyOptions::memtable_bytes`].
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: u64) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+    /// Sets [`FamilyOptions::value_threshold`].
+    #[must_use]
+    pub fn value_threshold(mut self, bytes: usize) -> Self {
+        self.value_threshold = bytes;
+        self
+    }
+    /// Sets [`FamilyOptions::block_bytes`].
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+    /// Sets [`FamilyOptions::compression`].
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+    /// Sets [`FamilyOptions::filter_bits`].
+    #[must_use]
+    pub fn filter_bits(mut self, bits: u8) -> Self {
+        self.filter_bits = bits;
+        self
+    }
+    /// Sets [`FamilyOptions::target_file_bytes`].
+    #[must_use]
+    pub fn target_file_bytes(mut self, bytes: u64) -> Self {
+        self.target_file_bytes = bytes;
+        self
+    }
+    /// Sets [`FamilyOptions::level1_bytes`].
+    #[must_use]
+    pub fn level1_bytes(mut self, bytes: u64) -> Self {
+        self.level1_bytes = bytes;
+        self
+    }
+    /// Sets [`FamilyOptions::level_ratio`].
+    #[must_use]
+    pub fn level_ratio(mut self, ratio: u32) -> Self {
+        self.level_ratio = ratio;
+        self
+    }
+}
+
+impl Default for FamilyOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Settings of one write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// Durability of this write (default: the database's).
+    pub durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Sets [`WriteOptions::durability`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+}

@@ -1,0 +1,133 @@
+//! What the database says about itself. Plain data.
+
+use crate::{Error, FamilyOptions};
+
+/// A snapshot of everything worth knowing ([`crate::Db::stats`]).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Counters since open, by name (see `docs/STATISTICS.md`).
+    pub counters: Vec<(&'static str, u64)>,
+    /// One element for each family.
+    pub families: Vec<FamilyStats>,
+    /// Sequence number of the last visible operation.
+    pub last_sequence: u64,
+    /// Everything up to this sequence number is on stable storage.
+    pub durable_sequence: u64,
+    /// Bytes in the block cache, and its capacity.
+    pub block_cache_bytes: (u64, u64),
+    /// Bytes of resident indexes and filters.
+    pub table_memory_bytes: u64,
+    /// Write-ahead log segments and their bytes.
+    pub wal: (usize, u64),
+    /// Bytes of all files of the database.
+    pub disk_bytes: u64,
+    /// Snapshots alive.
+    pub snapshots: usize,
+    /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed memtables`.
+    pub pressure: String,
+    /// What recovery did at open.
+    pub recovery: RecoveryReport,
+    /// The error that stopped writes, or the last one of a background task that is being retried.
+    pub background_error: Option<Error>,
+}
+
+/// One family.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FamilyStats {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: u32,
+    /// Its effective options.
+    pub options: FamilyOptions,
+    /// Bytes and entries in the active memtable.
+    pub memtable: (u64, u64),
+    /// Sealed memtables that wait for their flush, and their bytes.
+    pub sealed: (usize, u64),
+    /// The levels, newest first.
+    pub levels: Vec<LevelStats>,
+    /// Value logs: files, bytes, and bytes still referenced by tables.
+    pub vlogs: (usize, u64, u64),
+}
+
+/// One level of a family.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Its number.
+    pub level: u8,
+    /// Sorted runs in it.
+    pub runs: usize,
+    /// Table files in it.
+    pub files: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Entries in them, tombstones included.
+    pub entries: u64,
+    /// Tombstones among them.
+    pub tombstones: u64,
+}
+
+/// One table file ([`crate::Db::files`]).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileStats {
+    /// Name of its family.
+    pub family: String,
+    /// Its level.
+    pub level: u8,
+    /// Its run (larger is newer).
+    pub run: u64,
+    /// Its file name.
+    pub file: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones among them.
+    pub tombstones: u64,
+    /// Smallest key.
+    pub first_key: Vec<u8>,
+    /// Largest key.
+    pub last_key: Vec<u8>,
+    /// Smallest and largest sequence number.
+    pub sequences: (u64, u64),
+    /// Bytes in value logs that it references.
+    pub separated_bytes: u64,
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Sequence number of the last operation recovered.
+    pub recovered_sequence: u64,
+    /// Operations replayed from the write-ahead log.
+    pub replayed_operations: u64,
+    /// Bytes cut from the end of the logs.
+    pub truncated_bytes: u64,
+    /// Why they were cut, empty if nothing was.
+    pub reason: String,
+    /// Files that no metadata names, moved to `trash/`.
+    pub orphans: u64,
+    /// Whether the database had been closed cleanly.
+    pub clean: bool,
+    /// How long it took, in microseconds.
+    pub elapsed_us: u64,
+}
+
+/// The result of [`crate::Db::verify`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Files read.
+    pub files: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Entries seen in tables.
+    pub entries: u64,
+    /// Everything wrong, one error for each damaged file. Empty: every byte is as it was written.
+    pub errors: Vec<Error>,
+}

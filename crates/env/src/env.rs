@@ -1,9 +1,10 @@
 //! The bundle that is passed to `open`.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, RealClock};
 use crate::fs::Fs;
-use crate::rand::Rand;
-use crate::spawn::Spawn;
+use crate::fs::posix::PosixFs;
+use crate::rand::{Rand, RealRand};
+use crate::spawn::{RealSpawn, Spawn};
 use std::sync::Arc;
 
 /// Everything the engine may ask of the world.
@@ -17,4 +18,16 @@ pub struct Env {
     pub rand: Arc<dyn Rand>,
     /// Threads.
     pub spawn: Arc<dyn Spawn>,
+}
+
+impl Env {
+    /// The real world.
+    pub fn real() -> Env {
+        Env {
+            fs: Arc::new(PosixFs::new()),
+            clock: Arc::new(RealClock::new()),
+            rand: Arc::new(RealRand::new()),
+            spawn: Arc::new(RealSpawn),
+        }
+    }
 }

@@ -273,6 +273,17 @@ mod tests {
     }
 
     #[test]
+    fn a_truncation_during_a_sync_is_seen_by_it() {
+        let mut p = Pages::default();
+        p.write_at(0, b"abcdef");
+        let point = p.sync_point();
+        p.truncate(2);
+        p.write_at(2, b"XY");
+        p.sync_done(point);
+        assert_eq!(cut(&p, 1, 0.0), b"abXY");
+    }
+
+    #[test]
     fn ranges_merge() {
         let mut p = Pages::durable(vec![0; 100]);
         for at in [50, 10, 30, 20, 40, 9, 51] {

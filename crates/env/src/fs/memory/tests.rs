@@ -118,6 +118,19 @@ fn chains_of_renames_and_moves_never_double_or_lose_a_file() {
 }
 
 #[test]
+fn removing_the_new_file_never_takes_the_one_it_replaced() {
+    let (disk, dir) = disk();
+    put(&*dir, "a", b"1");
+    put(&*dir, "b", b"2");
+    dir.sync().unwrap();
+    dir.rename("a", "b").unwrap();
+    dir.remove("b").unwrap();
+    let seen: BTreeSet<Vec<String>> = cuts(&disk).map(|cut| names(&cut)).collect();
+    let state = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
+    assert_eq!(seen, BTreeSet::from([state(&["/db/a", "/db/b"]), state(&["/db/b"]), state(&[])]));
+}
+
+#[test]
 fn the_same_seed_leaves_the_same_disk() {
     let (disk, dir) = disk();
     for i in 0..20 {

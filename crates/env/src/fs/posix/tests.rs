@@ -12,6 +12,7 @@ impl Scratch {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("perigee-env-posix-{}-{n}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         Scratch(path)
     }
     fn open(&self) -> Arc<dyn Dir> {
@@ -38,6 +39,18 @@ fn only_the_owner_may_look() {
     dir.subdir("sub").unwrap();
     let at = |name: &str| mode(&dir.path().join(name));
     assert_eq!((mode(dir.path()), at("f"), at("LOCK"), at("sub")), (0o700, 0o600, 0o600, 0o700));
+}
+
+#[test]
+fn whatever_the_umask_says() {
+    // In a process of its own, because the umask belongs to all threads.
+    let run = Command::new("sh")
+        .args(["-c", "umask 0377; exec \"$0\" --exact fs::posix::tests::only_the_owner_may_look"])
+        .arg(std::env::current_exe().unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]

@@ -82,6 +82,18 @@ impl Wal {
         health: &Health,
     ) -> Result<u64> {
         health.check_writable()?;
+        self.append_last(appender, kind, edits, records, health)
+    }
+
+    /// The same for a database that is closed to everybody but its closer.
+    pub fn append_last(
+        &self,
+        appender: &mut Appender,
+        kind: RecordKind,
+        edits: u64,
+        records: &mut [Finished],
+        health: &Health,
+    ) -> Result<u64> {
         let lsn = appender.next_lsn;
         let stamp = Stamp { kind, lsn, durable: self.durable(), edits };
         let before = appender.writer.offset();

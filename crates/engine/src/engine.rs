@@ -10,7 +10,7 @@ use crate::report::{self, Status, TableStatus};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
 use perigee_file::log::batch::Finished;
@@ -69,6 +69,10 @@ impl Engine {
         commit::write(&self.core, &self.queue, batch, durability.unwrap_or(self.core.settings.durability))
     }
 
+    /// `Closed` if it is closed.
+    pub fn check_open(&self) -> Result<()> {
+        self.core.health.check_open()
+    }
     /// The newest view of a family, and the sequence number up to which to read it. The view is taken first: everything
     /// visible at the later number is in it, or newer than it as a whole.
     pub fn read_view(&self, family: &Family) -> Result<(Arc<View>, SeqNo)> {
@@ -103,10 +107,6 @@ impl Engine {
             .families
             .by_name(name)
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no family {name:?}")))
-    }
-    /// The family `default`.
-    pub fn default_family(&self) -> Option<Arc<Family>> {
-        self.core.families.by_id(FamilyId::DEFAULT)
     }
     /// Names of all families.
     pub fn families(&self) -> Vec<String> {

@@ -33,6 +33,7 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod translate;
 mod iter;
 mod family;
 mod snapshot;

@@ -32,12 +32,17 @@ impl IndexWriter {
     }
 
     /// Data blocks so far.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.block.len()
     }
     /// Raw bytes so far, about.
     pub fn estimated_bytes(&self) -> usize {
         self.block.estimated_bytes()
+    }
+    /// Bytes in memory for it; see [`BlockWriter::gathered_bytes`].
+    pub fn gathered_bytes(&self) -> usize {
+        self.block.gathered_bytes()
     }
     /// The raw form; there is at least one data block.
     pub fn finish(&mut self, out: &mut Vec<u8>) {

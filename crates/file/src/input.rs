@@ -40,10 +40,6 @@ impl Input {
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// The file's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
     /// The file's length.
     pub fn bytes(&self) -> u64 {
         self.bytes

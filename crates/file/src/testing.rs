@@ -126,10 +126,16 @@ pub fn mutate(rng: &mut Rng, good: &[u8]) -> Vec<u8> {
     bad
 }
 
-/// The `n`th hex example of a format page, without white space.
+/// The `n`th hex example of a format page, without white space and comments (`# ...`).
 pub fn hex_of_page(page: &str, n: usize) -> String {
     let example = page.split("```hex").nth(n + 1).unwrap_or_default();
-    example.split("```").next().unwrap_or_default().split_whitespace().collect()
+    let lines = example.split("```").next().unwrap_or_default().lines();
+    lines.flat_map(|l| l.split('#').next().unwrap_or_default().split_whitespace()).collect()
+}
+
+/// Hex digits as bytes.
+pub fn from_hex(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
 /// Bytes as hex digits.

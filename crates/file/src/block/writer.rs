@@ -52,11 +52,7 @@ impl BlockWriter {
     }
 
     fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) {
-        self.shared = match self.key_ends.first() {
-            _ if self.order != KeyOrder::Bytes => 0, // other orders compare whole keys, in place
-            None => key.len(),
-            Some(&end) => common_prefix(&self.keys[..self.shared.min(end as usize)], key),
-        };
+        self.shared = self.shared_with(key);
         self.keys.extend_from_slice(key);
         self.key_ends.push(self.keys.len() as u64);
         self.seqs.push(seq.0);
@@ -74,8 +70,33 @@ impl BlockWriter {
     }
     /// The raw length if it were finished now, about.
     pub fn estimated_bytes(&self) -> usize {
-        let keys = self.keys.len() - self.shared * self.len().saturating_sub(1);
+        self.estimate(self.shared)
+    }
+    /// The raw length behind an entry more, about. Not the sum of both: one key that begins otherwise ends the
+    /// sharing for all keys before it.
+    pub fn estimated_bytes_with(&self, key: &[u8], value_bytes: usize) -> usize {
+        let shared = self.shared_with(key);
+        self.estimate(shared) + key.len() - shared + value_bytes + ENTRY_BYTES
+    }
+    /// Bytes of all keys and values in memory; the raw length never exceeds this and the columns.
+    pub fn gathered_bytes(&self) -> usize {
+        self.keys.len() + self.values.len()
+    }
+
+    fn estimate(&self, shared: usize) -> usize {
+        let keys = self.keys.len() - shared * self.len().saturating_sub(1);
         layout::HEAD_BYTES + 4 * column::HEAD_BYTES + keys + self.values.len() + ENTRY_BYTES * self.len()
+    }
+
+    /// Length of the prefix that all keys and `key` share. Other orders compare whole keys, in place.
+    fn shared_with(&self, key: &[u8]) -> usize {
+        if self.order != KeyOrder::Bytes {
+            0
+        } else if self.is_empty() {
+            key.len()
+        } else {
+            common_prefix(&self.keys[..self.shared], key)
+        }
     }
 
     /// Lays the block out in `out` (cleared first) and starts an empty one.

@@ -18,7 +18,8 @@ use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTE
 use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
 use perigee_env::Dir;
 
-/// Largest block size that may be asked for; one entry more always fits under the readers' bound.
+/// Largest block size that may be asked for, and most bytes gathered for a block: with one entry more and the
+/// columns that still fits under the readers' bound.
 const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 /// What a file holds beside data, filter and index, about.
 const TAIL_BYTES: u64 = 300;
@@ -85,7 +86,7 @@ impl KlogWriter {
                 )
                 .in_file(self.output.name()));
         }
-        if self.block_is_full(e.key.len() + inline) {
+        if self.block_is_full(e.key, inline) {
             let (key, seq) = self.tally.last().expect("a full block has a last entry");
             let (key, seq) = index::separator(self.options.order, (key, seq), e.key);
             self.write_block(&key, seq)?;
@@ -100,9 +101,12 @@ impl KlogWriter {
         Ok(())
     }
 
-    fn block_is_full(&self, more: usize) -> bool {
-        let grown = self.block.estimated_bytes() + more;
-        !self.block.is_empty() && (grown > self.options.block_bytes || self.block.len() >= ENTRIES_MAX)
+    fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
+        let block = &self.block;
+        !block.is_empty()
+            && (block.estimated_bytes_with(key, value_bytes) > self.options.block_bytes
+                || block.gathered_bytes() > BLOCK_BYTES_MAX
+                || block.len() >= ENTRIES_MAX)
     }
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
@@ -125,12 +129,14 @@ impl KlogWriter {
     /// Bytes of the file if it were finished now, about.
     pub fn bytes_written(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
-        self.output.offset() + (block + self.filter.bytes() + self.pending_index_bytes()) as u64 + TAIL_BYTES
+        self.output.offset()
+            + (block + self.filter.bytes() + self.index.estimated_bytes()) as u64
+            + TAIL_BYTES
     }
 
-    /// Bytes of the index so far, about.
+    /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.
     pub fn pending_index_bytes(&self) -> usize {
-        self.index.estimated_bytes()
+        self.index.gathered_bytes()
     }
 
     /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry.

@@ -43,7 +43,10 @@ impl Engine {
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
         let dir = env.fs.open_dir(path, mode)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
-            return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display())));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no database in {}", path.display()),
+            ));
         }
         let lock = dir.lock(name::LOCK)?;
         let boot = env.fs.boot_id();
@@ -132,14 +135,20 @@ impl Engine {
         self.core.health.check_writable()?;
         {
             let mut appender = self.core.wal.appender();
-            let full: Vec<_> = families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
+            let full: Vec<_> =
+                families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
             if !full.is_empty() {
                 rotate::seal(&self.core, &mut appender, &full)?;
             }
         }
-        let waiting: Vec<_> =
-            families.iter().flat_map(|f| f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()).collect();
-        let done = |f: &Arc<Family>, m| f.is_dropped() || !f.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
+        let waiting: Vec<_> = families
+            .iter()
+            .flat_map(|f| {
+                f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
+            })
+            .collect();
+        let done =
+            |f: &Arc<Family>, m| f.is_dropped() || !f.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
         self.wait_until(|| waiting.iter().all(|(f, m)| done(f, m)))
     }
 
@@ -176,7 +185,8 @@ impl Engine {
             let due = |f: &Arc<Family>| {
                 let view = f.tree.view();
                 let shape = perigee_tree::compact::Shape::of(&view.version);
-                !view.sealed.is_empty() || perigee_tree::compact::pick::pick(&shape, &compact::limits(f)).is_some()
+                !view.sealed.is_empty()
+                    || perigee_tree::compact::pick::pick(&shape, &compact::limits(f)).is_some()
             };
             self.core.busy.load(SeqCst) == 0 && !all.iter().any(due)
         };
@@ -227,8 +237,11 @@ impl Engine {
         let mut mark = [Finished::around(&edits.to_le_bytes(), 0)];
         core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut mark, &core.health)?;
         let durable = core.wal.sync(&core.health)?;
-        let clean =
-            CleanClose { log: appender.writer.id(), bytes: appender.writer.offset(), last: appender.next_lsn - 1 };
+        let clean = CleanClose {
+            log: appender.writer.id(),
+            bytes: appender.writer.offset(),
+            last: appender.next_lsn - 1,
+        };
         let next = Some((core.ids.load(SeqCst), 0, core.runs.load(SeqCst)));
         let edit = Edit { next, durable: Some(durable), clean: Some(clean), ..Edit::default() };
         core.manifest.close(&edit, &core.health)

@@ -1,8 +1,8 @@
 //! The database handle.
 
 use crate::{
-    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport, WriteBatch,
-    WriteOptions, translate,
+    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
+    WriteBatch, WriteOptions, translate,
 };
 use perigee_engine::{Engine, Family as Inner};
 use std::ops::RangeBounds;
@@ -96,16 +96,24 @@ impl Db {
         self.default.contains(key)
     }
     /// [`Family::iter`] on `default`.
-    pub fn iter<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
-        self.default.iter(range)
+    pub fn iter(&self) -> Result<Iter> {
+        self.default.iter()
+    }
+    /// [`Family::range`] on `default`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.default.range(range)
     }
     /// [`Family::prefix`] on `default`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.default.prefix(prefix)
     }
     /// [`Family::cursor`] on `default`.
-    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
-        self.default.cursor(range)
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.default.cursor()
+    }
+    /// [`Family::cursor_within`] on `default`.
+    pub fn cursor_within<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
+        self.default.cursor_within(range)
     }
     /// The database as it is now, held until the snapshot is dropped.
     pub fn snapshot(&self) -> Result<Snapshot> {

@@ -34,7 +34,12 @@ impl Family {
         self.put_with(key, value, WriteOptions::new())
     }
     /// Sets `key` to `value`, with options.
-    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut batch = Batch::with_capacity(Batch::put_bytes(self.inner.id, key, value));
         batch.put(self.inner.id, key, value)?;
@@ -68,18 +73,25 @@ impl Family {
         self.engine.count_get(found);
         Ok(found)
     }
+    /// All entries in key order, from both ends.
+    pub fn iter(&self) -> Result<Iter> {
+        self.scan(Bounds::all())
+    }
     /// The entries of a range in key order, from both ends.
-    pub fn iter<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
         self.scan(bounds(&range))
     }
     /// The entries whose key starts with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.scan(Bounds::prefix(prefix.as_ref()))
     }
-    /// A cursor over a range.
-    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
-        let (view, at) = self.engine.read_view(&self.inner)?;
-        Ok(Cursor::new(&self.engine, view, at, bounds(&range)))
+    /// A cursor over all entries.
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.walk(Bounds::all())
+    }
+    /// A cursor that stays within a range.
+    pub fn cursor_within<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
+        self.walk(bounds(&range))
     }
     /// Writes the memtable to table files; returns when they are installed.
     pub fn flush(&self) -> Result<()> {
@@ -95,5 +107,10 @@ impl Family {
     fn scan(&self, bounds: Bounds) -> Result<Iter> {
         let (view, at) = self.engine.read_view(&self.inner)?;
         Ok(Iter::new(&self.engine, view, at, bounds))
+    }
+
+    fn walk(&self, bounds: Bounds) -> Result<Cursor> {
+        let (view, at) = self.engine.read_view(&self.inner)?;
+        Ok(Cursor::new(&self.engine, view, at, bounds))
     }
 }

@@ -1,7 +1,7 @@
 //! Moving over a family in key order: [`Cursor`] to go where one likes, [`Iter`] for `for` loops. Both see the
 //! database as it was when they were made, whatever writers, flushes and compactions do meanwhile.
 
-use crate::{Error, Result, Slice};
+use crate::{Result, Slice};
 use perigee_base::{SeqNo, Shared};
 use perigee_engine::Engine;
 use perigee_tree::View;
@@ -119,15 +119,24 @@ impl Iter {
     fn step(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
         let order = self.view.version.order;
         let fresh = || Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone());
-        let (end, other) = if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
+        let (end, other) =
+            if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
         let cursor = match &mut end.cursor {
             Some(c) => {
-                if forward { c.next()? } else { c.prev()? }
+                if forward {
+                    c.next()?
+                } else {
+                    c.prev()?
+                }
                 c
             }
             none => {
                 let c = none.insert(fresh());
-                if forward { c.seek_to_first()? } else { c.seek_to_last()? }
+                if forward {
+                    c.seek_to_first()?
+                } else {
+                    c.seek_to_last()?
+                }
                 c
             }
         };
@@ -145,7 +154,7 @@ impl Iter {
         cursor.pair().map(Some)
     }
 
-    fn advance(&mut self, forward: bool) -> Option<Result<(Slice, Slice), Error>> {
+    fn advance(&mut self, forward: bool) -> Option<Result<(Slice, Slice)>> {
         if self.done {
             return None;
         }

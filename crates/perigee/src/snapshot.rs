@@ -38,22 +38,38 @@ impl Snapshot {
         self.engine.count_get(found);
         Ok(found)
     }
+    /// All entries then.
+    pub fn iter(&self, family: &Family) -> Result<Iter> {
+        self.scan(family, Bounds::all())
+    }
     /// The entries of a range then.
-    pub fn iter<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
+    pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
         self.scan(family, bounds(&range))
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.scan(family, Bounds::prefix(prefix.as_ref()))
     }
-    /// A cursor over a range then.
-    pub fn cursor<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Cursor> {
-        let view = self.engine.view(&family.inner)?;
-        Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds(&range)))
+    /// A cursor over all entries then.
+    pub fn cursor(&self, family: &Family) -> Result<Cursor> {
+        self.walk(family, Bounds::all())
+    }
+    /// A cursor that stays within a range, then.
+    pub fn cursor_within<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<Cursor> {
+        self.walk(family, bounds(&range))
     }
 
     fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
         let view = self.engine.view(&family.inner)?;
         Ok(Iter::new(&self.engine, view, self.held.seq(), bounds))
+    }
+
+    fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
+        let view = self.engine.view(&family.inner)?;
+        Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds))
     }
 }

@@ -97,7 +97,7 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
             );
         }
     }
-    let family = settings.default_family.clone().unwrap_or_else(FamilySettings::default);
+    let family = settings.default_family.clone().unwrap_or_default();
     family.check()?;
     let mut catalog = Catalog::default();
     catalog.apply(&Edit {

@@ -1,4 +1,5 @@
 //! The promises a user reads first: what was written is there, in order, after flush, compaction and reopen.
+#![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, Options, WriteBatch};
 use std::collections::BTreeMap;

@@ -41,7 +41,7 @@ pub fn fuzz_log(bytes: &[u8]) -> bool {
         let payload_bytes = u32::from_le_bytes([bytes[0], bytes[1], bytes[2] % 2, 0]);
         let count = u32::from(bytes[3]);
         let (mut kind, mut payload) = (RecordKind::Batch, bytes[8..].to_vec());
-        if bytes[4] % 8 == 0 {
+        if bytes[4].is_multiple_of(8) {
             kind = RecordKind::Close;
         }
         let padded = payload.len().next_multiple_of(8);
@@ -66,7 +66,7 @@ pub fn fuzz_log(bytes: &[u8]) -> bool {
     if dir.create(LOG_NAME).is_err() {
         return false;
     }
-    disk.write_raw(&Path::new("/db").join(LOG_NAME), file);
+    disk.write_raw(Path::new("/db").join(LOG_NAME), file);
     read_log(&*dir).unwrap_or(false)
 }
 

@@ -57,7 +57,8 @@ impl Version {
         let mut refs: BTreeMap<FileId, u64> = self.vlogs.keys().map(|id| (*id, 0)).collect();
         for (_, _, t) in self.tables() {
             for (id, bytes) in &t.meta.summary.vlogs {
-                *refs.entry(*id).or_default() += bytes;
+                let sum = refs.entry(*id).or_default();
+                *sum = sum.saturating_add(*bytes);
             }
         }
         refs

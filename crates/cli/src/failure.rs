@@ -80,11 +80,6 @@ impl Failure {
         Self::plain(EXIT_ERROR, kind, message.to_string())
     }
 
-    /// Damage that a command found itself.
-    pub fn damaged(message: impl Display) -> Failure {
-        Self::plain(EXIT_DAMAGED, ErrorKind::Corruption.name(), message.to_string())
-    }
-
     /// The same with another hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Failure {

@@ -7,14 +7,15 @@ use crate::failure::{Failure, Result, show_path};
 use crate::text::{escape, hex, unescape, unhex};
 use clap::Args;
 use perigee::{Db, Durability, ErrorKind, Family, Options};
+use perigee_file::name::{self, LOCK, MANIFEST, MANIFEST_TMP};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The file that every database has.
-const MANIFEST: &str = "MANIFEST";
+/// Where the engine moves files that it does not know.
+const TRASH: &str = "trash";
 
 /// The database.
 #[derive(Args, Debug)]
@@ -145,7 +146,7 @@ fn check_creatable(path: &Path) -> Result<()> {
         if name == MANIFEST {
             return Ok(());
         }
-        if !is_ours(name.as_bytes()) {
+        if !is_ours(&name) {
             foreign = Some(name);
         }
     }
@@ -161,9 +162,9 @@ fn check_creatable(path: &Path) -> Result<()> {
 }
 
 /// Names that a database uses, also one whose creation was cut short.
-fn is_ours(name: &[u8]) -> bool {
-    let endings: [&[u8]; 6] = [b".wal", b".klog", b".vlog", b"LOCK", b"MANIFEST.tmp", b"trash"];
-    endings.iter().any(|end| name.ends_with(end))
+fn is_ours(file_name: &OsStr) -> bool {
+    let Some(text) = file_name.to_str() else { return false };
+    name::parse(text).is_some() || [LOCK, MANIFEST_TMP, TRASH].contains(&text)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The bytes of hexadecimal digits; spaces between bytes are allowed.
 pub fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err("an odd number of hexadecimal digits".into());
     }
     let nibble =

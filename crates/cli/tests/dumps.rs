@@ -1,0 +1,128 @@
+//! `dump`: every kind of file, whole, damaged, and in use.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::World;
+use perigee::{Db, FamilyOptions, Options};
+
+/// A database with a log, a manifest, a klog and a vlog, and tables with several blocks.
+fn database(w: &World) {
+    let options = Options::new().default_family(FamilyOptions::new().value_threshold(512).block_bytes(1024));
+    let db = Db::open(w.path("db"), options).unwrap();
+    for i in 0..500 {
+        let value = if i % 50 == 0 { vec![b'v'; 2000] } else { format!("value {i}").into_bytes() };
+        db.put(format!("key{i:04}"), value).unwrap();
+    }
+    db.delete("key0003").unwrap();
+    db.flush().unwrap();
+    db.put("in the log", "only").unwrap();
+    db.delete("key0004").unwrap();
+    db.close().unwrap();
+}
+
+fn file(w: &World, ending: &str) -> String {
+    w.names("db").into_iter().rfind(|n| n.ends_with(ending)).unwrap()
+}
+
+#[test]
+fn every_kind_of_file_is_decoded() {
+    let w = World::new();
+    database(&w);
+    let klog = file(&w, ".klog");
+    let text = w.ok(&["dump", "db", &klog]);
+    for part in [
+        "header",
+        "data block",
+        "put key0001\tvalue 1",
+        "delete key0003",
+        "-> vlog",
+        "filter",
+        "index",
+        "properties",
+        "footer",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert!(text.ends_with(" entries\n"), "{text}");
+    let number: u64 = klog.trim_end_matches(".klog").parse().unwrap();
+    assert_eq!(w.ok(&["dump", "db", &number.to_string()]), text, "a number names the same file");
+    let text = w.ok(&["dump", "db", &file(&w, ".vlog")]);
+    assert!(text.contains("value chunk") && text.contains("vvvv"), "{text}");
+    let text = w.ok(&["dump", "db", "MANIFEST"]);
+    assert!(
+        text.contains("snapshot") && text.contains("family added") && text.contains("name default"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_log_shows_its_operations() {
+    let w = World::new();
+    database(&w);
+    let logs: Vec<String> = w.names("db").into_iter().filter(|n| n.ends_with(".wal")).collect();
+    let text: String = logs.iter().map(|name| w.ok(&["dump", "db", name])).collect();
+    assert!(text.contains("put in the log\tonly") && text.contains("delete key0004"), "{text}");
+    assert!(text.contains("batch") && text.contains("close mark"), "{text}");
+}
+
+#[test]
+fn json_lines_parse_and_limits_hold() {
+    let w = World::new();
+    database(&w);
+    let klog = file(&w, ".klog");
+    for name in w.names("db").iter().filter(|n| !["LOCK", "trash"].contains(&n.as_str())) {
+        let lines = w.json(&["dump", "db", name]);
+        assert!(!lines.last().unwrap()["end"].is_null(), "{name}");
+    }
+    let entries = |args: &[&str]| w.json(args).iter().filter(|l| l["seq"].is_u64()).count();
+    assert_eq!(entries(&["dump", "db", &klog, "--limit", "7"]), 7);
+    assert!(entries(&["dump", "db", &klog]) >= 500);
+    let with = w.json(&["dump", "db", &klog, "--values"]);
+    assert!(with.iter().any(|l| l["value"] == "value 1"));
+}
+
+#[test]
+fn damage_is_passed_over() {
+    let w = World::new();
+    database(&w);
+    for name in [file(&w, ".klog"), file(&w, ".vlog")] {
+        let whole = w.json(&["dump", "db", &name]).len();
+        w.flip(&format!("db/{name}"), 300);
+        let run = w.run(&["dump", "db", &name, "--json"]);
+        assert_eq!(run.code, 3, "{name}: {}", run.stderr);
+        let text = String::from_utf8(run.stdout).unwrap();
+        assert!(text.contains("\"damage\":"), "{text}");
+        let lost = whole - text.lines().count().min(whole);
+        assert!(lost < whole / 2, "{name}: of {whole} lines {lost} were lost to one bit");
+    }
+}
+
+#[test]
+fn cut_and_overwritten_files_give_an_answer() {
+    let w = World::new();
+    database(&w);
+    for name in w.names("db").iter().filter(|n| !["LOCK", "trash"].contains(&n.as_str())) {
+        let path = w.path("db").join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in [0, 1, 71, 72, 73, 100, bytes.len() / 2, bytes.len() - 1] {
+            std::fs::write(&path, &bytes[..cut.min(bytes.len())]).unwrap();
+            let code = w.run(&["dump", "db", name]).code;
+            assert!(code == 0 || code == 3, "{name} cut to {cut}: {code}");
+        }
+        std::fs::write(&path, vec![0xa5; bytes.len()]).unwrap();
+        assert_eq!(w.run(&["dump", "db", name]).code, 3, "{name} overwritten");
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    w.ok(&["verify", "db"]);
+}
+
+#[test]
+fn only_files_of_the_database_are_dumped() {
+    let w = World::new();
+    database(&w);
+    w.write("elsewhere", b"secret");
+    for name in ["../elsewhere", "/etc/passwd", "LOCK", "999999", "000099.klog"] {
+        w.fails(2, "there is no klog", &["dump", "db", name]);
+    }
+}

@@ -87,7 +87,7 @@ impl FileHeader {
         let kind_byte = d.u8()?;
         let zero = d.u8()?;
         let incompat = d.u32()?;
-        let _ro_compat = d.u32()?;
+        let ro_compat = d.u32()?;
         let _compat = d.u32()?;
         let db = d.u64()?;
         let id = FileId(d.u64()?);
@@ -100,7 +100,7 @@ impl FileHeader {
             return Err(Error::corruption("file header checksum differs")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
-        if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 || key_id != 0 {
+        if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 || ro_compat != 0 || key_id != 0 {
             return Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!(

@@ -9,6 +9,7 @@
 pub mod block;
 pub mod cache;
 pub mod compress;
+pub mod log;
 pub mod klog;
 pub mod name;
 pub mod shelf;

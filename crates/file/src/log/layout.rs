@@ -4,7 +4,7 @@ use perigee_base::codec::Decoder;
 use perigee_base::{Error, FileId, Result, checksum};
 
 /// Bytes of a record header.
-pub const RECORD_HEADER_BYTES: usize = 56;
+pub const RECORD_HEADER_BYTES: usize = 64;
 /// `PRLG`.
 pub const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PRLG");
 /// Records start at multiples of this.
@@ -28,7 +28,7 @@ impl RecordKind {
             1 => Ok(RecordKind::Batch),
             2 => Ok(RecordKind::Edit),
             3 => Ok(RecordKind::Close),
-            other => Err(Error::corruption("unknown record kind").expected("1 to 3", other)),
+            other => Err(too_new(format_args!("kind {other}"))),
         }
     }
 }
@@ -46,6 +46,8 @@ pub struct RecordHeader {
     pub lsn: u64,
     /// Everything up to this LSN was durable when the record was sealed.
     pub durable: u64,
+    /// The manifest held this many synced edits when the record was sealed (0 in the manifest itself).
+    pub edits: u64,
     /// Header checksum of the record before.
     pub previous: u64,
     /// Checksum of payload and padding.
@@ -53,8 +55,8 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The bytes on disk at `offset` of `file`.
-    pub fn encode(&self, file: FileId, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
+    /// The bytes on disk at `offset` of the log with this seal (see [`seal`]).
+    pub fn encode(&self, seal: FileId, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0u8; RECORD_HEADER_BYTES];
         out[8..12].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
         out[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
@@ -62,15 +64,16 @@ impl RecordHeader {
         out[20] = self.kind as u8;
         out[24..32].copy_from_slice(&self.lsn.to_le_bytes());
         out[32..40].copy_from_slice(&self.durable.to_le_bytes());
-        out[40..48].copy_from_slice(&self.previous.to_le_bytes());
-        out[48..56].copy_from_slice(&self.payload_checksum.to_le_bytes());
-        let sum = checksum::checksum(file, offset, &out[8..]);
+        out[40..48].copy_from_slice(&self.edits.to_le_bytes());
+        out[48..56].copy_from_slice(&self.previous.to_le_bytes());
+        out[56..64].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        let sum = checksum::checksum(seal, offset, &out[8..]);
         out[0..8].copy_from_slice(&sum.to_le_bytes());
         out
     }
 
-    /// Decodes the header at `offset` of `file`; the second value is its checksum, which the next record names.
-    pub fn decode(bytes: &[u8], file: FileId, offset: u64) -> Result<(RecordHeader, u64)> {
+    /// Decodes the header at `offset` of the log with this seal; the second value is its checksum, which the next record names.
+    pub fn decode(bytes: &[u8], seal: FileId, offset: u64) -> Result<(RecordHeader, u64)> {
         let mut d = Decoder::new(bytes);
         let stored = d.u64()?;
         let magic = d.u32()?;
@@ -80,29 +83,40 @@ impl RecordHeader {
         }
         let (payload_bytes, count) = (d.u32()?, d.u32()?);
         let (kind, codec, zero) = (d.u8()?, d.u8()?, d.u16()?);
-        let (lsn, durable, previous, payload_checksum) = (d.u64()?, d.u64()?, d.u64()?, d.u64()?);
-        let got = checksum::checksum(file, offset, &bytes[8..RECORD_HEADER_BYTES]);
+        let (lsn, durable, edits) = (d.u64()?, d.u64()?, d.u64()?);
+        let (previous, payload_checksum) = (d.u64()?, d.u64()?);
+        let got = checksum::checksum(seal, offset, &bytes[8..RECORD_HEADER_BYTES]);
         if stored != got {
             return Err(Error::corruption("log record header checksum differs")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
         let kind = RecordKind::decode(kind)?;
         if codec != 0 || zero != 0 {
-            return Err(Error::new(
-                perigee_base::ErrorKind::FormatTooNew,
-                format!("a log record uses codec {codec}, which this version does not know"),
-            ));
+            return Err(too_new(format_args!("codec {codec}, flags {zero}")));
         }
         if lsn.checked_add(u64::from(count)).is_none() {
             return Err(Error::corruption("log record sequence number overflows"));
         }
-        Ok((RecordHeader { kind, payload_bytes, count, lsn, durable, previous, payload_checksum }, stored))
+        Ok((RecordHeader { kind, payload_bytes, count, lsn, durable, edits, previous, payload_checksum }, stored))
     }
 
     /// Bytes of the whole record, padding included.
     pub fn record_bytes(&self) -> u64 {
         (RECORD_HEADER_BYTES + padded(self.payload_bytes as usize)) as u64
     }
+}
+
+/// What binds record headers to their log: the database's random id and the file's, so that neither a stale record
+/// nor bytes that a user stored can pass for a record.
+pub fn seal(database: u64, file: FileId) -> FileId {
+    FileId(database.wrapping_add(file.0))
+}
+
+fn too_new(what: std::fmt::Arguments<'_>) -> Error {
+    Error::new(
+        perigee_base::ErrorKind::FormatTooNew,
+        format!("a log record uses {what}, which this version does not know: open it with a newer Perigee"),
+    )
 }
 
 /// `n` rounded up to the alignment.
@@ -122,6 +136,7 @@ mod tests {
             count: 2,
             lsn: 7,
             durable: 5,
+            edits: 4,
             previous: 99,
             payload_checksum: 1234,
         };
@@ -134,6 +149,6 @@ mod tests {
         }
         assert!(RecordHeader::decode(&good, FileId(3), 80).is_err());
         assert!(RecordHeader::decode(&good, FileId(4), 72).is_err());
-        assert!(RecordHeader::decode(&good[..55], FileId(3), 72).is_err());
+        assert!(RecordHeader::decode(&good[..63], FileId(3), 72).is_err());
     }
 }

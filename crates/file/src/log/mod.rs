@@ -10,5 +10,5 @@ pub mod reader;
 
 pub use batch::{Batch, Op, Ops};
 pub use layout::{RecordHeader, RecordKind};
-pub use reader::{LogReader, Record, Step};
-pub use writer::LogWriter;
+pub use reader::{Bad, Behind, LogReader, Record, Step};
+pub use writer::{LogWriter, Stamp};

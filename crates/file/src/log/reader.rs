@@ -1,6 +1,6 @@
 //! Reads records in order, and looks behind a bad one.
 
-use super::layout::{ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded};
+use super::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FileId, Result, checksum};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct LogReader {
     file: Arc<dyn ReadAt>,
     name: String,
-    id: FileId,
+    seal: FileId,
     header: FileHeader,
     offset: u64,
     end: u64,
@@ -38,8 +38,19 @@ pub enum Step {
     Record(Record),
     /// The exact end of the file.
     End,
-    /// Something at this offset that is not the expected record, and why.
-    Bad(u64, Error),
+    /// Something that is not the expected record.
+    Bad(Bad),
+}
+
+/// A place where the expected record is not.
+#[derive(Debug)]
+pub struct Bad {
+    /// Its offset.
+    pub offset: u64,
+    /// The end of the file cuts it short, as a process that dies while writing leaves it; otherwise bytes are wrong.
+    pub cut_short: bool,
+    /// What is wrong.
+    pub why: Error,
 }
 
 impl LogReader {
@@ -70,7 +81,7 @@ impl LogReader {
         Ok(LogReader {
             file,
             name: name.to_owned(),
-            id: header.file,
+            seal: layout::seal(header.database, header.file),
             header,
             offset: HEADER_BYTES as u64,
             end,
@@ -109,10 +120,22 @@ impl LogReader {
                 Ok(Step::Record(record))
             }
             Err(e) if e.kind() == ErrorKind::Corruption => {
-                Ok(Step::Bad(self.offset, e.at(&self.name, self.offset)))
+                let cut_short = self.cut_short()?;
+                Ok(Step::Bad(Bad { offset: self.offset, cut_short, why: e.at(&self.name, self.offset) }))
             }
             Err(e) => Err(e.at(&self.name, self.offset)),
         }
+    }
+
+    /// Whether the record here starts well and the end of the file cuts it.
+    fn cut_short(&self) -> Result<bool> {
+        let left = self.end - self.offset;
+        if left < RECORD_HEADER_BYTES as u64 {
+            return Ok(true);
+        }
+        let mut head = [0u8; RECORD_HEADER_BYTES];
+        self.file.read_exact_at(&mut head, self.offset)?;
+        Ok(RecordHeader::decode(&head, self.seal, self.offset).is_ok_and(|(h, _)| h.record_bytes() > left))
     }
 
     fn read_record(&self) -> Result<(Record, u64)> {
@@ -122,7 +145,7 @@ impl LogReader {
         }
         let mut head = [0u8; RECORD_HEADER_BYTES];
         self.file.read_exact_at(&mut head, self.offset)?;
-        let (header, sum) = RecordHeader::decode(&head, self.id, self.offset)?;
+        let (header, sum) = RecordHeader::decode(&head, self.seal, self.offset)?;
         if header.previous != self.previous {
             return Err(Error::corruption("a log record does not follow the one before it")
                 .expected(format_args!("{:#018x}", self.previous), format_args!("{:#018x}", header.previous)));
@@ -146,11 +169,12 @@ impl LogReader {
     }
 
     /// Looks for records behind the bad one at [`LogReader::offset`]: the first record header that is valid in its place,
-    /// and the highest durable LSN that any of them carries.
+    /// and the highest durable LSN and edit number that any of them carries. If the bad record's own header is
+    /// valid, its payload is skipped.
     pub fn look_behind(&self) -> Result<Option<Behind>> {
         const WINDOW: usize = 1 << 20;
         let mut found: Option<Behind> = None;
-        let mut start = self.offset + ALIGNMENT as u64;
+        let mut start = self.offset + self.bad_record_bytes()?;
         let mut buf = Vec::new();
         while start + (RECORD_HEADER_BYTES as u64) <= self.end {
             let take = (self.end - start).min((WINDOW + RECORD_HEADER_BYTES) as u64) as usize;
@@ -162,14 +186,28 @@ impl LogReader {
                     continue;
                 }
                 let place = start + at as u64;
-                if let Ok((h, _)) = RecordHeader::decode(&buf[at..at + RECORD_HEADER_BYTES], self.id, place) {
-                    let b = found.get_or_insert(Behind { first: place, durable: 0 });
+                if let Ok((h, _)) = RecordHeader::decode(&buf[at..at + RECORD_HEADER_BYTES], self.seal, place) {
+                    let b = found.get_or_insert(Behind { first: place, durable: 0, edits: 0 });
                     b.durable = b.durable.max(h.durable);
+                    b.edits = b.edits.max(h.edits);
                 }
             }
             start += (last - last % ALIGNMENT + ALIGNMENT) as u64;
         }
         Ok(found)
+    }
+}
+
+impl LogReader {
+    fn bad_record_bytes(&self) -> Result<u64> {
+        let mut head = [0u8; RECORD_HEADER_BYTES];
+        if self.end - self.offset >= RECORD_HEADER_BYTES as u64 {
+            self.file.read_exact_at(&mut head, self.offset)?;
+            if let Ok((h, _)) = RecordHeader::decode(&head, self.seal, self.offset) {
+                return Ok(h.record_bytes());
+            }
+        }
+        Ok(ALIGNMENT as u64)
     }
 }
 
@@ -180,6 +218,8 @@ pub struct Behind {
     pub first: u64,
     /// Highest durable LSN in any of them.
     pub durable: u64,
+    /// Highest number of manifest edits in any of them.
+    pub edits: u64,
 }
 
 fn zeroed(n: usize) -> Result<Vec<u8>> {

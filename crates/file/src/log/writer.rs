@@ -1,7 +1,7 @@
 //! Appends records. The caller serialises; [`LogWriter::file`] may be synced beside an append.
 
 use super::batch::Finished;
-use super::layout::{RECORD_HEADER_BYTES, RecordHeader, RecordKind};
+use super::layout::{self, RECORD_HEADER_BYTES, RecordHeader, RecordKind};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FileId, Result};
@@ -10,15 +10,37 @@ use std::sync::Arc;
 
 /// Writes one log file.
 ///
-/// Invariant: `offset` is the length of the file and the end of its last whole record, unless the writer is broken.
+/// Invariant: while whole, `offset` is the length of the file and the end of its last record.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Arc<dyn Append>,
     id: FileId,
     offset: u64,
     previous: u64,
-    broken: bool,
+    seal: FileId,
+    state: State,
     scratch: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Whole,
+    /// A full disk cut an append short: [`LogWriter::roll_back`] must come before anything else.
+    Ragged,
+    Broken,
+}
+
+/// What every record of one append carries besides its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// Kind of the records.
+    pub kind: RecordKind,
+    /// LSN of the first.
+    pub lsn: u64,
+    /// Everything up to here is durable.
+    pub durable: u64,
+    /// Synced edits of the manifest.
+    pub edits: u64,
 }
 
 impl LogWriter {
@@ -33,7 +55,8 @@ impl LogWriter {
             id: header.file,
             offset: HEADER_BYTES as u64,
             previous: u64::from_le_bytes(sum),
-            broken: false,
+            seal: layout::seal(header.database, header.file),
+            state: State::Whole,
             scratch: Vec::new(),
         })
     }
@@ -51,33 +74,34 @@ impl LogWriter {
         self.offset
     }
 
-    /// Seals the records with consecutive LSNs from `lsn` and appends them in one call.
+    /// Seals the records with consecutive LSNs and appends them in one call.
     ///
     /// # Errors
-    /// `NoSpace`: nothing was added, and that is durable; the writer goes on. Anything else: the file may hold
-    /// any prefix, and the writer refuses further records.
-    pub fn append(&mut self, kind: RecordKind, lsn: u64, durable: u64, records: &mut [Finished]) -> Result<()> {
-        if self.broken {
+    /// `NoSpace`: call [`LogWriter::roll_back`]; if that succeeds nothing was added and the writer goes on. Anything
+    /// else: the file may hold any prefix, and the writer refuses further records.
+    pub fn append(&mut self, stamp: Stamp, records: &mut [Finished]) -> Result<()> {
+        if self.state != State::Whole {
             return Err(Error::new(ErrorKind::Poisoned, "an earlier append to this log failed"));
         }
-        let (mut at, mut next, mut previous) = (self.offset, lsn, self.previous);
+        let (mut at, mut lsn, mut previous) = (self.offset, stamp.lsn, self.previous);
         for r in records.iter_mut() {
             let header = RecordHeader {
-                kind,
+                kind: stamp.kind,
                 payload_bytes: r.payload_bytes,
                 count: r.count,
-                lsn: next,
-                durable,
+                lsn,
+                durable: stamp.durable,
+                edits: stamp.edits,
                 previous,
                 payload_checksum: r.payload_checksum,
             };
-            let sealed = header.encode(self.id, at);
+            let sealed = header.encode(self.seal, at);
             r.buf[..RECORD_HEADER_BYTES].copy_from_slice(&sealed);
             previous = u64::from_le_bytes([
                 sealed[0], sealed[1], sealed[2], sealed[3], sealed[4], sealed[5], sealed[6], sealed[7],
             ]);
             at += r.buf.len() as u64;
-            next += u64::from(r.count);
+            lsn += u64::from(r.count);
         }
         self.write_out(records)?;
         self.offset = at;
@@ -99,11 +123,20 @@ impl LogWriter {
             self.offset = self.file.len();
             return Err(e);
         }
-        // A full disk is no disaster if what was partly written can be taken back for certain.
-        if e.kind() == ErrorKind::NoSpace && self.file.truncate(self.offset).is_ok() && self.file.sync().is_ok() {
-            return Err(e);
+        self.state = if e.kind() == ErrorKind::NoSpace { State::Ragged } else { State::Broken };
+        Err(e)
+    }
+
+    /// Takes back, for certain, what a full disk let through of the last append. The caller holds off other syncs
+    /// of this file, so that their failure cannot hide behind the success of this one.
+    pub fn roll_back(&mut self) -> Result<()> {
+        if self.state != State::Ragged {
+            return Err(Error::internal("there is nothing to roll back"));
         }
-        self.broken = true;
-        Err(if e.kind() == ErrorKind::NoSpace { e.wrap(ErrorKind::Io, "the log could not be rolled back") } else { e })
+        self.state = State::Broken;
+        self.file.truncate(self.offset)?;
+        self.file.sync()?;
+        self.state = State::Whole;
+        Ok(())
     }
 }

@@ -126,3 +126,51 @@ fn only_files_of_the_database_are_dumped() {
         w.fails(2, "there is no klog", &["dump", "db", name]);
     }
 }
+
+/// The bytes of the worked example of a format page.
+fn example(page: &str) -> Vec<u8> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format").join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let block = text.split("```hex").nth(1).unwrap().split("```").next().unwrap();
+    let digits: String =
+        block.lines().flat_map(|l| l.split('#').next().unwrap().split_whitespace()).collect();
+    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn the_worked_examples_of_the_format_pages_are_understood() {
+    let w = World::new();
+    w.write("db/000007.klog", &example("klog.md"));
+    w.write("db/000010.vlog", &example("vlog.md"));
+    let text = w.ok(&["dump", "db", "7"]);
+    let wanted = [
+        "@0 header: database 0x1122334455667788, file 7, A 2, B 0x0",
+        "@72 data block: stored 156, raw 156, codec none, entries 3",
+        "  12 put apple\tred",
+        "  9 delete apple",
+        "  10 put apricot\t-> vlog 10 at 72, 31 bytes stored, 7 bytes",
+        "@252 filter: stored 40, raw 40, codec none, blocks 1",
+        "@316 index: stored 122, raw 122, codec none, blocks 1",
+        "  block: at 72, bytes 180, up to apricot",
+        "@462 properties: stored 45, raw 45, codec none",
+        "  vlogs: is [(file 10, bytes 31)]",
+        "  key order: is bytes",
+        "@531 footer: filter (at 252, bytes 64), index (at 316, bytes 146), properties (at 462, bytes 69), \
+         data blocks 1, entries 3",
+        "end: 3 entries",
+    ];
+    for line in wanted {
+        assert!(text.lines().any(|l| l == line), "{line:?} is missing in:\n{text}");
+    }
+    let text = w.ok(&["dump", "db", "10", "--values"]);
+    let chunk = format!("@103 value chunk: stored 12, raw 100, codec lz4, content {}", "z".repeat(100));
+    assert!(text.lines().any(|l| l == chunk), "{text}");
+    // Every bit of the klog counts for a dump, too.
+    let good = example("klog.md");
+    for bit in (0..good.len() * 8).step_by(37) {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        w.write("db/000007.klog", &bad);
+        assert_eq!(w.run(&["dump", "db", "7"]).code, 3, "bit {bit}");
+    }
+}

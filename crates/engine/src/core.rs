@@ -17,7 +17,10 @@ use perigee_file::Shelf;
 use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Acquire, SeqCst}};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, SeqCst},
+};
 
 /// The shared state of an open database.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_BYTES_MAX || name.contains('\0') {
-        return Err(Error::invalid("a family's name has 1 to 255 bytes and no NUL").expected("1 to 255 bytes", name.len()));
+        return Err(Error::invalid("a family's name has 1 to 255 bytes and no NUL")
+            .expected("1 to 255 bytes", name.len()));
     }
     Ok(())
 }
@@ -26,7 +27,8 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
         return Err(Error::new(ErrorKind::AlreadyExists, format!("the family {name:?} exists already")));
     }
     if core.families.count() >= limits::FAMILIES_MAX {
-        return Err(Error::invalid("there are too many families").expected(format_args!("at most {}", limits::FAMILIES_MAX), core.families.count()));
+        return Err(Error::invalid("there are too many families")
+            .expected(format_args!("at most {}", limits::FAMILIES_MAX), core.families.count()));
     }
     let flushed = core.wal.sync(&core.health)?;
     let mut made = None;

@@ -10,7 +10,7 @@ use crate::report::{self, Status, TableStatus};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
 use perigee_file::log::batch::Finished;
@@ -43,7 +43,10 @@ impl Engine {
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
         let dir = env.fs.open_dir(path, mode)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
-            return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display())));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no database in {}", path.display()),
+            ));
         }
         let lock = dir.lock(name::LOCK)?;
         let boot = env.fs.boot_id();
@@ -69,6 +72,10 @@ impl Engine {
         commit::write(&self.core, &self.queue, batch, durability.unwrap_or(self.core.settings.durability))
     }
 
+    /// `Closed` if it is closed.
+    pub fn check_open(&self) -> Result<()> {
+        self.core.health.check_open()
+    }
     /// The newest view of a family, and the sequence number up to which to read it. The view is taken first: everything
     /// visible at the later number is in it, or newer than it as a whole.
     pub fn read_view(&self, family: &Family) -> Result<(Arc<View>, SeqNo)> {
@@ -104,10 +111,6 @@ impl Engine {
             .by_name(name)
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no family {name:?}")))
     }
-    /// The family `default`.
-    pub fn default_family(&self) -> Option<Arc<Family>> {
-        self.core.families.by_id(FamilyId::DEFAULT)
-    }
     /// Names of all families.
     pub fn families(&self) -> Vec<String> {
         self.core.families.names()
@@ -132,14 +135,20 @@ impl Engine {
         self.core.health.check_writable()?;
         {
             let mut appender = self.core.wal.appender();
-            let full: Vec<_> = families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
+            let full: Vec<_> =
+                families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
             if !full.is_empty() {
                 rotate::seal(&self.core, &mut appender, &full)?;
             }
         }
-        let waiting: Vec<_> =
-            families.iter().flat_map(|f| f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()).collect();
-        let done = |f: &Arc<Family>, m| f.is_dropped() || !f.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
+        let waiting: Vec<_> = families
+            .iter()
+            .flat_map(|f| {
+                f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
+            })
+            .collect();
+        let done =
+            |f: &Arc<Family>, m| f.is_dropped() || !f.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
         self.wait_until(|| waiting.iter().all(|(f, m)| done(f, m)))
     }
 
@@ -176,7 +185,8 @@ impl Engine {
             let due = |f: &Arc<Family>| {
                 let view = f.tree.view();
                 let shape = perigee_tree::compact::Shape::of(&view.version);
-                !view.sealed.is_empty() || perigee_tree::compact::pick::pick(&shape, &compact::limits(f)).is_some()
+                !view.sealed.is_empty()
+                    || perigee_tree::compact::pick::pick(&shape, &compact::limits(f)).is_some()
             };
             self.core.busy.load(SeqCst) == 0 && !all.iter().any(due)
         };
@@ -227,8 +237,11 @@ impl Engine {
         let mut mark = [Finished::around(&edits.to_le_bytes(), 0)];
         core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut mark, &core.health)?;
         let durable = core.wal.sync(&core.health)?;
-        let clean =
-            CleanClose { log: appender.writer.id(), bytes: appender.writer.offset(), last: appender.next_lsn - 1 };
+        let clean = CleanClose {
+            log: appender.writer.id(),
+            bytes: appender.writer.offset(),
+            last: appender.next_lsn - 1,
+        };
         let next = Some((core.ids.load(SeqCst), 0, core.runs.load(SeqCst)));
         let edit = Edit { next, durable: Some(durable), clean: Some(clean), ..Edit::default() };
         core.manifest.close(&edit, &core.health)

@@ -37,7 +37,9 @@ impl Health {
         self.check_open()?;
         match self.poison.get() {
             None => Ok(()),
-            Some(cause) => Err(cause.clone().wrap(ErrorKind::Poisoned, "writes are stopped, close and reopen")),
+            Some(cause) => {
+                Err(cause.clone().wrap(ErrorKind::Poisoned, "writes are stopped, close and reopen"))
+            }
         }
     }
 

@@ -41,7 +41,8 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
         for (_, _, t) in view.version.tables() {
             core.health.check_open()?;
             let before = out.bytes;
-            let checked = t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
+            let checked =
+                t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
             out.entries += t.meta.summary.entries;
             take(&mut out, t.meta.summary.bytes, checked);
         }
@@ -65,7 +66,8 @@ fn take(out: &mut Verified, bytes: u64, checked: Result<()>) {
 }
 
 fn data_bytes(v: &Version) -> u64 {
-    v.tables().map(|(_, _, t)| t.meta.summary.bytes).sum::<u64>() + v.vlogs.values().map(|v| v.meta.bytes).sum::<u64>()
+    v.tables().map(|(_, _, t)| t.meta.summary.bytes).sum::<u64>()
+        + v.vlogs.values().map(|v| v.meta.bytes).sum::<u64>()
 }
 
 /// A log file and how far it is to be read: what is appended later is not our business.
@@ -92,7 +94,8 @@ fn log_files(core: &Core) -> Vec<LogFile> {
 }
 
 fn check_log(core: &Core, file: &LogFile) -> Result<()> {
-    let opened = LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database), Some(file.end));
+    let opened =
+        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database), Some(file.end));
     let mut log = match opened {
         Ok(log) => log,
         // A flush removed the segment, or a new manifest took the old one's place, while we were reading.

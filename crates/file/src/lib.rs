@@ -6,14 +6,22 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod name;
+pub mod compress;
+mod output;
+mod input;
 pub mod block;
 pub mod cache;
-pub mod compress;
 pub mod log;
-pub mod klog;
-pub mod name;
-pub mod shelf;
+pub mod filter;
+pub mod index;
 pub mod vlog;
+pub mod klog;
+pub mod shelf;
+#[doc(hidden)]
+pub mod fuzz;
+#[cfg(test)]
+mod testing;
 
 pub use block::Block;
 pub use cache::BlockCache;

@@ -47,6 +47,8 @@ pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
 pub fn fetch(version: &Version, p: &VlogPointer) -> Result<Shared> {
     match version.vlogs.get(&p.file) {
         Some(vlog) => vlog.reader.read(p),
-        None => Err(Error::corruption(format!("a table references value log {}, which is not there", p.file))),
+        None => {
+            Err(Error::corruption(format!("a table references value log {}, which is not there", p.file)))
+        }
     }
 }

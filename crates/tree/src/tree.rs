@@ -21,7 +21,10 @@ impl Tree {
     pub fn new(version: Version) -> Tree {
         let order = version.order;
         let active = Arc::new(Memtable::new(order));
-        Tree { order, view: RwLock::new(Arc::new(View { active, sealed: Vec::new(), version: Arc::new(version) })) }
+        Tree {
+            order,
+            view: RwLock::new(Arc::new(View { active, sealed: Vec::new(), version: Arc::new(version) })),
+        }
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {

@@ -28,8 +28,11 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
             Pressure::Stop(reason) => {
                 core.health.check_writable()?;
                 if let Some(cause) = core.health.background() {
-                    let kind = if cause.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Busy };
-                    return Err(cause.wrap(kind, &format!("writes wait for background work ({})", reason.name())));
+                    let kind =
+                        if cause.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Busy };
+                    return Err(
+                        cause.wrap(kind, &format!("writes wait for background work ({})", reason.name()))
+                    );
                 }
                 stopped_since.get_or_insert_with(|| core.env.clock.monotonic_us());
                 core.signal.wait_us(seen, STOP_US);
@@ -41,4 +44,3 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
     }
     core.health.check_writable()
 }
-

@@ -66,9 +66,9 @@ impl Request {
 }
 
 fn find(core: &Core, id: FamilyId) -> Result<Arc<Family>> {
-    core.families
-        .by_id(id)
-        .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("the batch writes to family {id}, which was dropped")))
+    core.families.by_id(id).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("the batch writes to family {id}, which was dropped"))
+    })
 }
 
 #[derive(Debug, Default)]

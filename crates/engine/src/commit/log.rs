@@ -17,7 +17,9 @@ pub fn append(core: &Core, appender: &mut Appender, group: &mut Group) -> Result
         return Ok(appender.next_lsn);
     }
     let full = alive().any(|w| w.durability == Durability::Full);
-    let interval = alive().filter_map(|w| if let Durability::Interval(us) = w.durability { Some(us) } else { None }).min();
+    let interval = alive()
+        .filter_map(|w| if let Durability::Interval(us) = w.durability { Some(us) } else { None })
+        .min();
     let mut records: Vec<Finished> =
         group.work.iter_mut().flatten().map(|w| std::mem::replace(&mut w.record, empty())).collect();
     let edits = core.manifest.edits();

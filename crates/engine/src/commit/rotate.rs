@@ -43,7 +43,9 @@ pub fn seal(core: &Core, appender: &mut Appender, families: &[Arc<Family>]) -> R
     if appender.has_operations() {
         new_segment(core, appender)?;
     }
-    families.iter().for_each(|f| drop(f.tree.seal()));
+    for f in families {
+        f.tree.seal();
+    }
     core.refresh_load();
     core.signal.ring();
     Ok(())
@@ -53,9 +55,11 @@ pub fn seal(core: &Core, appender: &mut Appender, families: &[Arc<Family>]) -> R
 fn new_segment(core: &Core, appender: &mut Appender) -> Result<()> {
     let id = next_file(&core.ids);
     let first = appender.next_lsn;
-    let header = FileHeader { kind: FileKind::Wal, database: core.database, file: id, a: first, b: core.boot };
+    let header =
+        FileHeader { kind: FileKind::Wal, database: core.database, file: id, a: first, b: core.boot };
     let made = create(core, id, &header).and_then(|writer| {
-        let edit = Edit { logs_added: vec![(id, first)], durable: Some(core.wal.durable()), ..Edit::default() };
+        let edit =
+            Edit { logs_added: vec![(id, first)], durable: Some(core.wal.durable()), ..Edit::default() };
         core.manifest.commit(&core.health, &core.ids, |_| Ok((edit, ())), |()| {})?;
         Ok(writer)
     });

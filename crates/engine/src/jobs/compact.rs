@@ -60,7 +60,8 @@ pub fn everything(core: &Arc<Core>, family: &Arc<Family>) -> Result<()> {
 /// Value logs with any garbage: a manual compaction empties them.
 fn garbage(version: &Version) -> BTreeSet<perigee_base::FileId> {
     let refs = version.vlog_references();
-    let wasteful = |v: &Arc<perigee_tree::Vlog>| refs.get(&v.meta.id).is_none_or(|live| live * 10 < v.meta.bytes * 9);
+    let wasteful =
+        |v: &Arc<perigee_tree::Vlog>| refs.get(&v.meta.id).is_none_or(|live| live * 10 < v.meta.bytes * 9);
     version.vlogs.values().filter(|v| wasteful(v)).map(|v| v.meta.id).collect()
 }
 

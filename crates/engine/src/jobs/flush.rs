@@ -31,7 +31,12 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     done.map(|()| true)
 }
 
-fn flush_one(core: &Core, family: &Arc<Family>, memtable: &Arc<Memtable>, created: &mut Created) -> Result<()> {
+fn flush_one(
+    core: &Core,
+    family: &Arc<Family>,
+    memtable: &Arc<Memtable>,
+    created: &mut Created,
+) -> Result<()> {
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
     let (edit, output) = flush(memtable, run, setting(core, family, &view.version), created)?;
@@ -107,7 +112,8 @@ pub fn install(
             family.check()?;
             let opener = core.opener(family.id);
             let refs = family.tree.prepare(&edit, &opener)?.vlog_references();
-            edit.vlogs_removed = refs.into_iter().filter(|(_, bytes)| *bytes == 0).map(|(id, _)| id).collect();
+            edit.vlogs_removed =
+                refs.into_iter().filter(|(_, bytes)| *bytes == 0).map(|(id, _)| id).collect();
             let version = family.tree.prepare(&edit, &opener)?;
             let whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),
@@ -142,5 +148,6 @@ pub fn discard(core: &Core, created: &Created) {
 
 /// Bytes of a job's outputs.
 pub fn bytes(output: &perigee_tree::rewrite::Output) -> u64 {
-    output.tables.iter().map(|t| t.summary.bytes).sum::<u64>() + output.vlogs.iter().map(|v| v.bytes).sum::<u64>()
+    output.tables.iter().map(|t| t.summary.bytes).sum::<u64>()
+        + output.vlogs.iter().map(|v| v.bytes).sum::<u64>()
 }

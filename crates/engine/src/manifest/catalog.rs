@@ -80,7 +80,11 @@ impl Catalog {
             let entry = match self.families.get(id) {
                 Some(f) => f,
                 None if e.families.iter().any(|(new, _, _)| new == id) => continue,
-                None => return Err(Error::corruption(format!("an edit changes family {id}, which does not exist"))),
+                None => {
+                    return Err(Error::corruption(format!(
+                        "an edit changes family {id}, which does not exist"
+                    )));
+                }
             };
             entry.check(*id, v)?;
         }
@@ -134,7 +138,9 @@ impl FamilyEntry {
     }
 
     fn check(&self, id: FamilyId, v: &VersionEdit) -> Result<()> {
-        let wrong = |what: &str, file: FileId| Error::corruption(format!("an edit of family {id} {what} file {file}"));
+        let wrong = |what: &str, file: FileId| {
+            Error::corruption(format!("an edit of family {id} {what} file {file}"))
+        };
         for (level, file) in &v.removed {
             if self.tables.get(file).is_none_or(|t| t.level != *level) {
                 return Err(wrong("removes, from a level where it is not,", *file));

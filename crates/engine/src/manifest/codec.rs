@@ -179,7 +179,9 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         LOG => e.logs_added.push((FileId(b.varint()?), b.varint()?)),
         LOG_GONE => e.logs_removed.push(FileId(b.varint()?)),
         DURABLE => e.durable = Some(b.varint()?),
-        CLEAN => e.clean = Some(CleanClose { log: FileId(b.varint()?), bytes: b.varint()?, last: b.varint()? }),
+        CLEAN => {
+            e.clean = Some(CleanClose { log: FileId(b.varint()?), bytes: b.varint()?, last: b.varint()? })
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -199,7 +201,9 @@ fn version(e: &mut Edit, family: FamilyId) -> &mut VersionEdit {
 fn take_level(b: &mut Decoder<'_>) -> Result<LevelNo> {
     let n = b.varint()?;
     if n >= limits::LEVELS as u64 {
-        return Err(Error::corruption("no such level").expected(format_args!("less than {}", limits::LEVELS), n));
+        return Err(
+            Error::corruption("no such level").expected(format_args!("less than {}", limits::LEVELS), n)
+        );
     }
     Ok(LevelNo(n as u8))
 }
@@ -241,7 +245,8 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
         let mut b = Decoder::new(body);
         match tag {
             1 => {
-                let name = std::str::from_utf8(body).map_err(|_| Error::corruption("a key order is not UTF-8"))?;
+                let name =
+                    std::str::from_utf8(body).map_err(|_| Error::corruption("a key order is not UTF-8"))?;
                 s.order = KeyOrder::by_name(name)?;
                 continue;
             }

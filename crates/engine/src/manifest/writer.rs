@@ -38,7 +38,13 @@ pub struct Manifest {
 
 /// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old one. Durable when it
 /// returns. A failure before the rename leaves the old one; a failure after it leaves either.
-pub fn write_snapshot(dir: &dyn Dir, database: u64, id: FileId, edit: u64, catalog: &Catalog) -> Result<LogWriter> {
+pub fn write_snapshot(
+    dir: &dyn Dir,
+    database: u64,
+    id: FileId,
+    edit: u64,
+    catalog: &Catalog,
+) -> Result<LogWriter> {
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
     }
@@ -137,7 +143,12 @@ impl Manifest {
         Ok(())
     }
 
-    fn rewrite_if_large(&self, state: &mut MutexGuard<'_, State>, health: &Health, ids: &AtomicU64) -> Result<()> {
+    fn rewrite_if_large(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        health: &Health,
+        ids: &AtomicU64,
+    ) -> Result<()> {
         let offset = state.writer.offset();
         if offset < REWRITE_BYTES || offset < state.snapshot_bytes.saturating_mul(4) {
             return Ok(());

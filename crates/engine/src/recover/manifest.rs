@@ -50,13 +50,17 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
                 let place = |e: Error| e.at(name::MANIFEST, r.offset);
                 let edit = decode(&r.payload).map_err(place)?;
                 if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first) {
-                    return Err(place(Error::corruption("the manifest does not start with a snapshot, or holds two")));
+                    return Err(place(Error::corruption(
+                        "the manifest does not start with a snapshot, or holds two",
+                    )));
                 }
                 found.catalog.apply(&edit).map_err(place)?;
                 found.edits = r.header.lsn;
             }
             Step::End if found.edits < first => {
-                return Err(Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset()));
+                return Err(
+                    Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset())
+                );
             }
             Step::End => return Ok(found),
             Step::Bad(bad) => {
@@ -88,7 +92,9 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
             _ => false,
         };
         if holds_data {
-            return Err(Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file));
+            return Err(
+                Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file)
+            );
         }
     }
     let family = settings.default_family.clone().unwrap_or_else(FamilySettings::default);

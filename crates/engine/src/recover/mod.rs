@@ -21,8 +21,8 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, FamilyId, FileId, Result};
-use perigee_env::{Dir, Env};
 use perigee_env::sync::Mutex;
+use perigee_env::{Dir, Env};
 use perigee_file::log::{LogWriter, RecordKind, Stamp};
 use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::{Tree, Version, VersionEdit};
@@ -141,7 +141,8 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<()> {
 fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
     let all = Families::default();
     for f in families {
-        let settings = catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
+        let settings =
+            catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
         let renewed = match Arc::try_unwrap(f) {
             Ok(f) if f.settings != settings => Arc::new(Family::new(f.id, f.name, settings, f.tree)),
             Ok(f) => Arc::new(f),
@@ -162,7 +163,8 @@ fn copy_log(
     ids: &AtomicU64,
 ) -> Result<LogWriter> {
     let id = crate::core::next_file(ids);
-    let header = FileHeader { kind: FileKind::Wal, database: found.database, file: id, a: replayed.first, b: boot };
+    let header =
+        FileHeader { kind: FileKind::Wal, database: found.database, file: id, a: replayed.first, b: boot };
     let mut writer = LogWriter::create(dir, &name::file_name(id, FileKind::Wal), &header)?;
     let mut lsn = replayed.first;
     for record in &replayed.records {

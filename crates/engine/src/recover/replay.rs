@@ -89,9 +89,11 @@ impl Replay<'_> {
         let file = self.name(i);
         let log = open_log(self.dir, &file, id, self.found.database)?;
         if log.header().a != first {
-            return Err(Error::corruption("the log segment starts at another operation than the manifest says")
-                .at(file, 0)
-                .expected(first, log.header().a));
+            return Err(Error::corruption(
+                "the log segment starts at another operation than the manifest says",
+            )
+            .at(file, 0)
+            .expected(first, log.header().a));
         }
         Ok(log)
     }
@@ -119,7 +121,14 @@ impl Replay<'_> {
     }
 
     /// Damage, or the torn end of the log? The rules of `docs/format/log.md`.
-    fn judge(&mut self, i: usize, log: &LogReader, same_boot: bool, cut_short: bool, why: Error) -> Result<bool> {
+    fn judge(
+        &mut self,
+        i: usize,
+        log: &LogReader,
+        same_boot: bool,
+        cut_short: bool,
+        why: Error,
+    ) -> Result<bool> {
         let mut watermark = self.found.catalog.durable;
         if let Some(behind) = log.look_behind()? {
             watermark = watermark.max(behind.durable);
@@ -171,7 +180,9 @@ impl Replay<'_> {
                 self.out.next = next;
                 return Ok(());
             }
-            RecordKind::Edit => return Err(place(Error::corruption("a manifest edit in the write-ahead log"))),
+            RecordKind::Edit => {
+                return Err(place(Error::corruption("a manifest edit in the write-ahead log")));
+            }
             RecordKind::Batch => {}
         }
         let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
@@ -185,8 +196,10 @@ impl Replay<'_> {
             }
         }
         if n != u64::from(count) {
-            return Err(place(Error::corruption("a batch holds another number of operations than its header says")
-                .expected(count, n)));
+            return Err(place(
+                Error::corruption("a batch holds another number of operations than its header says")
+                    .expected(count, n),
+            ));
         }
         self.keep(record.payload, base, count, parts)?;
         self.out.next = next;
@@ -201,7 +214,9 @@ impl Replay<'_> {
             None if family.0 < self.found.catalog.next.1 => {
                 Ok(bug::on(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
             }
-            None => Err(Error::corruption(format!("the log writes to family {family}, which the manifest never knew"))),
+            None => Err(Error::corruption(format!(
+                "the log writes to family {family}, which the manifest never knew"
+            ))),
         }
     }
 
@@ -271,10 +286,14 @@ impl Replay<'_> {
         let c = &self.found.catalog;
         let Some((id, _)) = c.logs.last() else { return Ok(()) };
         let file = name::file_name(*id, FileKind::Wal);
-        if self.out.next <= c.durable && !bug::on(Bug::TruncateDamagedLog) && !bug::on(Bug::ReplayFirstSegmentOnly) {
-            return Err(Error::corruption("the log ends before what was durable")
-                .in_file(file)
-                .expected(format_args!("operation {}", c.durable), format_args!("operation {}", self.out.next - 1)));
+        if self.out.next <= c.durable
+            && !bug::on(Bug::TruncateDamagedLog)
+            && !bug::on(Bug::ReplayFirstSegmentOnly)
+        {
+            return Err(Error::corruption("the log ends before what was durable").in_file(file).expected(
+                format_args!("operation {}", c.durable),
+                format_args!("operation {}", self.out.next - 1),
+            ));
         }
         if let Some(clean) = c.clean {
             let len = self.dir.file_len(&file)?.unwrap_or(0);

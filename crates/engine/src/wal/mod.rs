@@ -40,7 +40,13 @@ pub struct Wal {
 
 impl Wal {
     /// The log with `writer` as its only segment, everything in it durable.
-    pub fn new(dir: Arc<dyn Dir>, writer: LogWriter, first_lsn: u64, next_lsn: u64, counters: Arc<Counters>) -> Wal {
+    pub fn new(
+        dir: Arc<dyn Dir>,
+        writer: LogWriter,
+        first_lsn: u64,
+        next_lsn: u64,
+        counters: Arc<Counters>,
+    ) -> Wal {
         Wal {
             dir,
             appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn)),
@@ -122,7 +128,8 @@ impl Wal {
                 return e;
             }
         }
-        let unknown = e.wrap(ErrorKind::OutcomeUnknown, "a log write failed, the commit may or may not survive");
+        let unknown =
+            e.wrap(ErrorKind::OutcomeUnknown, "a log write failed, the commit may or may not survive");
         health.poison(&unknown);
         unknown
     }
@@ -147,7 +154,8 @@ impl Wal {
                 synced = file.sync();
             }
             if let Err(e) = synced {
-                let unknown = e.wrap(ErrorKind::OutcomeUnknown, "a log sync failed, the commit may or may not survive");
+                let unknown =
+                    e.wrap(ErrorKind::OutcomeUnknown, "a log sync failed, the commit may or may not survive");
                 health.poison(&unknown);
                 return Err(unknown);
             }

@@ -1,5 +1,13 @@
-//! Frames and blocks.
+//! Frames (bytes with a checksum) and blocks (sorted entries in columns, searchable as they lie).
+//! Format: `docs/format/block.md`.
 
-/// A verified block in memory, searchable as it lies.
-#[derive(Debug)]
-pub struct Block {}
+pub mod column;
+pub mod frame;
+pub mod layout;
+pub mod writer;
+pub mod reader;
+
+pub use reader::Block;
+
+#[cfg(test)]
+mod tests;

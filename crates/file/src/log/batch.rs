@@ -82,13 +82,18 @@ impl Batch {
                 .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), key.len()));
         }
         if self.payload_bytes() + bytes > limits::BATCH_BYTES_MAX || self.count >= limits::BATCH_OPS_MAX {
-            return Err(Error::invalid("the batch is too large: commit it and start another")
-                .expected(format_args!("at most {} bytes", limits::BATCH_BYTES_MAX), self.payload_bytes() + bytes));
+            return Err(Error::invalid("the batch is too large: commit it and start another").expected(
+                format_args!("at most {} bytes", limits::BATCH_BYTES_MAX),
+                self.payload_bytes() + bytes,
+            ));
         }
         let room = if self.buf.is_empty() { RECORD_HEADER_BYTES } else { 0 };
         if bytes > 64 << 10 {
             self.buf.try_reserve(room + bytes + 8).map_err(|_| {
-                Error::new(perigee_base::ErrorKind::NoMemory, format!("no memory for a batch of {bytes} bytes"))
+                Error::new(
+                    perigee_base::ErrorKind::NoMemory,
+                    format!("no memory for a batch of {bytes} bytes"),
+                )
             })?;
         }
         self.buf.resize(self.buf.len() + room, 0);
@@ -255,7 +260,8 @@ mod tests {
     #[test]
     fn any_bytes_give_an_answer() {
         for n in 0..2000u64 {
-            let bytes: Vec<u8> = (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 7) as u8).collect();
+            let bytes: Vec<u8> =
+                (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 7) as u8).collect();
             let _ = Ops::new(&bytes, 0..bytes.len()).count();
         }
     }

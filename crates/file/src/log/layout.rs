@@ -97,7 +97,10 @@ impl RecordHeader {
         if lsn.checked_add(u64::from(count)).is_none() {
             return Err(Error::corruption("log record sequence number overflows"));
         }
-        Ok((RecordHeader { kind, payload_bytes, count, lsn, durable, edits, previous, payload_checksum }, stored))
+        Ok((
+            RecordHeader { kind, payload_bytes, count, lsn, durable, edits, previous, payload_checksum },
+            stored,
+        ))
     }
 
     /// Bytes of the whole record, padding included.

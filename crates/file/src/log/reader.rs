@@ -147,8 +147,10 @@ impl LogReader {
         self.file.read_exact_at(&mut head, self.offset)?;
         let (header, sum) = RecordHeader::decode(&head, self.seal, self.offset)?;
         if header.previous != self.previous {
-            return Err(Error::corruption("a log record does not follow the one before it")
-                .expected(format_args!("{:#018x}", self.previous), format_args!("{:#018x}", header.previous)));
+            return Err(Error::corruption("a log record does not follow the one before it").expected(
+                format_args!("{:#018x}", self.previous),
+                format_args!("{:#018x}", header.previous),
+            ));
         }
         if let Some(lsn) = self.lsn.filter(|&lsn| lsn != header.lsn) {
             return Err(Error::corruption("a log record is out of sequence").expected(lsn, header.lsn));
@@ -186,7 +188,8 @@ impl LogReader {
                     continue;
                 }
                 let place = start + at as u64;
-                if let Ok((h, _)) = RecordHeader::decode(&buf[at..at + RECORD_HEADER_BYTES], self.seal, place) {
+                if let Ok((h, _)) = RecordHeader::decode(&buf[at..at + RECORD_HEADER_BYTES], self.seal, place)
+                {
                     let b = found.get_or_insert(Behind { first: place, durable: 0, edits: 0 });
                     b.durable = b.durable.max(h.durable);
                     b.edits = b.edits.max(h.edits);

@@ -64,10 +64,12 @@ fn is_bottom(plan: &Plan, version: &Version, inputs: &[Arc<Run>]) -> bool {
     let order = version.order;
     let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
     let tables = || inputs.iter().flat_map(|r| &r.tables);
-    !version.tables().filter(|(level, _, t)| *level >= plan.to && !named.contains(&t.meta.id)).any(|(_, _, other)| {
-        tables().any(|t| {
-            order.cmp(&other.meta.summary.last_key, &t.meta.summary.first_key) != Less
-                && order.cmp(&other.meta.summary.first_key, &t.meta.summary.last_key) != Greater
-        })
-    })
+    !version.tables().filter(|(level, _, t)| *level >= plan.to && !named.contains(&t.meta.id)).any(
+        |(_, _, other)| {
+            tables().any(|t| {
+                order.cmp(&other.meta.summary.last_key, &t.meta.summary.first_key) != Less
+                    && order.cmp(&other.meta.summary.first_key, &t.meta.summary.last_key) != Greater
+            })
+        },
+    )
 }

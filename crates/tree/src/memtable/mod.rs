@@ -13,7 +13,10 @@ use perigee_file::Found;
 use perigee_file::log::Op;
 use skiplist::{Node, SkipList};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::{Acquire, Relaxed, Release}};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Bytes charged for each batch beside its buffer.
 const BATCH_OVERHEAD: u64 = 64;

@@ -73,7 +73,11 @@ impl SkipList {
             key: (word(1), word(2)),
             value: (word(3), word(4)),
             seq: SeqNo(u64::from(word(5)) | u64::from(word(6)) << 32),
-            kind: if word(7) == u32::from(EntryKind::Delete.code()) { EntryKind::Delete } else { EntryKind::Put },
+            kind: if word(7) == u32::from(EntryKind::Delete.code()) {
+                EntryKind::Delete
+            } else {
+                EntryKind::Put
+            },
         }
     }
 
@@ -107,7 +111,12 @@ impl SkipList {
     }
 
     /// Adds a node, by one thread at a time; returns the bytes of memory newly taken.
-    pub fn insert<'a>(&self, node: &Node, key_of: impl Fn(&Node) -> &'a [u8], order: KeyOrder) -> Result<u64> {
+    pub fn insert<'a>(
+        &self,
+        node: &Node,
+        key_of: impl Fn(&Node) -> &'a [u8],
+        order: KeyOrder,
+    ) -> Result<u64> {
         let path = self.path(key_of(node), node.seq, &key_of, order);
         let height = self.height();
         let (at, grown) = self.words.take((FIXED + height) as u32)?;
@@ -132,7 +141,13 @@ impl SkipList {
     }
 
     /// The first node at or after (key, seq).
-    pub fn seek<'a>(&self, key: &[u8], seq: SeqNo, key_of: impl Fn(&Node) -> &'a [u8], order: KeyOrder) -> Option<u32> {
+    pub fn seek<'a>(
+        &self,
+        key: &[u8],
+        seq: SeqNo,
+        key_of: impl Fn(&Node) -> &'a [u8],
+        order: KeyOrder,
+    ) -> Option<u32> {
         let before = self.path(key, seq, key_of, order)[0];
         self.some(self.link(before, 0).load(Acquire))
     }

@@ -15,8 +15,10 @@ fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
         }
     }
     let f = b.finish();
-    let parsed: Vec<_> =
-        Ops::new(&f.buf, f.payload()).enumerate().map(|(i, op)| (op.unwrap(), SeqNo(seq + i as u64))).collect();
+    let parsed: Vec<_> = Ops::new(&f.buf, f.payload())
+        .enumerate()
+        .map(|(i, op)| (op.unwrap(), SeqNo(seq + i as u64)))
+        .collect();
     t.insert(&Arc::new(f.buf), 0, &parsed).unwrap();
 }
 
@@ -64,7 +66,10 @@ fn agrees_with_a_sorted_map_in_both_directions_and_at_every_sequence() {
         }
         c.seek_before(&key, SeqNo(at));
         let before = model.range(..(key.clone(), Reverse(at))).next_back();
-        assert_eq!(c.valid().then(|| (c.entry().key.to_vec(), c.entry().seq.0)), before.map(|((k, s), _)| (k.clone(), s.0)));
+        assert_eq!(
+            c.valid().then(|| (c.entry().key.to_vec(), c.entry().seq.0)),
+            before.map(|((k, s), _)| (k.clone(), s.0))
+        );
     }
 }
 
@@ -74,7 +79,11 @@ fn readers_beside_the_writer_see_whole_prefixes() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for seq in 1..=20_000u64 {
-                insert(&t, seq, &[(&(seq.wrapping_mul(0x9E37) % 4096).to_be_bytes(), Some(&seq.to_le_bytes()))]);
+                insert(
+                    &t,
+                    seq,
+                    &[(&(seq.wrapping_mul(0x9E37) % 4096).to_be_bytes(), Some(&seq.to_le_bytes()))],
+                );
             }
         });
         s.spawn(|| {

@@ -119,7 +119,9 @@ fn read(job: &Rewrite<'_>, p: &VlogPointer) -> Result<Shared> {
 /// What went in came out, or was dropped for a reason.
 fn check_counts(c: &Counts, tables: &[TableMeta]) -> Result<()> {
     let in_tables: u64 = tables.iter().map(|t| t.summary.entries).sum();
-    if (c.read != c.written + c.shadowed + c.tombstones || c.written != in_tables) && !bug::on(Bug::LoseLastEntry) {
+    if (c.read != c.written + c.shadowed + c.tombstones || c.written != in_tables)
+        && !bug::on(Bug::LoseLastEntry)
+    {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
     }
     Ok(())

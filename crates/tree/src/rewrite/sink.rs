@@ -39,7 +39,17 @@ impl<'a> Sink<'a> {
         verify: bool,
         created: &'a mut Created,
     ) -> Sink<'a> {
-        Sink { shelf, ids, options, verify, created, klog: None, vlog: None, tables: Vec::new(), vlogs: Vec::new() }
+        Sink {
+            shelf,
+            ids,
+            options,
+            verify,
+            created,
+            klog: None,
+            vlog: None,
+            tables: Vec::new(),
+            vlogs: Vec::new(),
+        }
     }
 
     fn next_id(&mut self) -> FileId {

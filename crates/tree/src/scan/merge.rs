@@ -84,7 +84,11 @@ impl MergeCursor {
     /// The next entry of the way.
     pub fn step(&mut self) -> Result<()> {
         let Some(i) = self.current.take() else { return Ok(()) };
-        if self.forward { self.sources[i].next()? } else { self.sources[i].prev()? }
+        if self.forward {
+            self.sources[i].next()?
+        } else {
+            self.sources[i].prev()?
+        }
         self.choose();
         Ok(())
     }
@@ -109,6 +113,10 @@ impl MergeCursor {
     }
     /// Fails unless it goes the given way: a guard for callers.
     pub fn expect_way(&self, forward: bool) -> Result<()> {
-        if self.forward == forward { Ok(()) } else { Err(Error::internal("a merge was asked to turn without a seek")) }
+        if self.forward == forward {
+            Ok(())
+        } else {
+            Err(Error::internal("a merge was asked to turn without a seek"))
+        }
     }
 }

@@ -16,7 +16,8 @@ fn rng(x: &mut u64) -> u64 {
 }
 
 fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<View> {
-    let tables: Vec<Arc<Memtable>> = (0..memtables).map(|_| Arc::new(Memtable::new(KeyOrder::Bytes))).collect();
+    let tables: Vec<Arc<Memtable>> =
+        (0..memtables).map(|_| Arc::new(Memtable::new(KeyOrder::Bytes))).collect();
     for (i, (seq, k, v)) in ops.iter().enumerate() {
         let mut b = Batch::new();
         match v {
@@ -90,7 +91,9 @@ fn wandering_agrees_with_a_sorted_map() {
                 }
                 (4 | 5, h) => {
                     c.next().unwrap();
-                    h.and_then(|k| model.range((Bound::Excluded(k), Bound::Unbounded)).next().map(|(k, _)| k.clone()))
+                    h.and_then(|k| {
+                        model.range((Bound::Excluded(k), Bound::Unbounded)).next().map(|(k, _)| k.clone())
+                    })
                 }
                 (_, h) => {
                     c.prev().unwrap();

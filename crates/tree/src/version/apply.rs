@@ -22,7 +22,8 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
     remove(&mut new, edit)?;
     for added in &edit.added {
         if added.level.index() >= limits::LEVELS {
-            return Err(Error::corruption("an edit names a level that does not exist").expected("0 to 6", added.level));
+            return Err(Error::corruption("an edit names a level that does not exist")
+                .expected("0 to 6", added.level));
         }
         let known = old.tables().find(|(_, _, t)| t.meta == added.meta).map(|(_, _, t)| Arc::clone(t));
         let table = match known {
@@ -62,7 +63,9 @@ fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
         runs.retain(|r| !r.tables.is_empty());
     }
     if found != gone.len() {
-        return Err(Error::corruption("an edit removes a table that is not there").expected(gone.len(), found));
+        return Err(
+            Error::corruption("an edit removes a table that is not there").expected(gone.len(), found)
+        );
     }
     Ok(())
 }
@@ -86,7 +89,9 @@ fn sort(new: &mut Version) {
             let key = |t: &Arc<Table>| t.meta.summary.first_key.clone();
             let sorted = run.tables.windows(2).all(|w| order.cmp(&key(&w[0]), &key(&w[1])) == Ordering::Less);
             if !sorted {
-                Arc::make_mut(run).tables.sort_by(|a, b| order.cmp(&a.meta.summary.first_key, &b.meta.summary.first_key));
+                Arc::make_mut(run)
+                    .tables
+                    .sort_by(|a, b| order.cmp(&a.meta.summary.first_key, &b.meta.summary.first_key));
             }
         }
     }

@@ -46,7 +46,8 @@ impl Run {
     /// The tables that share keys with the closed range `first..=last`.
     pub fn overlapping(&self, order: KeyOrder, first: &[u8], last: &[u8]) -> &[Arc<Table>] {
         let from = self.first_reaching(order, first);
-        let len = self.tables[from..].partition_point(|t| order.cmp(&t.meta.summary.first_key, last) != Greater);
+        let len =
+            self.tables[from..].partition_point(|t| order.cmp(&t.meta.summary.first_key, last) != Greater);
         &self.tables[from..from + len]
     }
 }

@@ -22,7 +22,8 @@ pub fn scores(shape: &Shape, l: &Limits) -> Vec<f64> {
 /// The plan for the level that is furthest over.
 pub fn pick(shape: &Shape, l: &Limits) -> Option<Plan> {
     let scores = scores(shape, l);
-    let (level, score) = scores.iter().enumerate().fold((0, 0.0), |b, (i, s)| if *s > b.1 { (i, *s) } else { b });
+    let (level, score) =
+        scores.iter().enumerate().fold((0, 0.0), |b, (i, s)| if *s > b.1 { (i, *s) } else { b });
     if score < 1.0 {
         return None;
     }
@@ -61,5 +62,7 @@ pub fn overlapping<'a>(
     last: &'a [u8],
 ) -> impl Iterator<Item = &'a TableShape> {
     let order = shape.order;
-    shape.tables(level).filter(move |t| order.cmp(&t.last, first) != Less && order.cmp(&t.first, last) != Greater)
+    shape
+        .tables(level)
+        .filter(move |t| order.cmp(&t.last, first) != Less && order.cmp(&t.first, last) != Greater)
 }

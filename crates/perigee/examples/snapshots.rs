@@ -22,15 +22,15 @@ fn main() -> Result<()> {
     println!("07:00 then {:?}, now {:?}", text(before.get(&family, "07:00")?), text(db.get("07:00")?));
 
     // A range, forwards and backwards.
-    for entry in db.iter("05:00".."09:00")? {
+    for entry in db.range("05:00".."09:00")? {
         let (key, value) = entry?;
         println!("  {} {}", key.escape_ascii(), value.escape_ascii());
     }
-    let last = before.iter::<&str>(&family, ..)?.next_back().transpose()?;
+    let last = before.iter(&family)?.next_back().transpose()?;
     println!("the last entry: {}", last.map(|(key, _)| key.escape_ascii().to_string()).unwrap_or_default());
 
     // A cursor goes where it is sent, and turns round at will.
-    let mut cursor = db.cursor::<&str>(..)?;
+    let mut cursor = db.cursor()?;
     cursor.seek("11:30")?;
     println!("at or after 11:30: {}", cursor.key().escape_ascii());
     cursor.prev()?;

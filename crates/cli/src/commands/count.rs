@@ -35,7 +35,7 @@ pub struct CountArgs {
 pub fn run(args: &CountArgs, out: &mut Out) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
     let db = args.place.open()?;
-    let mut cursor = args.family.of(&db)?.cursor(bounds)?;
+    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
     let mut progress = Progress::items("counting", 0);
     let (mut count, mut key_bytes) = (0u64, 0u64);
     cursor.seek_to_first()?;

@@ -91,7 +91,7 @@ pub fn prefix_bounds(prefix: Vec<u8>) -> Bounds {
 pub fn run(args: &ScanArgs, out: &mut Out) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
     let db = args.place.open()?;
-    let mut cursor = args.family.of(&db)?.cursor(bounds)?;
+    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if args.reverse {
         cursor.seek_to_last()?

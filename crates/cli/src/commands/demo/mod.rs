@@ -195,7 +195,7 @@ fn compare_and_verify(
 }
 
 fn count(db: &Db, prefix: Vec<u8>) -> Result<u64> {
-    let mut cursor = db.cursor(prefix_bounds(prefix))?;
+    let mut cursor = db.cursor_within(prefix_bounds(prefix))?;
     let mut n = 0;
     cursor.seek_to_first()?;
     while cursor.valid() {

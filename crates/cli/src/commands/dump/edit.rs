@@ -176,7 +176,7 @@ mod tests {
         put(&mut edit, 9, &[1; 40]);
         put(&mut edit, 9, &[255; 40]);
         let (fields, error) = decode(&edit);
-        assert_eq!(fields.len(), 0);
+        assert_eq!(fields.len(), 1);
         assert!(error.is_some());
         for len in 0..edit.len() {
             let _ = decode(&edit[..len]);

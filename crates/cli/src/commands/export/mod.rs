@@ -78,7 +78,7 @@ pub fn run(args: &ExportArgs, out: &mut Out) -> Result<u8> {
     }
     let bounds = args.range.bounds(args.form)?;
     let db = args.place.open()?;
-    let mut cursor = args.family.of(&db)?.cursor(bounds)?;
+    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
     cursor.seek_to_first()?;
     let tally = match format {
         Format::Tree => tree::export(&mut cursor, &args.target, args.strict)?,

@@ -1,9 +1,9 @@
 //! The version: which tables a family consists of, immutable. Only a [`VersionEdit`] makes another one.
 
-mod run;
 mod edit;
-mod apply;
+mod run;
 mod check;
+mod apply;
 
 pub use apply::Opener;
 pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta};

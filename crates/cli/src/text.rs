@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 /// The bytes as one printable line: text stays text, a backslash doubles, everything that does not print (and every
 /// byte that is not UTF-8) becomes `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
+    let plain = |b: &u8| matches!(b, b' '..=b'~') && *b != b'\\';
+    if bytes.iter().all(plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {

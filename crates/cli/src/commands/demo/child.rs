@@ -26,9 +26,8 @@ pub struct Import {
     pub engine_written: Option<u64>,
 }
 
-/// Runs an import of all sources, leaving out keys that are there; with `kill_at`, until so many bytes
-/// are acknowledged.
-pub fn import(db: &Path, sources: &Sources, kill_at: Option<u64>) -> Result<Import> {
+/// Runs an import of all sources, leaving out keys that are there; with `kill`, about half of it.
+pub fn import(db: &Path, sources: &Sources, kill: bool) -> Result<Import> {
     let exe = std::env::current_exe()
         .map_err(|e| Failure::other("i/o error", format!("find this program: {e}")))?;
     let mut command = Command::new(&exe);
@@ -37,7 +36,7 @@ pub fn import(db: &Path, sources: &Sources, kill_at: Option<u64>) -> Result<Impo
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let started = Instant::now();
     let mut child = command.spawn().map_err(|e| Failure::file("run", &exe, &e))?;
-    let mut done = listen(&mut child, kill_at)?;
+    let mut done = listen(&mut child, kill.then_some(sources))?;
     let status = child.wait().map_err(|e| Failure::file("wait for", &exe, &e))?;
     done.elapsed = started.elapsed();
     if !status.success() && !done.killed {
@@ -48,7 +47,7 @@ pub fn import(db: &Path, sources: &Sources, kill_at: Option<u64>) -> Result<Impo
 
 /// Follows what the child prints, to its end; kills it on the way. Lines still in the pipe count: each was printed
 /// after its batch was acknowledged.
-fn listen(child: &mut Child, kill_at: Option<u64>) -> Result<Import> {
+fn listen(child: &mut Child, kill_halfway: Option<&Sources>) -> Result<Import> {
     let pid = child.id().to_string();
     let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
     let mut done = Import {
@@ -63,13 +62,19 @@ fn listen(child: &mut Child, kill_at: Option<u64>) -> Result<Import> {
         let Ok(line) = line else { break };
         let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
         take_line(&value, &mut done);
-        if !done.killed && kill_at.is_some_and(|at| done.bytes >= at) {
+        if !done.killed && kill_halfway.is_some_and(|all| halfway(&done, all)) {
             done.process = process::look(&pid);
             // SIGKILL. If it has ended by itself just now, there is nothing to kill.
             done.killed = child.kill().is_ok();
         }
     }
     Ok(done)
+}
+
+/// Trees are uneven: half of the bytes may lie in the first hundred files. So the mean of both shares counts.
+fn halfway(done: &Import, all: &Sources) -> bool {
+    let share = |done: u64, all: u64| done as f64 / all.max(1) as f64;
+    share(done.entries, all.files) + share(done.bytes, all.bytes) >= 1.0
 }
 
 fn take_line(value: &Value, done: &mut Import) {

@@ -28,7 +28,7 @@ Examples:
   perigee demo --dir ~/photos
   perigee demo --db /mnt/disk/demo --keep
 
-The import runs in a child process, which is killed with SIGKILL when about half of the bytes are acknowledged.
+The import runs in a child process, which is killed with SIGKILL about halfway (the mean of acknowledged files and bytes).
 Then: reopen, check that nothing acknowledged is missing, finish, compare every file, scan, verify.";
 
 /// Import a real tree, kill the import halfway, recover, finish and compare every byte
@@ -112,7 +112,7 @@ fn database(args: &DemoArgs) -> Result<PathBuf> {
 
 fn import_and_kill(db: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
     say(out, "importing, to be killed about halfway ...")?;
-    let killed = child::import(db, sources, Some(sources.bytes / 2))?;
+    let killed = child::import(db, sources, true)?;
     if !killed.killed {
         say(out, "the import was done before it could be killed")?;
     }
@@ -160,7 +160,7 @@ fn recover(path: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -
 
 fn finish(db: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
     say(out, "finishing the import ...")?;
-    let rest = child::import(db, sources, None)?;
+    let rest = child::import(db, sources, false)?;
     say(out, &format!("imported {} more files, {}", size::count(rest.entries), size::bytes(rest.bytes)))?;
     report.add_import(&rest);
     Ok(())
@@ -182,6 +182,7 @@ fn compare_and_verify(
     report.entries = count(&db, b"".to_vec())?;
     let prefix = sources.prefix();
     report.prefix_entries = count(&db, prefix.clone())?;
+    report.prefix_files = sources.items().filter(|(_, key, _)| key.starts_with(&prefix)).count() as u64;
     report.prefix = crate::text::escape(&prefix);
     say(out, "verifying ...")?;
     let started = Instant::now();

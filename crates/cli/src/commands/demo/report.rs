@@ -48,6 +48,8 @@ pub struct Report {
     pub prefix: String,
     /// Entries with it.
     pub prefix_entries: u64,
+    /// Source files whose key has it.
+    pub prefix_files: u64,
     /// How long `verify` took.
     pub verify: Duration,
     /// Bytes it read.
@@ -72,7 +74,10 @@ impl Report {
     /// Whether everything is as it should be.
     pub fn good(&self) -> bool {
         let c = &self.compared;
-        self.lost == 0 && c.different == 0 && self.damaged == 0 && c.same > 0 && self.entries >= c.same
+        // A source that changed meanwhile may have other files than were imported.
+        let still = c.changed + c.unreadable == 0;
+        let whole = self.entries >= c.same && (!still || self.prefix_entries == self.prefix_files);
+        self.lost == 0 && c.different == 0 && self.damaged == 0 && c.same > 0 && whole
     }
 
     fn seconds(&self) -> f64 {
@@ -124,7 +129,15 @@ impl Report {
             ("files identical", format!("{} in {:.1} s", count(c.same), self.compare.as_secs_f64())),
             ("files different", count(c.different)),
             ("entries", count(self.entries)),
-            ("scan of a prefix", format!("{} entries with {}", count(self.prefix_entries), self.prefix)),
+            (
+                "scan of a prefix",
+                format!(
+                    "{} entries for {} files below {}",
+                    count(self.prefix_entries),
+                    count(self.prefix_files),
+                    self.prefix
+                ),
+            ),
             (
                 "verify",
                 format!(
@@ -158,7 +171,7 @@ impl Report {
             "peak_memory_bytes": self.peak_bytes,
             "identical": c.same, "different": c.different, "changed": c.changed, "unreadable": c.unreadable,
             "compare_seconds": self.compare.as_secs_f64(), "entries": self.entries,
-            "prefix": self.prefix, "prefix_entries": self.prefix_entries,
+            "prefix": self.prefix, "prefix_entries": self.prefix_entries, "prefix_files": self.prefix_files,
             "verify_seconds": self.verify.as_secs_f64(), "verified_bytes": self.verified_bytes,
             "damaged": self.damaged,
         }})

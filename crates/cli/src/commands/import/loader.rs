@@ -197,13 +197,22 @@ impl<'a> Loader<'a> {
         }
         self.db.write(std::mem::take(&mut self.batch))?;
         self.tally.batches += 1;
-        if self.settings.progress_lines {
-            let t = &self.tally;
-            let line = json!({"committed": {"entries": t.entries, "bytes": t.bytes, "already_there": t.already_there}});
-            self.out.value(&line)?;
-            self.out.flush()?;
+        if self.settings.progress_lines { self.print_progress() } else { Ok(()) }
+    }
+
+    /// Tells what is committed. Unlike for a command that only prints, a reader that goes away is an error here: the
+    /// import is not done.
+    fn print_progress(&mut self) -> Result<()> {
+        let t = &self.tally;
+        let line =
+            json!({"committed": {"entries": t.entries, "bytes": t.bytes, "already_there": t.already_there}});
+        match self.out.value(&line).and_then(|()| self.out.flush()) {
+            Err(Failure::OutputClosed) => {
+                Err(Failure::other("i/o error", "the import is not done: stdout was closed")
+                    .hint("run it again, with --skip-existing to go on"))
+            }
+            other => other,
         }
-        Ok(())
     }
 
     /// Commits the rest; returns the tally.

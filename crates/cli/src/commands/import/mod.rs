@@ -66,7 +66,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "MODE", default_value = "none", value_parser = size::parse_durability)]
     durability: Durability,
     /// Bytes in a batch, which is written as a whole or not at all
-    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = size::parse_bytes)]
     batch_bytes: u64,
     /// Entries in a batch
     #[arg(long, value_name = "N", default_value = "10000")]
@@ -79,7 +79,7 @@ pub struct ImportArgs {
     progress_lines: bool,
 }
 
-/// Imports everything, syncs, tells what was done.
+/// Imports everything, flushes, syncs, tells what was done.
 pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
     let inputs = inputs(args)?;
     let started = Instant::now();
@@ -90,6 +90,8 @@ pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
         import_one(path, *format, args, &mut loader)?;
     }
     let tally = loader.finish()?;
+    // Into tables, so that the next command does not have to replay the log first.
+    db.flush()?;
     db.sync()?;
     let stats = db.stats();
     db.close()?;

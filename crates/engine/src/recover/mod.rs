@@ -73,6 +73,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     });
     let (writer, (manifest, edits)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
+    if !cut {
+        remove_copied(&*dir, &found.catalog);
+    }
     // The database is whole already: what cannot be tidied now is left for the next open.
     let orphans = orphans::tidy(&*dir, &manifest.catalog(), edits, cut).unwrap_or(0);
 
@@ -187,6 +190,13 @@ fn copy_log(
     writer.file().sync()?;
     dir.sync()?;
     Ok(writer)
+}
+
+/// The old segments, whose operations are in the fresh one. (After a cut they go to the trash, where they can be looked at.)
+fn remove_copied(dir: &dyn Dir, old: &Catalog) {
+    for (id, _) in &old.logs {
+        let _ = dir.remove(&name::file_name(*id, FileKind::Wal));
+    }
 }
 
 /// An open that fails leaves no new files behind: on a full disk the next attempt needs their space. Whether a manifest

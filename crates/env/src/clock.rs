@@ -1,6 +1,7 @@
 //! Time. Order never depends on it: the clock serves delays, statistics and (later) time to live.
 
 use std::fmt::Debug;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + Debug {
@@ -10,4 +11,37 @@ pub trait Clock: Send + Sync + Debug {
     fn monotonic_us(&self) -> u64;
     /// Waits. Under the simulation this passes virtual time and lets other threads run.
     fn sleep_us(&self, us: u64);
+}
+
+/// The clocks of the operating system.
+#[derive(Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    /// A monotonic clock that starts now.
+    pub fn new() -> Self {
+        RealClock { start: Instant::now() }
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for RealClock {
+    fn wall_ms(&self) -> u64 {
+        // A clock set before 1970 reads as 0: order never depends on it.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+    fn sleep_us(&self, us: u64) {
+        std::thread::sleep(Duration::from_micros(us));
+    }
 }

@@ -1,9 +1,10 @@
 //! The bundle that is passed to `open`.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, RealClock};
 use crate::fs::Fs;
-use crate::rand::Rand;
-use crate::spawn::Spawn;
+use crate::fs::posix::PosixFs;
+use crate::rand::{Rand, RealRand};
+use crate::spawn::{RealSpawn, Spawn};
 use std::sync::Arc;
 
 /// Everything the engine may ask of the world.
@@ -22,6 +23,11 @@ pub struct Env {
 impl Env {
     /// The real world.
     pub fn real() -> Env {
-        unimplemented!("stub until the real twins are merged")
+        Env {
+            fs: Arc::new(PosixFs::new()),
+            clock: Arc::new(RealClock::new()),
+            rand: Arc::new(RealRand::new()),
+            spawn: Arc::new(RealSpawn),
+        }
     }
 }

@@ -2,14 +2,16 @@
 //! the engine here and nowhere else, each as a real and as a simulated twin, so that the whole engine runs in
 //! a seeded simulation. This layer does not know what the bytes mean.
 #![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod clock;
 pub mod rand;
-pub mod sync;
 pub mod spawn;
+mod sched;
+pub mod sync;
 pub mod fs;
-pub mod sim;
 pub mod env;
+pub mod sim;
 
 pub use env::Env;
 pub use fs::{Append, Dir, DirLock, Fs, OpenDir, ReadAt};

@@ -1,9 +1,118 @@
 //! Randomness: for database ids and the simulation. Never for anything that must be secret.
 
 use std::fmt::Debug;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A source of random numbers.
 pub trait Rand: Send + Sync + Debug {
     /// The next number.
     fn next_u64(&self) -> u64;
+}
+
+/// Numbers that differ in every process.
+#[derive(Debug)]
+pub struct RealRand {
+    state: AtomicU64,
+}
+
+impl RealRand {
+    /// A source seeded by the operating system.
+    pub fn new() -> Self {
+        // The standard library's hash keys come from the system too; they stand in where /dev is missing.
+        let mut seed = RandomState::new().build_hasher().finish();
+        let mut bytes = [0; 8];
+        if std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_ok() {
+            seed ^= u64::from_le_bytes(bytes);
+        }
+        RealRand { state: AtomicU64::new(seed) }
+    }
+}
+
+impl Default for RealRand {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Rand for RealRand {
+    fn next_u64(&self) -> u64 {
+        mix(self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
+    }
+}
+
+/// A seeded sequence (SplitMix64, Steele et al., OOPSLA 2014): the same seed gives the same numbers for ever.
+#[derive(Clone, Debug)]
+pub struct Seeded {
+    state: u64,
+}
+
+impl Seeded {
+    /// The sequence of `seed`.
+    pub fn new(seed: u64) -> Self {
+        // One scramble, so that neighbouring seeds do not give shifted copies of one sequence.
+        Seeded { state: mix(seed ^ 0x5045_5249_4745_4521) }
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(STEP);
+        mix(self.state)
+    }
+
+    /// A number below `bound` (0 if `bound` is 0).
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// An index into something of `len` elements.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// True with probability `p`.
+    pub fn chance(&mut self, p: f64) -> bool {
+        // 53 bits: exact for p = 0 (never) and p = 1 (always).
+        ((self.next_u64() >> 11) as f64) < p * (1_u64 << 53) as f64
+    }
+
+    /// An independent sequence, derived from this one.
+    pub fn fork(&mut self) -> Seeded {
+        Seeded::new(self.next_u64())
+    }
+}
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_seed_same_numbers() {
+        let (mut a, mut b, mut c) = (Seeded::new(7), Seeded::new(7), Seeded::new(8));
+        let (x, y, z) = (a.next_u64(), b.next_u64(), c.next_u64());
+        assert_eq!(x, y);
+        assert_ne!(x, z);
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let mut r = Seeded::new(1);
+        assert!((0..1000).all(|_| r.below(3) < 3));
+        assert_eq!(r.below(0), 0);
+        assert!((0..100).all(|_| r.chance(1.0) && !r.chance(0.0)));
+    }
+
+    #[test]
+    fn two_real_sources_differ() {
+        assert_ne!(RealRand::new().next_u64(), RealRand::new().next_u64());
+    }
 }

@@ -1,6 +1,7 @@
 //! Threads.
 
-use perigee_base::Result;
+use perigee_base::{Error, Result};
+use std::any::Any;
 use std::fmt::Debug;
 
 /// Starts threads.
@@ -13,4 +14,60 @@ pub trait Spawn: Send + Sync + Debug {
 pub trait Join: Send {
     /// Waits for its end. `Err` holds the panic message if it panicked.
     fn join(self: Box<Self>) -> std::result::Result<(), String>;
+}
+
+/// Threads of the operating system.
+#[derive(Debug, Default)]
+pub struct RealSpawn;
+
+struct RealJoin(std::thread::JoinHandle<()>);
+
+impl Spawn for RealSpawn {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>> {
+        check_name(name)?;
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let handle = thread.spawn(body).map_err(|e| Error::io(format_args!("start thread {name}"), &e))?;
+        Ok(Box::new(RealJoin(handle)))
+    }
+}
+
+impl Join for RealJoin {
+    fn join(self: Box<Self>) -> std::result::Result<(), String> {
+        self.0.join().map_err(|panic| panic_message(&*panic))
+    }
+}
+
+/// A thread name the operating system takes: the standard library panics on a NUL.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if name.contains('\0') {
+        return Err(Error::invalid("a thread name holds a NUL byte"));
+    }
+    Ok(())
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    if let Some(s) = panic.downcast_ref::<&'static str>() {
+        (*s).to_owned()
+    } else if let Some(s) = panic.downcast_ref::<String>() {
+        s.clone()
+    } else {
+        "panic without a message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn join_tells_the_panic() {
+        let ok = RealSpawn.spawn("fine", Box::new(|| ())).unwrap();
+        assert_eq!(ok.join(), Ok(()));
+        let bad = RealSpawn
+            .spawn("bad", Box::new(|| std::panic::resume_unwind(Box::new("no".to_owned()))))
+            .unwrap();
+        assert_eq!(bad.join(), Err("no".to_owned()));
+        assert!(RealSpawn.spawn("a\0b", Box::new(|| ())).is_err());
+    }
 }

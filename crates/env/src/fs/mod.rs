@@ -3,14 +3,15 @@
 //! Names are plain file names (no separators, no `..`); implementations refuse anything else. Errors carry the
 //! file's name; a full disk is `NoSpace`.
 
-use perigee_base::Result;
+use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
+mod name;
+pub mod fault;
 pub mod posix;
 pub mod memory;
-pub mod fault;
 
 /// How to open a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,10 @@ pub trait Dir: Send + Sync + Debug {
     /// Takes the exclusive lock held on file `name` (created if missing, never removed); `Locked` if another
     /// process, or another handle in this one, holds it. Released on drop.
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>>;
-    /// A directory inside this one, created if missing.
+    /// A directory inside this one, created if missing. Durable after [`Dir::sync`].
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>>;
-    /// Moves a file of this directory into the directory `subdir` inside it (created if missing).
+    /// Moves a file of this directory into the directory `subdir` inside it (created if missing). Atomic;
+    /// durable after [`Dir::sync`] of this directory. `AlreadyExists` if the name is taken there.
     fn move_into(&self, name: &str, subdir: &str) -> Result<()>;
 }
 
@@ -85,4 +87,22 @@ pub trait ReadAt: Send + Sync + Debug {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Length of the file.
     fn len(&self) -> Result<u64>;
+    /// Whether it holds nothing.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// The error of a lock that somebody else holds.
+fn locked_error(path: &Path) -> Error {
+    let text =
+        format!("{} is locked: another process, or another handle in this one, has it open", path.display());
+    Error::new(ErrorKind::Locked, text)
+}
+
+/// The error of a read beyond the end.
+fn ends_early(name: &str, offset: u64, wanted: usize, len: u64) -> Error {
+    Error::corruption("file ends early")
+        .at(name, offset)
+        .expected(format_args!("{wanted} bytes"), format_args!("a file of {len} bytes"))
 }

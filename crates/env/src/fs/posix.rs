@@ -1,0 +1,132 @@
+//! Real files. Everything inside a directory is reached through its handle, never by path, never through a
+//! symbolic link; directories are 0700 and files 0600 whatever the umask says.
+//!
+//! A rename, creation or removal is durable after an `fsync` of the directory, contents after `fdatasync`.
+
+mod lock;
+mod file;
+mod dir;
+
+use super::{Dir, Fs, OpenDir};
+use crate::rand::{Rand, RealRand};
+use dir::PosixDir;
+use perigee_base::{Error, ErrorKind, Result, checksum};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const DIR_MODE: Mode = Mode::RWXU;
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// A fifo or device in a file's place must not block the open; on regular files the flag does nothing.
+const FILE_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
+const DIR_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
+
+/// The file system of the operating system.
+#[derive(Debug)]
+pub struct PosixFs {
+    boot_id: u64,
+}
+
+impl PosixFs {
+    /// The file system, and the number of this start of the system.
+    pub fn new() -> Self {
+        PosixFs { boot_id: read_boot_id() }
+    }
+}
+
+impl Default for PosixFs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fs for PosixFs {
+    /// A symbolic link to a directory is followed here: where a database lies is its owner's business.
+    fn open_dir(&self, path: &Path, mode: OpenDir) -> Result<Arc<dyn Dir>> {
+        let created = mode == OpenDir::CreateIfMissing && create_dir(path)?;
+        let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty()).map_err(|e| explain_open(path, e))?;
+        if created {
+            set_mode(&handle, DIR_MODE, path)?;
+        }
+        let dir = PosixDir::new(File::from(handle), path.to_owned())?;
+        if mode == OpenDir::CreateIfMissing {
+            // Also when it exists: whoever created it may have crashed before this.
+            sync_parent(path, created)?;
+        }
+        Ok(Arc::new(dir))
+    }
+
+    fn boot_id(&self) -> u64 {
+        self.boot_id
+    }
+}
+
+/// Linux names each of its starts. Where that cannot be read the number is a random one: it equals no
+/// number that was stored before, so the reader concludes that the system may have stopped in between, which
+/// is the safe side. (0 for "unknown" would have equalled itself.)
+fn read_boot_id() -> u64 {
+    match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(id) if !id.is_empty() => checksum::key_hash(&id),
+        _ => RealRand::new().next_u64(),
+    }
+}
+
+/// True if this call created it.
+fn create_dir(path: &Path) -> Result<bool> {
+    match rustix::fs::mkdir(path, DIR_MODE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(Errno::NOENT) => {
+            let parent = parent_of(path);
+            let text =
+                format!("cannot create {}: its parent {} does not exist", path.display(), parent.display());
+            Err(Error::new(ErrorKind::NotFound, text))
+        }
+        Err(e) => Err(os_error(format_args!("create directory {}", path.display()), e)),
+    }
+}
+
+fn sync_parent(path: &Path, created: bool) -> Result<()> {
+    let parent = parent_of(path);
+    let result = File::open(&parent).and_then(|dir| dir.sync_all());
+    match result {
+        // One may pass through a directory that one may not list; an old entry in it needs nothing of us.
+        Err(e) if !created && e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        Err(e) => Err(Error::io(format_args!("sync directory {}", parent.display()), &e)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
+        _ => PathBuf::from(if path.has_root() { "/" } else { "." }),
+    }
+}
+
+fn explain_open(path: &Path, e: Errno) -> Error {
+    let shown = path.display();
+    let is_link = path.symlink_metadata().is_ok_and(|m| m.file_type().is_symlink());
+    match e {
+        Errno::NOTDIR => Error::invalid(format!("{shown} is not a directory")),
+        Errno::NOENT if is_link => {
+            Error::new(ErrorKind::NotFound, format!("{shown} is a symbolic link to nothing"))
+        }
+        Errno::NOENT => Error::new(ErrorKind::NotFound, format!("there is no directory {shown}")),
+        e => os_error(format_args!("open directory {shown}"), e),
+    }
+}
+
+fn set_mode(handle: impl std::os::fd::AsFd, mode: Mode, what: impl AsRef<Path>) -> Result<()> {
+    let done = rustix::fs::fchmod(handle, mode);
+    done.map_err(|e| os_error(format_args!("set permissions of {}", what.as_ref().display()), e))
+}
+
+fn os_error(doing: impl std::fmt::Display, e: Errno) -> Error {
+    Error::io(doing, &e.into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,133 @@
-//! sim
+//! The simulated world: virtual time, seeded randomness, a simulated disk and threads whose every switch is
+//! chosen by a seed. The same seed and the same program give the same run, bit for bit.
+//!
+//! ```
+//! use perigee_env::fs::memory::SimDisk;
+//! use perigee_env::sim::World;
+//!
+//! let world = World::new(7);
+//! let woke_at = world.run(SimDisk::new(7), |env| {
+//!     let clock = env.clock.clone();
+//!     let thread = env.spawn.spawn("sleeper", Box::new(move || clock.sleep_us(5_000))).unwrap();
+//!     thread.join().unwrap();
+//!     env.clock.monotonic_us()
+//! });
+//! assert!(woke_at >= 5_000);
+//! ```
+
+mod parts;
+
+pub use crate::sched::Trace;
+
+use crate::env::Env;
+use crate::fs::Fs;
+use crate::fs::memory::SimDisk;
+use crate::sched::{self, Config, Sched};
+use parts::{SimClock, SimRand, SimSpawn};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A seeded world in which programs can be run.
+#[derive(Debug)]
+pub struct World {
+    config: Config,
+    last: Mutex<Option<Trace>>,
+}
+
+impl World {
+    /// The world of `seed`.
+    pub fn new(seed: u64) -> World {
+        let config = Config {
+            seed,
+            switch: 1.0 / 3.0,
+            lock_switch: 1.0 / 16.0,
+            step_limit: 5_000_000,
+            step_us: 1,
+            wall_base_ms: 1_700_000_000_000,
+        };
+        World { config, last: Mutex::new(None) }
+    }
+
+    /// Chance of a switch at an I/O point (default 1/3). Threads that block always switch.
+    pub fn switch_probability(&mut self, p: f64) -> &mut World {
+        self.config.switch = p;
+        self
+    }
+
+    /// Chance of a switch before a lock is taken (default 1/16): finds races between critical sections.
+    pub fn lock_switch_probability(&mut self, p: f64) -> &mut World {
+        self.config.lock_switch = p;
+        self
+    }
+
+    /// Yield points after which the run is given up with a panic (default 5 million).
+    pub fn step_limit(&mut self, steps: u64) -> &mut World {
+        self.config.step_limit = steps;
+        self
+    }
+
+    /// Virtual microseconds that every yield point takes (default 1), so that timers fire under load too.
+    pub fn step_us(&mut self, us: u64) -> &mut World {
+        self.config.step_us = us;
+        self
+    }
+
+    /// What the wall clock shows at the start, in milliseconds since 1970.
+    pub fn wall_base_ms(&mut self, ms: u64) -> &mut World {
+        self.config.wall_base_ms = ms;
+        self
+    }
+
+    /// Runs `root` as the first simulated thread and returns its result when it, and every thread started in
+    /// it, has ended. Each call is a new start of the same schedule.
+    ///
+    /// # Panics
+    /// If `root` panics (with its panic), if no thread can ever run again, or at the step limit; the message
+    /// lists the threads and what each waits for.
+    pub fn run<R>(&self, disk: Arc<SimDisk>, root: impl FnOnce(Env) -> R) -> R {
+        self.run_on(disk, root)
+    }
+
+    /// As [`World::run`], over another file system.
+    pub fn run_on<R>(&self, fs: Arc<dyn Fs>, root: impl FnOnce(Env) -> R) -> R {
+        let (result, trace) = Sched::run(self.config.clone(), |sched| {
+            root(Env {
+                fs,
+                clock: Arc::new(SimClock(sched.clone())),
+                rand: Arc::new(SimRand(sched.clone())),
+                spawn: Arc::new(SimSpawn(sched.clone())),
+            })
+        });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(trace);
+        result
+    }
+
+    /// What the latest successful run did.
+    pub fn trace(&self) -> Option<Trace> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets another thread of the world run now. On an ordinary thread, the operating system's yield.
+pub fn yield_now() {
+    if !sched::yield_now() {
+        std::thread::yield_now();
+    }
+}
+
+/// Whether the calling thread is a simulated one.
+pub fn is_simulated() -> bool {
+    sched::simulated()
+}
+
+/// What the calling thread's world did so far; `None` on an ordinary thread.
+pub fn trace_so_far() -> Option<Trace> {
+    sched::trace_so_far()
+}
+
+/// Makes the wall clock of the calling thread's world jump. Does nothing on an ordinary thread.
+pub fn shift_wall_clock_ms(by: i64) {
+    sched::shift_wall_ms(by);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! Crashes: the disk that the next start finds.
+
+use super::SimDisk;
+use super::pages::Pages;
+use crate::rand::Seeded;
+use std::sync::Arc;
+
+/// What stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The process (kill -9): everything handed to the kernel is kept, and can still be lost later.
+    Process,
+    /// The machine: what was not synced is kept or lost, piece by piece, by the seed.
+    Power,
+}
+
+/// Chances with which an unsynced piece survives a power cut.
+const SURVIVAL: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
+
+impl SimDisk {
+    /// The disk after a crash now: without locks, planned faults or a capacity. This disk is not changed.
+    pub fn crash_clone(&self, seed: u64, crash: Crash) -> Arc<SimDisk> {
+        let state = self.core.state();
+        let mut rng = Seeded::new(seed);
+        let mut tree = state.tree.deep_clone();
+        let mut boot_id = state.boot_id;
+        if crash == Crash::Power {
+            // Never the old number: the sequence that made it is not this one.
+            boot_id = boot_id.wrapping_add(rng.next_u64() | 1);
+            let common = SURVIVAL[rng.index(SURVIVAL.len())];
+            tree.cut_power(&mut rng, common);
+            let alike = rng.chance(0.5);
+            for (_, file) in tree.files() {
+                let p = if alike { common } else { SURVIVAL[rng.index(SURVIVAL.len())] };
+                let mut pages = file.pages();
+                let left = pages.after_power_cut(&mut rng, p);
+                *pages = Pages::durable(left);
+            }
+        }
+        SimDisk::from_parts(rng, boot_id, tree)
+    }
+
+    /// An independent copy with the same boot id, without locks, planned faults or a capacity.
+    pub fn deep_clone(&self) -> Arc<SimDisk> {
+        let state = self.core.state();
+        SimDisk::from_parts(state.rng.clone(), state.boot_id, state.tree.deep_clone())
+    }
+}

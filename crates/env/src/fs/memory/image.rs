@@ -1,0 +1,94 @@
+//! The disk as plain bytes: for tests that damage it, and for people who want to look at it.
+
+use super::names::{Entry, File, ROOT_DIR};
+use super::pages::Pages;
+use super::{SimDisk, State, components};
+use perigee_base::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl SimDisk {
+    /// Every file, sorted.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.core.state().tree.files().into_iter().map(|(path, _)| path.into()).collect()
+    }
+
+    /// A file's contents, as the kernel shows them.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn read_raw(&self, path: impl AsRef<Path>) -> Vec<u8> {
+        let path = path.as_ref();
+        let file = find(&self.core.state(), path);
+        let file = file.unwrap_or_else(|| panic!("no file {} on the simulated disk", path.display()));
+        file.pages().bytes().to_vec()
+    }
+
+    /// Replaces a file's contents, cached and durable ones, under every open handle; creates it if missing.
+    ///
+    /// # Panics
+    /// If there is no such directory.
+    pub fn write_raw(&self, path: impl AsRef<Path>, bytes: Vec<u8>) {
+        let path = path.as_ref();
+        let mut state = self.core.state();
+        if let Some(file) = find(&state, path) {
+            *file.pages() = Pages::durable(bytes);
+            return;
+        }
+        let place = components(path).ok().and_then(|names| {
+            let (name, dirs) = names.split_last()?;
+            Some((state.walk(dirs).ok()?, (*name).to_owned()))
+        });
+        let (dir, name) = place.unwrap_or_else(|| panic!("no directory for {}", path.display()));
+        state.tree.add_durable(dir, &name, bytes);
+    }
+
+    /// Bytes of all files together.
+    pub fn total_bytes(&self) -> u64 {
+        self.core.state().total_bytes()
+    }
+
+    /// Writes every file below the real directory `target`: `/db/x` becomes `target/db/x`.
+    pub fn to_real_dir(&self, target: &Path) -> Result<()> {
+        for path in self.paths() {
+            let real = target.join(path.strip_prefix("/").unwrap_or(&path));
+            let write = || {
+                std::fs::create_dir_all(real.parent().unwrap_or(target))?;
+                std::fs::write(&real, self.read_raw(&path))
+            };
+            write().map_err(|e| Error::io(format_args!("write {}", real.display()), &e))?;
+        }
+        Ok(())
+    }
+
+    /// A disk that holds, durably, every file below the real directory `source`: `source/db/x` becomes `/db/x`.
+    pub fn from_real_dir(source: &Path) -> Result<Arc<SimDisk>> {
+        let disk = SimDisk::new(0);
+        load(&mut disk.core.state(), ROOT_DIR, source)
+            .map_err(|e| Error::io(format_args!("read {}", source.display()), &e))?;
+        Ok(disk)
+    }
+}
+
+fn find(state: &State, path: &Path) -> Option<Arc<File>> {
+    let names = components(path).ok()?;
+    let (name, dirs) = names.split_last()?;
+    state.tree.get(state.walk(dirs).ok()?, name).and_then(Entry::file).cloned()
+}
+
+fn load(state: &mut State, dir: u64, source: &Path) -> std::io::Result<()> {
+    let mut entries = std::fs::read_dir(source)?.collect::<std::io::Result<Vec<_>>>()?;
+    // In an order of its own, so that the disk is the same each time.
+    entries.sort_by_key(|e| e.file_name());
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() {
+            let inside = state.tree.make_dir(dir, &name);
+            load(state, inside, &entry.path())?;
+        } else {
+            state.tree.add_durable(dir, &name, std::fs::read(entry.path())?);
+        }
+    }
+    state.tree.sync(dir);
+    Ok(())
+}

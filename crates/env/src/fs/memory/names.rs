@@ -1,0 +1,290 @@
+//! Directories of the simulated disk: which names the kernel shows (`cached`), which ones the disk holds
+//! (`durable`), and the operations between the two (`pending`).
+//!
+//! Invariants:
+//! 1. A file has at most one name in all durable tables together: no rename or move leaves both names.
+//! 2. Applying all of `pending` in order turns `durable` into `cached`, unless a failed sync dropped some.
+
+use super::pages::Pages;
+use crate::rand::Seeded;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A directory's number.
+pub(super) type DirId = u64;
+/// The directory `/`.
+pub(super) const ROOT_DIR: DirId = 0;
+
+/// A file: its identity is its number, not its name.
+#[derive(Debug)]
+pub(super) struct File {
+    pub id: u64,
+    pages: Mutex<Pages>,
+}
+
+impl File {
+    pub fn new(id: u64, pages: Pages) -> Arc<File> {
+        Arc::new(File { id, pages: Mutex::new(pages) })
+    }
+    pub fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Entry {
+    File(Arc<File>),
+    Dir(DirId),
+}
+
+impl Entry {
+    /// Files and directories are numbered from one counter.
+    fn id(&self) -> u64 {
+        match self {
+            Entry::File(f) => f.id,
+            Entry::Dir(d) => *d,
+        }
+    }
+    pub fn file(&self) -> Option<&Arc<File>> {
+        if let Entry::File(f) = self { Some(f) } else { None }
+    }
+}
+
+type Table = BTreeMap<String, Entry>;
+
+/// A change of names that is not durable yet.
+#[derive(Clone, Debug)]
+enum NameOp {
+    /// A creation, or the new name of a rename: the entry loses every other name.
+    Place {
+        name: String,
+        entry: Entry,
+    },
+    Remove {
+        name: String,
+        id: u64,
+    },
+    Move {
+        name: String,
+        entry: Entry,
+        to: DirId,
+    },
+}
+
+#[derive(Clone, Debug, Default)]
+struct DirNode {
+    parent: Option<DirId>,
+    cached: Table,
+    durable: Table,
+    pending: Vec<NameOp>,
+}
+
+/// All directories of a disk.
+#[derive(Debug)]
+pub(super) struct Tree {
+    dirs: BTreeMap<DirId, DirNode>,
+    next_id: u64,
+}
+
+impl Tree {
+    pub fn new() -> Tree {
+        Tree { dirs: BTreeMap::from([(ROOT_DIR, DirNode::default())]), next_id: ROOT_DIR + 1 }
+    }
+
+    fn dir(&self, id: DirId) -> &DirNode {
+        self.dirs.get(&id).expect("directories are never removed")
+    }
+    fn dir_mut(&mut self, id: DirId) -> &mut DirNode {
+        self.dirs.get_mut(&id).expect("directories are never removed")
+    }
+
+    pub fn get(&self, dir: DirId, name: &str) -> Option<&Entry> {
+        self.dir(dir).cached.get(name)
+    }
+
+    /// The names in a directory, sorted.
+    pub fn entries(&self, dir: DirId) -> impl Iterator<Item = (&String, &Entry)> {
+        self.dir(dir).cached.iter()
+    }
+
+    /// A new empty file. Volatile.
+    pub fn create(&mut self, dir: DirId, name: &str) -> Arc<File> {
+        let file = File::new(self.take_id(), Pages::default());
+        self.place(dir, name, Entry::File(file.clone()));
+        file
+    }
+
+    /// A file that is durable, name and all.
+    pub fn add_durable(&mut self, dir: DirId, name: &str, bytes: Vec<u8>) {
+        let entry = Entry::File(File::new(self.take_id(), Pages::durable(bytes)));
+        let node = self.dir_mut(dir);
+        node.cached.insert(name.to_owned(), entry.clone());
+        node.durable.insert(name.to_owned(), entry);
+    }
+
+    /// A new directory. Volatile.
+    pub fn make_dir(&mut self, parent: DirId, name: &str) -> DirId {
+        let id = self.take_id();
+        self.dirs.insert(id, DirNode { parent: Some(parent), ..DirNode::default() });
+        self.place(parent, name, Entry::Dir(id));
+        id
+    }
+
+    pub fn rename(&mut self, dir: DirId, to: &str, entry: Entry) {
+        self.place(dir, to, entry);
+    }
+
+    pub fn remove(&mut self, dir: DirId, name: &str) {
+        let node = self.dir_mut(dir);
+        if let Some(entry) = node.cached.remove(name) {
+            node.pending.push(NameOp::Remove { name: name.to_owned(), id: entry.id() });
+        }
+    }
+
+    /// Moves a file to a directory inside this one. One operation, pending in this directory.
+    pub fn move_into(&mut self, dir: DirId, name: &str, to: DirId) {
+        if let Some(entry) = self.dir_mut(dir).cached.remove(name) {
+            self.dir_mut(to).cached.insert(name.to_owned(), entry.clone());
+            self.dir_mut(dir).pending.push(NameOp::Move { name: name.to_owned(), entry, to });
+        }
+    }
+
+    /// Makes the names of a directory durable.
+    pub fn sync(&mut self, dir: DirId) {
+        let count = self.dir(dir).pending.len();
+        self.sync_prefix(dir, count);
+    }
+
+    /// Makes the oldest `count` changes of a directory durable.
+    pub fn sync_prefix(&mut self, dir: DirId, count: usize) {
+        // A move into this directory is one journal entry with what preceded it in the parent.
+        if let Some(parent) = self.dir(dir).parent {
+            let is_move = |op: &NameOp| matches!(op, NameOp::Move { to, .. } if *to == dir);
+            if let Some(last) = self.dir(parent).pending.iter().rposition(is_move) {
+                self.sync_prefix(parent, last + 1);
+            }
+        }
+        let ops: Vec<NameOp> = self.dir_mut(dir).pending.drain(..count).collect();
+        for op in ops {
+            self.apply(dir, op);
+        }
+    }
+
+    /// A directory sync failed: its changes stay visible and are never written.
+    pub fn forget_pending(&mut self, dir: DirId) {
+        self.dir_mut(dir).pending.clear();
+    }
+
+    pub fn pending_len(&self, dir: DirId) -> usize {
+        self.dir(dir).pending.len()
+    }
+
+    /// Every file that can be seen, with its path.
+    pub fn files(&self) -> Vec<(String, Arc<File>)> {
+        let mut out = Vec::new();
+        self.walk(ROOT_DIR, "", &mut out);
+        out
+    }
+
+    fn walk(&self, dir: DirId, prefix: &str, out: &mut Vec<(String, Arc<File>)>) {
+        for (name, entry) in self.entries(dir) {
+            let path = format!("{prefix}/{name}");
+            match entry {
+                Entry::File(f) => out.push((path, f.clone())),
+                Entry::Dir(d) => self.walk(*d, &path, out),
+            }
+        }
+    }
+
+    /// The same tree with files of its own.
+    pub fn deep_clone(&self) -> Tree {
+        let mut copies = BTreeMap::new();
+        let dirs = self.dirs.iter().map(|(id, node)| (*id, node.with_own_files(&mut copies))).collect();
+        Tree { dirs, next_id: self.next_id }
+    }
+
+    /// What a power cut leaves of the names; `self` is a clone of its own. File contents are not touched.
+    pub fn cut_power(&mut self, rng: &mut Seeded, p: f64) {
+        // Parents come first: a directory has a smaller number than those inside it.
+        let ids: Vec<DirId> = self.dirs.keys().copied().collect();
+        for id in ids {
+            let ops = std::mem::take(&mut self.dir_mut(id).pending);
+            let prefix = rng.chance(0.5).then(|| rng.index(ops.len() + 1));
+            for (i, op) in ops.into_iter().enumerate() {
+                if prefix.map_or_else(|| rng.chance(p), |n| i < n) {
+                    self.apply(id, op);
+                }
+            }
+        }
+        for node in self.dirs.values_mut() {
+            node.cached = node.durable.clone();
+        }
+    }
+
+    fn place(&mut self, dir: DirId, name: &str, entry: Entry) {
+        let node = self.dir_mut(dir);
+        node.cached.retain(|_, e| e.id() != entry.id());
+        node.cached.insert(name.to_owned(), entry.clone());
+        node.pending.push(NameOp::Place { name: name.to_owned(), entry });
+    }
+
+    /// Carries one change out on the disk. Earlier ones may have been lost, so it checks what it finds.
+    fn apply(&mut self, dir: DirId, op: NameOp) {
+        match op {
+            NameOp::Place { name, entry } => {
+                // Its move to this directory was lost: then so is what happened to it here.
+                let elsewhere = self.dirs.iter().any(|(d, n)| *d != dir && n.holds_durably(entry.id()));
+                if !elsewhere {
+                    let node = self.dir_mut(dir);
+                    node.durable.retain(|_, e| e.id() != entry.id());
+                    node.durable.insert(name, entry);
+                }
+            }
+            NameOp::Remove { name, id } => {
+                let durable = &mut self.dir_mut(dir).durable;
+                if durable.get(&name).is_some_and(|e| e.id() == id) {
+                    durable.remove(&name);
+                }
+            }
+            NameOp::Move { name, entry, to } => {
+                // Into a directory that was lost: then the move was lost too.
+                if self.dir(dir).holds_durably(to) {
+                    self.dir_mut(dir).durable.retain(|_, e| e.id() != entry.id());
+                    self.dir_mut(to).durable.insert(name, entry);
+                }
+            }
+        }
+    }
+
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+}
+
+impl DirNode {
+    fn holds_durably(&self, id: u64) -> bool {
+        self.durable.values().any(|e| e.id() == id)
+    }
+
+    fn with_own_files(&self, copies: &mut BTreeMap<u64, Arc<File>>) -> DirNode {
+        let mut own = |entry: &Entry| match entry {
+            Entry::Dir(d) => Entry::Dir(*d),
+            Entry::File(f) => {
+                let copy = copies.entry(f.id).or_insert_with(|| File::new(f.id, f.pages().clone()));
+                Entry::File(copy.clone())
+            }
+        };
+        let pending = self.pending.iter().map(|op| match op {
+            NameOp::Place { name, entry } => NameOp::Place { name: name.clone(), entry: own(entry) },
+            NameOp::Remove { name, id } => NameOp::Remove { name: name.clone(), id: *id },
+            NameOp::Move { name, entry, to } => {
+                NameOp::Move { name: name.clone(), entry: own(entry), to: *to }
+            }
+        });
+        let pending = pending.collect();
+        let mut table = |t: &Table| t.iter().map(|(n, e)| (n.clone(), own(e))).collect();
+        DirNode { parent: self.parent, cached: table(&self.cached), durable: table(&self.durable), pending }
+    }
+}

@@ -1,0 +1,277 @@
+//! The bytes of one simulated file: what the kernel shows (`cached`) and what the disk holds (`media`).
+//!
+//! Invariants:
+//! 1. Bytes that differ between the two lie in `dirty`, unless a failed sync dropped them.
+//! 2. `dirty` is sorted, its ranges do not touch, and none reaches beyond `cached`.
+
+use crate::rand::Seeded;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a disk writes atomically.
+pub(super) const SECTOR: usize = 512;
+
+/// Contents of a file. The buffers are shared between clones of a disk until one of them writes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    cached: Arc<Vec<u8>>,
+    media: Arc<Vec<u8>>,
+    dirty: Vec<Range<usize>>,
+    /// The length changed since the last sync.
+    len_dirty: bool,
+    /// Truncations so far: tells a running sync that its snapshot is gone.
+    truncations: u64,
+}
+
+/// What a sync that was called now has to make durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SyncPoint {
+    len: usize,
+    truncations: u64,
+}
+
+impl Pages {
+    /// A file that is durable as it is.
+    pub fn durable(bytes: Vec<u8>) -> Pages {
+        Pages { media: Arc::new(bytes.clone()), cached: Arc::new(bytes), ..Pages::default() }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.cached
+    }
+
+    pub fn len(&self) -> usize {
+        self.cached.len()
+    }
+
+    /// Writes at `offset`; a gap before it reads as zeros.
+    pub fn write_at(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let cached = Arc::make_mut(&mut self.cached);
+        let end = offset + bytes.len();
+        let from = offset.min(cached.len());
+        if end > cached.len() {
+            cached.resize(end, 0);
+            self.len_dirty = true;
+        }
+        cached[offset..end].copy_from_slice(bytes);
+        self.mark_dirty(from..end);
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        if len >= self.cached.len() {
+            return;
+        }
+        Arc::make_mut(&mut self.cached).truncate(len);
+        self.len_dirty = true;
+        self.truncations += 1;
+        self.dirty.retain_mut(|r| {
+            r.end = r.end.min(len);
+            r.start < r.end
+        });
+    }
+
+    /// A sync begins: it covers the contents of this moment.
+    pub fn sync_point(&self) -> SyncPoint {
+        SyncPoint { len: self.cached.len(), truncations: self.truncations }
+    }
+
+    /// That sync has ended well.
+    pub fn sync_done(&mut self, point: SyncPoint) {
+        // After a truncation in between, everything is written: stronger than promised, and rare.
+        let len = if point.truncations == self.truncations { point.len } else { self.cached.len() };
+        if self.len_dirty && self.media.len() != len {
+            Arc::make_mut(&mut self.media).resize(len, 0);
+        }
+        let mut rest = Vec::new();
+        for range in std::mem::take(&mut self.dirty) {
+            let end = range.end.min(len);
+            if range.start < end {
+                Arc::make_mut(&mut self.media)[range.start..end]
+                    .copy_from_slice(&self.cached[range.start..end]);
+            }
+            if range.end > len {
+                rest.push(range.start.max(len)..range.end);
+            }
+        }
+        self.dirty = rest;
+        self.len_dirty &= self.cached.len() != len;
+    }
+
+    /// A sync failed as on ext4 and XFS: pages are marked clean, readable for now, and never written.
+    pub fn forget_dirty(&mut self) {
+        self.dirty.clear();
+        self.len_dirty = false;
+    }
+
+    /// A sync failed as on btrfs: the pages are dropped, and reads see the disk again.
+    pub fn revert(&mut self) {
+        self.cached = self.media.clone();
+        self.truncations += 1;
+        self.forget_dirty();
+    }
+
+    /// What a power cut leaves; every unsynced sector is kept with probability `p`.
+    pub fn after_power_cut(&self, rng: &mut Seeded, p: f64) -> Vec<u8> {
+        let mut out = self.media.as_ref().clone();
+        let inside = out.len().min(self.cached.len());
+        self.keep_sectors(&mut out, 0..inside, rng, p);
+        if self.len_dirty {
+            if self.cached.len() > out.len() {
+                self.keep_tail(&mut out, rng, p);
+            } else if rng.chance(p) {
+                out.truncate(self.cached.len());
+            }
+        }
+        out
+    }
+
+    /// Copies dirty sectors inside `window` to `out`, each with probability `p`.
+    fn keep_sectors(&self, out: &mut [u8], window: Range<usize>, rng: &mut Seeded, p: f64) {
+        for range in &self.dirty {
+            let (mut at, end) = (range.start.max(window.start), range.end.min(window.end));
+            while at < end {
+                let next = (at / SECTOR + 1).saturating_mul(SECTOR).min(end);
+                if rng.chance(p) {
+                    out[at..next].copy_from_slice(&self.cached[at..next]);
+                }
+                at = next;
+            }
+        }
+    }
+
+    /// The appended part: data and length reach the disk apart from each other.
+    fn keep_tail(&self, out: &mut Vec<u8>, rng: &mut Seeded, p: f64) {
+        let (old, full) = (out.len(), self.cached.len());
+        if p <= 0.0 {
+            return;
+        }
+        out.resize(full, 0);
+        let variant = if p >= 1.0 { Tail::Whole } else { Tail::ALL[rng.index(Tail::ALL.len())] };
+        let cut = old + rng.index(full - old + 1);
+        match variant {
+            Tail::Whole => self.keep_sectors(out, old..full, rng, 1.0),
+            Tail::Sectors => self.keep_sectors(out, old..full, rng, p),
+            Tail::Zeros => {}
+            Tail::PrefixThenZeros => self.keep_sectors(out, old..cut, rng, 1.0),
+            Tail::CutAtByte => {
+                self.keep_sectors(out, old..cut, rng, 1.0);
+                out.truncate(cut);
+            }
+            Tail::CutAtSector => {
+                self.keep_sectors(out, old..full, rng, p);
+                out.truncate((cut / SECTOR * SECTOR).max(old));
+            }
+        }
+    }
+
+    fn mark_dirty(&mut self, new: Range<usize>) {
+        // Nearly always an append behind the last range.
+        if let Some(last) = self.dirty.last_mut()
+            && last.start <= new.start
+            && new.start <= last.end
+        {
+            last.end = last.end.max(new.end);
+            return;
+        }
+        let first = self.dirty.partition_point(|r| r.end < new.start);
+        let behind = self.dirty.partition_point(|r| r.start <= new.end);
+        let mut merged = new;
+        for r in self.dirty.drain(first..behind.max(first)) {
+            merged = merged.start.min(r.start)..merged.end.max(r.end);
+        }
+        self.dirty.insert(first, merged);
+    }
+}
+
+/// What can become of an appended tail.
+#[derive(Clone, Copy)]
+enum Tail {
+    Whole,
+    Sectors,
+    /// Length without data.
+    Zeros,
+    PrefixThenZeros,
+    /// Data without length.
+    CutAtByte,
+    CutAtSector,
+}
+
+impl Tail {
+    const ALL: [Tail; 6] =
+        [Tail::Whole, Tail::Sectors, Tail::Zeros, Tail::PrefixThenZeros, Tail::CutAtByte, Tail::CutAtSector];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sync(p: &mut Pages) {
+        let point = p.sync_point();
+        p.sync_done(point);
+    }
+
+    #[test]
+    fn a_sync_covers_the_moment_of_its_call() {
+        let mut p = Pages::default();
+        p.write_at(0, b"before");
+        let point = p.sync_point();
+        p.write_at(6, b"after");
+        p.sync_done(point);
+        for seed in 0..200 {
+            let left = p.after_power_cut(&mut Seeded::new(seed), 0.5);
+            assert!(left.starts_with(b"before") && left.len() <= 11);
+        }
+        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 0.0), b"before");
+        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 1.0), b"beforeafter");
+    }
+
+    #[test]
+    fn forgotten_pages_are_lost_even_after_a_good_sync() {
+        let mut p = Pages::durable(b"old".to_vec());
+        p.write_at(3, b"lost");
+        p.forget_dirty();
+        sync(&mut p);
+        assert_eq!(p.bytes(), b"oldlost");
+        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 1.0), b"old");
+        p.write_at(7, b"new");
+        sync(&mut p);
+        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 1.0), b"old\0\0\0\0new");
+    }
+
+    #[test]
+    fn reverted_pages_are_gone_at_once() {
+        let mut p = Pages::durable(b"old".to_vec());
+        p.write_at(3, b"lost");
+        p.revert();
+        assert_eq!(p.bytes(), b"old");
+        p.write_at(7, b"x");
+        assert_eq!(p.bytes(), b"old\0\0\0\0x");
+    }
+
+    #[test]
+    fn truncation_is_durable_after_sync_only() {
+        let mut p = Pages::durable(vec![7; 2000]);
+        p.truncate(10);
+        let lens: Vec<_> = (0..40).map(|s| p.after_power_cut(&mut Seeded::new(s), 0.5).len()).collect();
+        assert!(lens.contains(&10) && lens.contains(&2000));
+        sync(&mut p);
+        assert_eq!(p.after_power_cut(&mut Seeded::new(0), 0.5), [7; 10]);
+    }
+
+    #[test]
+    fn ranges_merge() {
+        let mut p = Pages::durable(vec![0; 100]);
+        for at in [50, 10, 30, 20, 40, 9, 51] {
+            p.write_at(at, &[1; 10]);
+        }
+        assert_eq!(p.dirty[..], *std::slice::from_ref(&(9..61)));
+        p.write_at(80, &[1]);
+        p.write_at(0, &[1]);
+        assert_eq!(p.dirty, [0..1, 9..61, 80..81]);
+        p.truncate(30);
+        assert_eq!(p.dirty, [0..1, 9..30]);
+    }
+}

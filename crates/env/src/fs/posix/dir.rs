@@ -1,0 +1,197 @@
+//! An open directory.
+
+use super::file::{PosixAppend, PosixRead};
+use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode};
+use crate::fs::{Append, Dir, DirLock, ReadAt, name};
+use perigee_base::{Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct PosixDir {
+    handle: File,
+    path: PathBuf,
+}
+
+impl PosixDir {
+    /// Refuses a directory in which everybody can replace files.
+    pub fn new(handle: File, path: PathBuf) -> Result<PosixDir> {
+        let stat =
+            rustix::fs::fstat(&handle).map_err(|e| os_error(format_args!("stat {}", path.display()), e))?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+            let shown = path.display();
+            return Err(Error::invalid(format!(
+                "directory {shown} can be written by everybody; run: chmod o-w {shown}"
+            )));
+        }
+        Ok(PosixDir { handle, path })
+    }
+
+    fn open_at(&self, name: &str, flags: OFlags) -> Result<File> {
+        name::check(name)?;
+        let opened = rustix::io::retry_on_intr(|| {
+            rustix::fs::openat(&self.handle, name, flags | FILE_FLAGS, FILE_MODE)
+        });
+        opened.map(File::from).map_err(|e| match e {
+            Errno::LOOP => Error::invalid("it is a symbolic link, which is not followed").in_file(name),
+            Errno::ISDIR => Error::invalid("it is a directory, not a file").in_file(name),
+            Errno::NXIO => not_regular(name),
+            e => os_error(format_args!("open {name}"), e).in_file(name),
+        })
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        name::check(name)?;
+        match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(os_error(format_args!("stat {name}"), e).in_file(name)),
+        }
+    }
+
+    /// Opens or creates the directory `name` inside this one.
+    fn open_subdir(&self, name: &str) -> Result<PosixDir> {
+        name::check(name)?;
+        let created = match rustix::fs::mkdirat(&self.handle, name, DIR_MODE) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(e) => return Err(os_error(format_args!("create directory {name}"), e).in_file(name)),
+        };
+        let flags = DIR_FLAGS | OFlags::NOFOLLOW;
+        let opened = rustix::fs::openat(&self.handle, name, flags, Mode::empty());
+        let handle = opened.map_err(|e| match e {
+            Errno::NOTDIR | Errno::LOOP => Error::invalid("it is not a directory").in_file(name),
+            e => os_error(format_args!("open directory {name}"), e).in_file(name),
+        })?;
+        if created {
+            set_mode(&handle, DIR_MODE, name)?;
+        }
+        PosixDir::new(File::from(handle), self.path.join(name))
+    }
+
+    /// The file must be there and be a regular one: nothing else is renamed, removed or moved.
+    fn check_regular(&self, name: &str) -> Result<()> {
+        match self.stat(name)? {
+            Some(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(()),
+            Some(_) => Err(not_regular(name)),
+            None => Err(Error::new(ErrorKind::NotFound, "no such file").in_file(name)),
+        }
+    }
+}
+
+impl Dir for PosixDir {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let failed = |e| os_error(format_args!("list directory {}", self.path.display()), e);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // A name that is not UTF-8 is none of ours.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let is_file = match entry.file_type() {
+                FileType::RegularFile => true,
+                // Some file systems do not tell in the listing.
+                FileType::Unknown if name != "." && name != ".." => {
+                    self.stat(name)?.is_some_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
+                }
+                _ => false,
+            };
+            if is_file {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn file_len(&self, name: &str) -> Result<Option<u64>> {
+        match self.stat(name)? {
+            Some(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => {
+                Ok(Some(u64::try_from(stat.st_size).unwrap_or(0)))
+            }
+            Some(_) => Err(not_regular(name)),
+            None => Ok(None),
+        }
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Append>> {
+        let file = self.open_at(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+        set_mode(&file, FILE_MODE, name)?;
+        Ok(Arc::new(PosixAppend::new(file, name, 0)))
+    }
+
+    fn append_to(&self, name: &str) -> Result<Arc<dyn Append>> {
+        let file = self.open_at(name, OFlags::WRONLY)?;
+        let len = regular_len(&file, name)?;
+        Ok(Arc::new(PosixAppend::new(file, name, len)))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>> {
+        let file = self.open_at(name, OFlags::RDONLY)?;
+        regular_len(&file, name)?;
+        Ok(Arc::new(PosixRead::new(file, name)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check_regular(from)?;
+        name::check(to)?;
+        if let Some(stat) = self.stat(to)?
+            && FileType::from_raw_mode(stat.st_mode).is_dir()
+        {
+            return Err(Error::invalid(format!("rename {from}: the target is a directory")).in_file(to));
+        }
+        let done = rustix::fs::renameat(&self.handle, from, &self.handle, to);
+        done.map_err(|e| os_error(format_args!("rename {from} to {to}"), e).in_file(from))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.check_regular(name)?;
+        let done = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
+        done.map_err(|e| os_error(format_args!("remove {name}"), e).in_file(name))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let done = self.handle.sync_all();
+        done.map_err(|e| super::file::sync_error(format_args!("sync directory {}", self.path.display()), &e))
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
+        let file = self.open_at(name, OFlags::RDWR | OFlags::CREATE)?;
+        regular_len(&file, name)?;
+        lock::take(file, &self.path.join(name))
+    }
+
+    fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(self.open_subdir(name)?))
+    }
+
+    fn move_into(&self, name: &str, subdir: &str) -> Result<()> {
+        self.check_regular(name)?;
+        let target = self.open_subdir(subdir)?;
+        // Nobody comes between the question and the move: the database directory has one owner, by its lock.
+        if target.stat(name)?.is_some() {
+            let text = format!("move {name}: {subdir} holds a file of that name");
+            return Err(Error::new(ErrorKind::AlreadyExists, text).in_file(name));
+        }
+        let done = rustix::fs::renameat(&self.handle, name, &target.handle, name);
+        done.map_err(|e| os_error(format_args!("move {name} into {subdir}"), e).in_file(name))?;
+        // The new name first: a file system without a journal may then show both names, never neither.
+        target.sync()
+    }
+}
+
+fn not_regular(name: &str) -> Error {
+    Error::invalid("it is not a regular file").in_file(name)
+}
+
+fn regular_len(file: &File, name: &str) -> Result<u64> {
+    let meta = file.metadata().map_err(|e| Error::io(format_args!("stat {name}"), &e).in_file(name))?;
+    if meta.is_file() { Ok(meta.len()) } else { Err(not_regular(name)) }
+}

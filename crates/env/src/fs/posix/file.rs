@@ -1,0 +1,112 @@
+//! Open files.
+
+use crate::fs::{Append, ReadAt, ends_early};
+use perigee_base::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Slices that one system call takes (Linux: `IOV_MAX`).
+const SLICES_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct PosixAppend {
+    file: File,
+    name: String,
+    /// Bytes of the appends that succeeded; the next one goes here. The file is longer after one that failed.
+    len: AtomicU64,
+}
+
+impl PosixAppend {
+    pub fn new(file: File, name: &str, len: u64) -> Self {
+        PosixAppend { file, name: name.to_owned(), len: AtomicU64::new(len) }
+    }
+}
+
+impl Append for PosixAppend {
+    fn append(&self, parts: &[&[u8]]) -> Result<()> {
+        let offset = self.len.load(Ordering::Acquire);
+        let total: usize = parts.iter().map(|p| p.len()).sum();
+        write_all_at(&self.file, parts, offset).map_err(|e| {
+            Error::io(format_args!("append {total} bytes to {}", self.name), &e).at(&self.name, offset)
+        })?;
+        self.len.store(offset + total as u64, Ordering::Release);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        if len > self.len() {
+            return Err(Error::invalid("truncate beyond the end").at(&self.name, len));
+        }
+        // The standard library repeats the call if a signal interrupts it.
+        let done = self.file.set_len(len);
+        done.map_err(|e| Error::io(format_args!("truncate {}", self.name), &e).at(&self.name, len))?;
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let done = self.file.sync_data();
+        done.map_err(|e| sync_error(format_args!("sync {}", self.name), &e).in_file(&self.name))
+    }
+}
+
+/// A failed sync is always `Io`: a full disk found that late has lost data, so the caller must not retry.
+pub(super) fn sync_error(doing: impl std::fmt::Display, e: &io::Error) -> Error {
+    let error = Error::io(doing, e);
+    if error.kind() == ErrorKind::Io { error } else { error.wrap(ErrorKind::Io, "sync failed") }
+}
+
+fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()> {
+    if let [one] = parts {
+        return file.write_all_at(one, offset);
+    }
+    let mut slices: Vec<IoSlice<'_>> =
+        parts.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        let now = left.len().min(SLICES_MAX);
+        let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(file, &left[..now], offset))?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut left, written);
+        offset += written as u64;
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+pub(super) struct PosixRead {
+    file: File,
+    name: String,
+}
+
+impl PosixRead {
+    pub fn new(file: File, name: &str) -> Self {
+        PosixRead { file, name: name.to_owned() }
+    }
+}
+
+impl ReadAt for PosixRead {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match self.file.read_exact_at(buf, offset) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(ends_early(&self.name, offset, buf.len(), self.len()?))
+            }
+            Err(e) => Err(Error::io(format_args!("read {}", self.name), &e).at(&self.name, offset)),
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        let meta = self.file.metadata();
+        meta.map(|m| m.len())
+            .map_err(|e| Error::io(format_args!("stat {}", self.name), &e).in_file(&self.name))
+    }
+}

@@ -1,0 +1,57 @@
+//! The lock on a directory: `flock`, which keeps other processes out, and a table of this process, because a
+//! file system without working locks (some network ones) must at least not let two handles of one process in.
+
+use super::{FILE_MODE, set_mode};
+use crate::fs::{DirLock, locked_error};
+use perigee_base::{Error, Result};
+use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Device and inode of a locked file.
+type FileKey = (u64, u64);
+
+/// Files that this process has locked.
+static HELD: Mutex<BTreeSet<FileKey>> = Mutex::new(BTreeSet::new());
+
+fn held() -> MutexGuard<'static, BTreeSet<FileKey>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct PosixLock {
+    file: File,
+    key: FileKey,
+}
+
+impl DirLock for PosixLock {}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        // The table last: nobody here may find it free while the file is still locked. A failure to unlock
+        // is repaired by the close that follows.
+        let _ = self.file.unlock();
+        held().remove(&self.key);
+    }
+}
+
+/// Locks the open file at `path`.
+pub(super) fn take(file: File, path: &Path) -> Result<Box<dyn DirLock>> {
+    let failed = |e: &std::io::Error| Error::io(format_args!("lock {}", path.display()), e);
+    let meta = file.metadata().map_err(|e| failed(&e))?;
+    let key = (meta.dev(), meta.ino());
+    let mut held = held();
+    if held.contains(&key) {
+        return Err(locked_error(path));
+    }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(locked_error(path)),
+        Err(TryLockError::Error(e)) => return Err(failed(&e)),
+    }
+    set_mode(&file, FILE_MODE, path)?;
+    held.insert(key);
+    Ok(Box::new(PosixLock { file, key }))
+}

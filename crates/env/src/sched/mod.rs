@@ -1,0 +1,369 @@
+//! The deterministic scheduler. Each simulated thread is an OS thread, but exactly one of them, the holder of
+//! the baton, runs; at every yield point a seeded choice says who goes on. This room knows threads, waits and
+//! virtual time; it does not know files.
+//!
+//! Invariants:
+//! 1. Only the baton holder touches [`State`] or runs code of the program.
+//! 2. No choice depends on real time, addresses or hash order: the same seed and program give the same schedule.
+//! 3. A broken world (deadlock, step limit) unwinds its threads one at a time, still under the baton.
+
+mod state;
+
+use crate::spawn::{check_name, panic_message};
+use perigee_base::{Error, Result};
+pub(crate) use state::Wait;
+use state::{ROOT, State, Tid};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a world behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub seed: u64,
+    /// Chance of a switch at an I/O point.
+    pub switch: f64,
+    /// Chance of a switch before a lock is taken.
+    pub lock_switch: f64,
+    pub step_limit: u64,
+    /// Virtual time that one step takes.
+    pub step_us: u64,
+    pub wall_base_ms: u64,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Yield points passed.
+    pub steps: u64,
+    /// Hand-overs from one thread to another.
+    pub switches: u64,
+    /// Virtual microseconds that passed.
+    pub elapsed_us: u64,
+    /// Fingerprint of the schedule: equal exactly if every hand-over was.
+    pub fingerprint: u64,
+}
+
+/// One world's scheduler.
+#[derive(Debug)]
+pub(crate) struct Sched {
+    state: Mutex<State>,
+    /// Who holds the baton.
+    turn: AtomicUsize,
+}
+
+/// The value of `turn` when every thread has ended.
+const FINISHED: usize = usize::MAX;
+
+thread_local! {
+    /// Whether this is a thread of a simulation: the one check that real threads pay.
+    static SIMULATED: Cell<bool> = const { Cell::new(false) };
+    static CURRENT: RefCell<Option<(Arc<Sched>, Tid)>> = const { RefCell::new(None) };
+}
+
+/// Whether the calling thread belongs to a simulation.
+#[inline]
+pub(crate) fn simulated() -> bool {
+    // A thread that is being torn down belongs to none any more.
+    SIMULATED.try_with(Cell::get).unwrap_or(false)
+}
+
+/// A possible switch around I/O.
+pub(crate) fn io_point() {
+    with_current(|s, me| s.pause(me, |c| c.switch));
+}
+
+/// A possible switch before a lock is taken.
+pub(crate) fn lock_point() {
+    with_current(|s, me| s.pause(me, |c| c.lock_switch));
+}
+
+/// Hands the baton to another thread if one can run. False on an ordinary thread.
+pub(crate) fn yield_now() -> bool {
+    with_current(|s, me| s.pause(me, |_| 1.0)).is_some()
+}
+
+/// Notes that the calling simulated thread has taken the lock at `lock`.
+pub(crate) fn acquired(lock: usize) {
+    with_current(|s, me| s.state().acquired(lock, me));
+}
+
+/// Notes that it is free again, and wakes whoever waits for it.
+pub(crate) fn released(lock: usize) {
+    with_current(|s, _| s.state().released(lock));
+}
+
+/// Waits until a taken lock may be free. False: no thread of this world holds it, so waiting is the OS's.
+pub(crate) fn wait_lock(lock: usize, guards: &'static str) -> bool {
+    let waited = with_current(|s, me| {
+        let known = s.state().holder(lock).is_some();
+        if known {
+            s.block(me, Wait::Lock(lock, guards), None);
+        }
+        known
+    });
+    waited.unwrap_or(false)
+}
+
+/// Waits on the condition at `cond`. True if the time ran out first.
+pub(crate) fn wait_cond(cond: usize, timeout_us: Option<u64>) -> bool {
+    with_current(|s, me| s.block(me, Wait::Cond(cond), timeout_us)).unwrap_or(false)
+}
+
+/// Wakes one (chosen by the seed) or all of those who wait on the condition at `cond`.
+pub(crate) fn notify(cond: usize, all: bool) {
+    with_current(|s, _| {
+        let mut state = s.state();
+        if all {
+            state.wake_all(|on| on == Wait::Cond(cond))
+        } else {
+            state.wake_one(|on| on == Wait::Cond(cond))
+        }
+    });
+}
+
+/// Moves the wall clock of the calling thread's world. False on an ordinary thread.
+pub(crate) fn shift_wall_ms(by: i64) -> bool {
+    with_current(|s, _| {
+        let mut state = s.state();
+        state.wall_shift_ms = state.wall_shift_ms.saturating_add(by);
+    })
+    .is_some()
+}
+
+/// What the calling thread's world did so far.
+pub(crate) fn trace_so_far() -> Option<Trace> {
+    with_current(|s, _| s.trace())
+}
+
+fn with_current<R>(f: impl FnOnce(&Arc<Sched>, Tid) -> R) -> Option<R> {
+    if !simulated() {
+        return None;
+    }
+    CURRENT.with(|c| c.borrow().as_ref().map(|(sched, me)| f(sched, *me)))
+}
+
+fn enter(sched: &Arc<Sched>, me: Tid) {
+    CURRENT.with(|c| *c.borrow_mut() = Some((sched.clone(), me)));
+    SIMULATED.set(true);
+}
+
+fn leave() {
+    SIMULATED.set(false);
+    CURRENT.with(|c| *c.borrow_mut() = None);
+}
+
+impl Sched {
+    /// Runs `root` as thread 0 of a new world on the calling thread, then the threads it left behind.
+    /// A panic of the root, or the break-down of the world, becomes the caller's.
+    pub fn run<R>(config: Config, root: impl FnOnce(&Arc<Sched>) -> R) -> (R, Trace) {
+        assert!(!simulated(), "a simulated thread cannot run a world of its own");
+        let sched = Arc::new(Sched { state: Mutex::new(State::new(config)), turn: AtomicUsize::new(ROOT) });
+        sched.state().add_thread("root", Some(std::thread::current()));
+        enter(&sched, ROOT);
+        let result = catch_unwind(AssertUnwindSafe(|| root(&sched)));
+        leave();
+        sched.end(ROOT, result.as_ref().map(|_| ()).map_err(|p| panic_message(&**p)));
+        sched.await_turn(FINISHED);
+        let trace = sched.trace();
+        let broken = sched.state().broken.clone();
+        match (result, broken) {
+            (Err(panic), _) => resume_unwind(panic),
+            (Ok(_), Some(text)) => panic!("{text}"),
+            (Ok(value), None) => (value, trace),
+        }
+    }
+
+    /// Starts a thread of this world. Only a thread of this world may.
+    pub fn spawn(self: &Arc<Self>, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Tid> {
+        check_name(name)?;
+        if !with_current(|s, _| Arc::ptr_eq(s, self)).unwrap_or(false) {
+            return Err(Error::invalid(format!("thread {name} was started from outside its simulation")));
+        }
+        let tid = self.state().add_thread(name, None);
+        let sched = self.clone();
+        let started =
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || sched.thread_main(tid, body));
+        match started {
+            Ok(handle) => self.state().threads[tid].os = Some(handle.thread().clone()),
+            Err(e) => {
+                self.state().remove_newest_thread();
+                return Err(Error::io(format_args!("start thread {name}"), &e));
+            }
+        }
+        io_point();
+        Ok(tid)
+    }
+
+    fn thread_main(self: Arc<Self>, me: Tid, body: Box<dyn FnOnce() + Send>) {
+        self.await_turn(me);
+        enter(&self, me);
+        let broken = self.state().broken.is_some();
+        let result = catch_unwind(AssertUnwindSafe(|| if broken { drop(body) } else { body() }));
+        let result = result.map_err(|panic| panic_message(&*panic));
+        leave();
+        self.end(me, result);
+    }
+
+    /// Waits for the end of `tid`; its panic message if it panicked.
+    pub fn join(&self, tid: Tid) -> std::result::Result<(), String> {
+        loop {
+            if let Some(result) = self.state().threads[tid].result.clone() {
+                return result;
+            }
+            if !simulated() {
+                return Err("joined from outside the simulation".to_owned());
+            }
+            if self.state().broken.is_some() && std::thread::panicking() {
+                return Err("the simulation broke down".to_owned());
+            }
+            with_current(|s, me| s.block(me, Wait::Join(tid), None));
+        }
+    }
+
+    /// Virtual microseconds since the start.
+    pub fn now_us(&self) -> u64 {
+        self.state().now_us
+    }
+
+    /// Virtual wall clock.
+    pub fn wall_ms(&self) -> u64 {
+        let state = self.state();
+        let now = state.config.wall_base_ms.saturating_add(state.now_us / 1000);
+        now.saturating_add_signed(state.wall_shift_ms)
+    }
+
+    /// Lets virtual time pass.
+    pub fn sleep_us(&self, us: u64) {
+        with_current(|s, me| s.block(me, Wait::Sleep, Some(us)));
+    }
+
+    /// The program's own random numbers, apart from the schedule's.
+    pub fn next_u64(&self) -> u64 {
+        self.state().program_rng.next_u64()
+    }
+
+    fn trace(&self) -> Trace {
+        let s = self.state();
+        Trace { steps: s.steps, switches: s.switches, elapsed_us: s.now_us, fingerprint: s.trace }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A yield point of a thread that can go on.
+    fn pause(&self, me: Tid, chance: impl FnOnce(&Config) -> f64) {
+        let mut state = self.state();
+        if state.broken.is_none() {
+            state.step();
+        }
+        if state.broken.is_some() {
+            return self.unwind(state, me);
+        }
+        let p = chance(&state.config);
+        if p > 0.0 && state.has_rival() && state.rng.chance(p) {
+            self.switch(state, me);
+            self.stop_if_broken(me);
+        }
+    }
+
+    /// A yield point of a thread that cannot go on before it is woken or its time is up (then: true).
+    fn block(&self, me: Tid, on: Wait, timeout_us: Option<u64>) -> bool {
+        let mut state = self.state();
+        if state.broken.is_none() {
+            state.step();
+        }
+        if state.broken.is_some() {
+            self.unwind(state, me);
+            return true;
+        }
+        let deadline_us = timeout_us.map_or(u64::MAX, |us| state.now_us.saturating_add(us));
+        state.block(me, on, deadline_us);
+        self.switch(state, me);
+        self.stop_if_broken(me);
+        self.state().threads[me].timed_out
+    }
+
+    /// Gives the baton to the seed's choice and returns when it is back.
+    fn switch(&self, mut state: MutexGuard<'_, State>, me: Tid) {
+        let next = state.choose(me).unwrap_or_else(|| {
+            let text = state.deadlock_text();
+            state.break_world(text);
+            // The root tells the caller, so it is unwound first.
+            if state.is_done(ROOT) { me } else { ROOT }
+        });
+        self.pass(state, me, next);
+    }
+
+    fn pass(&self, state: MutexGuard<'_, State>, me: Tid, next: Tid) {
+        if next != me {
+            self.give(state, next);
+            self.await_turn(me);
+        }
+    }
+
+    fn give(&self, mut state: MutexGuard<'_, State>, next: Tid) {
+        state.note_switch(next);
+        let os = state.threads[next].os.clone();
+        drop(state);
+        self.turn.store(next, Ordering::Release);
+        os.expect("a thread is known before it can be chosen").unpark();
+    }
+
+    fn await_turn(&self, me: usize) {
+        while self.turn.load(Ordering::Acquire) != me {
+            std::thread::park();
+        }
+    }
+
+    fn end(&self, me: Tid, result: std::result::Result<(), String>) {
+        let mut state = self.state();
+        state.end(me, result);
+        if state.live == 0 {
+            let root = state.threads[ROOT].os.clone();
+            drop(state);
+            self.turn.store(FINISHED, Ordering::Release);
+            root.expect("the root is known from the start").unpark();
+            return;
+        }
+        let next = if state.broken.is_some() { None } else { state.choose(me) };
+        let next = next.unwrap_or_else(|| {
+            if state.broken.is_none() {
+                let text = state.deadlock_text();
+                state.break_world(text);
+            }
+            if state.is_done(ROOT) { state.next_live(me) } else { ROOT }
+        });
+        self.give(state, next);
+    }
+
+    fn stop_if_broken(&self, me: Tid) {
+        let state = self.state();
+        if state.broken.is_some() {
+            self.unwind(state, me);
+        }
+    }
+
+    /// A call in a broken world: panics, or, in a thread that unwinds already, lets the others unwind too.
+    fn unwind(&self, mut state: MutexGuard<'_, State>, me: Tid) {
+        let text = state.broken.clone().expect("only a broken world is unwound");
+        if state.grace == 0 {
+            // Destructors wait for each other for ever, or a thread catches every panic and goes on.
+            eprintln!("simulation cannot be unwound, giving up: {text}");
+            std::process::abort();
+        }
+        state.grace -= 1;
+        if !std::thread::panicking() {
+            drop(state);
+            if me == ROOT {
+                panic!("{text}");
+            }
+            // Without the hook: the root's report is enough.
+            resume_unwind(Box::new(text.to_string()));
+        }
+        let next = state.next_live(me);
+        self.pass(state, me, next);
+    }
+}

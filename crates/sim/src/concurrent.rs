@@ -38,7 +38,9 @@ pub fn one_case(case: &Case) -> Result<(), String> {
     if rng.percent(50) {
         world.lock_switch_probability(0.5);
     }
-    world.run(disk, |env| scene(case, env, &settings, &mut rng)).map_err(|e| format!("concurrent {settings:?}: {e}"))
+    world
+        .run(disk, |env| scene(case, env, &settings, &mut rng))
+        .map_err(|e| format!("concurrent {settings:?}: {e}"))
 }
 
 fn scene(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Result<(), String> {
@@ -48,7 +50,8 @@ fn scene(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Result<()
     let right = db.create_family("right", settings.family.clone()).map_err(say)?;
     let (writers, readers) = (rng.between(1, 3), rng.between(1, 2));
     let acked = (0..writers).map(|_| (0..TOKENS).map(|_| Mutex::new(0)).collect()).collect();
-    let scene = Arc::new(Scene { db, left, right, acked, wrong: Mutex::new(None), operations: Mutex::new(0) });
+    let scene =
+        Arc::new(Scene { db, left, right, acked, wrong: Mutex::new(None), operations: Mutex::new(0) });
     let mut joins = Vec::new();
     for i in 0..writers + readers {
         let (scene, seed) = (scene.clone(), mix(rng.next(), i as u64));
@@ -206,7 +209,9 @@ impl Scene {
                     };
                     let side = if acked % 2 == 1 { "left" } else { "right" };
                     if (at(side, "token"), at("left", "pair-z")) != (acked, acked) {
-                        return Err(format!("writer {writer}, token {token}: version {acked} is not there at the end"));
+                        return Err(format!(
+                            "writer {writer}, token {token}: version {acked} is not there at the end"
+                        ));
                     }
                 }
             }

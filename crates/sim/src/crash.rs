@@ -1,9 +1,9 @@
 //! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short ones.
 
 use crate::ledger::{Ledger, Owed};
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
 use crate::runner::{Case, Common, Tally, conclude, run_cases};
-use crate::session::{Action, Life, Spec, When};
+use crate::session::{Action, Life, Spec, When, last_look};
 use crate::settings::Settings;
 use perigee::{Compression, Durability, FamilyOptions};
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -89,8 +89,7 @@ fn random_case(case: &Case) -> Result<(), String> {
         };
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = rng.percent(50);
-        let life =
-            Life { seed: rng.next(), settings: settings.clone(), scripts, share, when, crash, verify };
+        let life = Life { seed: rng.next(), settings: settings.clone(), scripts, share, when, crash, verify };
         let after = life.live(case, disk, &ledger, owed)?;
         let in_open = after.crashed && after.ios.0 == after.ios.1;
         case.count("lives", 1);
@@ -102,37 +101,16 @@ fn random_case(case: &Case) -> Result<(), String> {
         cycle += u64::from(!in_open || opening >= 3);
         (disk, owed) = (after.disk, after.owed);
     }
-    last_look(case, &mut rng, &settings, writers, share, disk, &ledger, owed)
-}
-
-/// Opens, compares, verifies, writes a little, closes cleanly, cuts the power, and looks once more.
-#[allow(clippy::too_many_arguments)]
-fn last_look(
-    case: &Case,
-    rng: &mut Rng,
-    settings: &Settings,
-    writers: usize,
-    share: bool,
-    mut disk: Arc<SimDisk>,
-    ledger: &Arc<Mutex<Ledger>>,
-    mut owed: Owed,
-) -> Result<(), String> {
-    for scripted in [true, false] {
-        let one = |w| vec![Action::Commit(Spec::Random(mix(case.mixed(), w)), None)];
-        let scripts = if scripted { (0..writers as u64).map(one).collect() } else { Vec::new() };
-        let life = Life {
-            seed: rng.next(),
-            settings: settings.clone(),
-            scripts,
-            share,
-            when: When::Closed,
-            crash: Crash::Power,
-            verify: true,
-        };
-        let after = life.live(case, disk, ledger, owed)?;
-        (disk, owed) = (after.disk, after.owed);
-    }
-    Ok(())
+    let pattern = Life {
+        seed: rng.next(),
+        settings,
+        scripts: vec![Vec::new(); writers],
+        share,
+        when: When::Closed,
+        crash: Crash::Power,
+        verify: true,
+    };
+    last_look(case, &pattern, disk, &ledger, owed)
 }
 
 /// The menu of the exhaustive part.
@@ -153,7 +131,9 @@ fn histories(depth: u32) -> Vec<Vec<Action>> {
     for _ in 0..depth {
         last = last
             .iter()
-            .flat_map(|history| MENU.iter().map(move |action| history.iter().copied().chain([*action]).collect()))
+            .flat_map(|history| {
+                MENU.iter().map(move |action| history.iter().copied().chain([*action]).collect())
+            })
             .collect();
         all.extend(last.iter().cloned());
     }
@@ -216,9 +196,9 @@ fn every_point(case: &Case, number: u64, history: &[Action]) -> Result<(), Strin
             let point = || -> Result<(), String> {
                 let ledger = Arc::new(Mutex::new(Ledger::new(1)));
                 let disk = SimDisk::new(case.mixed());
-                let after = life(When::Io(io), crash).live(case, disk, &ledger, Owed::Acked)?;
-                let mut rng = Rng::new(mix(case.mixed(), io));
-                last_look(case, &mut rng, &settings, 1, false, after.disk, &ledger, after.owed)
+                let life = life(When::Io(io), crash);
+                let after = life.live(case, disk, &ledger, Owed::Acked)?;
+                last_look(case, &life, after.disk, &ledger, after.owed)
             };
             point().map_err(|e| format!("{history:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
         }

@@ -227,7 +227,9 @@ impl Engine {
 /// An error that a caller is told to expect, or text for one that nobody expects.
 fn refused(e: &Error) -> Outcome {
     match e.kind() {
-        ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => Outcome::Refused(e.kind()),
+        ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
+            Outcome::Refused(e.kind())
+        }
         _ => Outcome::Failed(e.to_string()),
     }
 }

@@ -69,7 +69,8 @@ pub enum Span {
     Prefix(Bytes),
 }
 
-/// One operation.
+/// One operation. The names of the fields say what they are.
+#[allow(missing_docs)]
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Commits a batch; one element without `batched` goes through `put` or `delete`.
@@ -162,9 +163,9 @@ impl Generator {
             let op = self.op();
             let steps = match op {
                 Op::OpenCursor { slot, .. } => self.moves(slot),
-                Op::OpenIter { slot, .. } => {
-                    (0..self.rng.below(6)).map(|_| Op::StepIter { slot, back: self.rng.percent(50) }).collect()
-                }
+                Op::OpenIter { slot, .. } => (0..self.rng.below(6))
+                    .map(|_| Op::StepIter { slot, back: self.rng.percent(50) })
+                    .collect(),
                 _ => Vec::new(),
             };
             ops.push(op);
@@ -374,9 +375,30 @@ mod tests {
     fn every_kind_of_operation_occurs() {
         let text: String = (0..20).map(|s| format!("{:?}", Generator::new(s).history(1000))).collect();
         for word in [
-            "Write", "Get", "Contains", "Scan", "TakeSnapshot", "DropSnapshot", "OpenCursor", "MoveCursor", "OpenIter",
-            "StepIter", "DropCursor", "Create", "Drop {", "Names", "Flush", "Compact", "Sync", "WaitIdle", "Verify",
-            "Reopen", "SeekForPrev", "Prefix", "key: []", "255",
+            "Write",
+            "Get",
+            "Contains",
+            "Scan",
+            "TakeSnapshot",
+            "DropSnapshot",
+            "OpenCursor",
+            "MoveCursor",
+            "OpenIter",
+            "StepIter",
+            "DropCursor",
+            "Create",
+            "Drop {",
+            "Names",
+            "Flush",
+            "Compact",
+            "Sync",
+            "WaitIdle",
+            "Verify",
+            "Reopen",
+            "SeekForPrev",
+            "Prefix",
+            "key: []",
+            "255",
         ] {
             assert!(text.contains(word), "no {word}");
         }

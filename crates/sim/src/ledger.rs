@@ -185,15 +185,14 @@ impl Ledger {
         let Some(text) = home.get(&counter(writer)) else {
             return Ok(0);
         };
-        let number: usize = std::str::from_utf8(text)
-            .ok()
-            .and_then(|t| t.parse().ok())
-            .ok_or_else(|| format!("writer {writer}: the counter reads {:?}", text.escape_ascii().to_string()))?;
+        let number: usize = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| {
+            format!("writer {writer}: the counter reads {:?}", text.escape_ascii().to_string())
+        })?;
         match self.writers[writer].get(number) {
             None => Err(format!("writer {writer}: commit {number} is there but was never begun")),
-            Some(a) if a.told == Told::Failed => {
-                Err(format!("writer {writer}: commit {number} is there although it failed or was lost before"))
-            }
+            Some(a) if a.told == Told::Failed => Err(format!(
+                "writer {writer}: commit {number} is there although it failed or was lost before"
+            )),
             Some(_) => Ok(number + 1),
         }
     }
@@ -229,9 +228,9 @@ impl Ledger {
         let newest_present = self.writers.iter().enumerate().filter_map(present).max();
         let oldest_absent = self.writers.iter().enumerate().filter_map(absent).min();
         match (newest_present, oldest_absent) {
-            (Some(started), Some(ended)) if started > ended => {
-                Err(format!("a hole: a commit begun at {started} is there, one acknowledged before, at {ended}, is not"))
-            }
+            (Some(started), Some(ended)) if started > ended => Err(format!(
+                "a hole: a commit begun at {started} is there, one acknowledged before, at {ended}, is not"
+            )),
             _ => Ok(()),
         }
     }
@@ -244,10 +243,8 @@ impl Ledger {
             }
         }
         for (name, map) in found {
-            if let Some(family) = self.changing.get(name) {
-                if !family.there && !family.uncertain {
-                    return Err(format!("family {name} is there although it was dropped"));
-                }
+            if self.changing.get(name).is_some_and(|family| !family.there && !family.uncertain) {
+                return Err(format!("family {name} is there although it was dropped"));
             }
             let empty = BTreeMap::new();
             compare(name, expected.get(name).unwrap_or(&empty), map)?;
@@ -257,7 +254,9 @@ impl Ledger {
                 return Err(format!("family {name} was created and is not there"));
             }
         }
-        if let Some(name) = expected.keys().find(|name| !found.contains_key(*name) && !self.changing.contains_key(*name)) {
+        if let Some(name) =
+            expected.keys().find(|name| !found.contains_key(*name) && !self.changing.contains_key(*name))
+        {
             return Err(format!("family {name} is missing"));
         }
         self.check_shared(ends, found)
@@ -295,7 +294,8 @@ impl Ledger {
         };
         let last: Vec<&Attempt> =
             ends.iter().zip(&self.writers).filter_map(|(&end, all)| all[..end].last()).collect();
-        let shared = |a: &&&Attempt| a.puts.iter().any(|p| p.key == SHARED && p.value.as_ref() == Some(value));
+        let shared =
+            |a: &&&Attempt| a.puts.iter().any(|p| p.key == SHARED && p.value.as_ref() == Some(value));
         let Some(winner) = last.iter().find(shared) else {
             return Err("the shared key holds a value that a later commit replaced".into());
         };
@@ -326,7 +326,11 @@ impl Ledger {
 }
 
 /// Compares two families; the first difference in words.
-pub fn compare(name: &str, expected: &BTreeMap<Bytes, Bytes>, found: &BTreeMap<Bytes, Bytes>) -> Result<(), String> {
+pub fn compare(
+    name: &str,
+    expected: &BTreeMap<Bytes, Bytes>,
+    found: &BTreeMap<Bytes, Bytes>,
+) -> Result<(), String> {
     let show = |value: Option<&Bytes>| match value {
         None => "nothing".to_string(),
         Some(v) => format!("{} bytes \"{}\"", v.len(), v[..v.len().min(24)].escape_ascii()),

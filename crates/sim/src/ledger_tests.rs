@@ -45,7 +45,10 @@ fn losses_are_flagged() {
     let l = ledger();
     assert!(l.check(&contents(&l, [2, 1]), Owed::Acked).is_err(), "an acknowledged commit");
     assert!(l.check(&contents(&l, [0, 0]), POWER).is_err(), "a durable commit");
-    assert!(l.check(&contents(&l, [1, 1]), Owed::Durable { before_us: 11 }).is_err(), "one older than the interval");
+    assert!(
+        l.check(&contents(&l, [1, 1]), Owed::Durable { before_us: 11 }).is_err(),
+        "one older than the interval"
+    );
     assert!(l.check(&contents(&l, [1, 2]), POWER).is_err(), "a hole between writers");
 }
 

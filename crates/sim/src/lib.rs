@@ -5,17 +5,23 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod rng;
-pub mod history;
-pub mod oracle;
-pub mod toy;
-pub mod driver;
-pub mod runner;
-pub mod ledger;
-pub mod settings;
-pub mod engine;
-pub mod contents;
-pub mod session;
+pub mod bugs;
+pub mod child;
 pub mod concurrent;
-pub mod model;
+pub mod contents;
 pub mod crash;
+pub mod driver;
+pub mod engine;
+pub mod faults;
+pub mod flips;
+pub mod history;
+pub mod image;
+pub mod kill;
+pub mod ledger;
+pub mod model;
+pub mod oracle;
+pub mod rng;
+pub mod runner;
+pub mod session;
+pub mod settings;
+pub mod toy;

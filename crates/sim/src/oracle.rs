@@ -91,15 +91,16 @@ impl Target for Oracle {
     fn perform(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { writes, .. } => self.write(writes),
-            Op::Get { family, key, snapshot } => self.read(*family, *snapshot, |map| {
-                Outcome::Value(map.get(&key[..]).map(|v| v.to_vec()))
-            }),
+            Op::Get { family, key, snapshot } => {
+                self.read(*family, *snapshot, |map| Outcome::Value(map.get(&key[..]).map(|v| v.to_vec())))
+            }
             Op::Contains { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&key[..])))
             }
             Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
                 let mut left = entries(map, &span_range(span));
-                let step = |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
+                let step =
+                    |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
                 Outcome::Entries((0..*steps).map_while(step).collect())
             }),
             Op::OpenCursor { slot, family, range, snapshot } => {
@@ -111,8 +112,9 @@ impl Target for Oracle {
                 })
             }
             Op::OpenIter { slot, family, span, snapshot } => {
-                self.open_slot(*slot, *family, *snapshot, |incarnation, map| {
-                    Open::Iter { incarnation, left: entries(&map, &span_range(span)) }
+                self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Iter {
+                    incarnation,
+                    left: entries(&map, &span_range(span)),
                 })
             }
             Op::MoveCursor { slot, to } => self.move_cursor(*slot, to),
@@ -136,7 +138,8 @@ impl Target for Oracle {
 impl Oracle {
     /// The contents of the live families, by name.
     pub fn contents(&self) -> BTreeMap<String, BTreeMap<Bytes, Bytes>> {
-        let live = self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
+        let live =
+            self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
         live.map(|(slot, h)| {
             let map = self.maps[&h.incarnation].iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
             (family_name(slot), map)

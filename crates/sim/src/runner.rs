@@ -4,7 +4,7 @@
 use perigee_env::fs::memory::SimDisk;
 use std::io::{IsTerminal, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,30 +62,15 @@ impl Case {
     pub fn mixed(&self) -> u64 {
         crate::rng::mix(self.seed, self.number)
     }
-    /// Whether this case is being replayed, and may talk.
-    pub fn loud(&self) -> bool {
-        self.image.is_some()
-    }
     fn dump(&self) {
         let Some(dir) = &self.image else { return };
         for (name, disk) in held(&self.disks).iter() {
-            match dump_disk(&dir.join(name), disk) {
-                Ok(files) => println!("image: {files} files in {}", dir.join(name).display()),
-                Err(e) => println!("image: {}: {e}", dir.display()),
+            match disk.to_real_dir(&dir.join(name)) {
+                Ok(()) => println!("image: {}", dir.join(name).display()),
+                Err(e) => println!("image: {e}"),
             }
         }
     }
-}
-
-/// Writes every file of a simulated disk below `dir`.
-fn dump_disk(dir: &Path, disk: &SimDisk) -> std::io::Result<usize> {
-    let paths = disk.paths();
-    for path in &paths {
-        let to = dir.join(path.trim_start_matches('/'));
-        std::fs::create_dir_all(to.parent().unwrap_or(dir))?;
-        std::fs::write(to, disk.read_raw(path).unwrap_or_default())?;
-    }
-    Ok(paths.len())
 }
 
 /// What a run found.
@@ -134,9 +119,10 @@ impl Tally {
 /// Messages of panics on any thread since they were last taken.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps panic messages for the report instead of printing them, except on a replay.
-pub fn catch_panics(loud: bool) {
+/// Keeps panic messages for the report instead of printing them; with `RUST_BACKTRACE` set it prints them too.
+pub fn catch_panics() {
     let before = std::panic::take_hook();
+    let loud = std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v == "1" || v == "full");
     std::panic::set_hook(Box::new(move |info| {
         held(&PANICS).push(info.to_string());
         if loud {

@@ -4,7 +4,7 @@
 use crate::contents::read_all;
 use crate::engine::{PATH, clean};
 use crate::ledger::{Changing, HOME, Ledger, Owed, Put, SHARED, Told};
-use crate::rng::{Rng, value_bytes};
+use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, held};
 use crate::settings::Settings;
 use perigee::env::Env;
@@ -98,14 +98,14 @@ pub struct After {
 }
 
 /// What a life and its writers share.
-struct Shared {
-    db: Db,
-    env: Env,
-    disk: Arc<SimDisk>,
-    ledger: Arc<Mutex<Ledger>>,
-    settings: Settings,
-    share: bool,
-    wrong: Mutex<Option<String>>,
+pub(crate) struct Shared {
+    pub(crate) db: Db,
+    pub(crate) env: Env,
+    pub(crate) disk: Arc<SimDisk>,
+    pub(crate) ledger: Arc<Mutex<Ledger>>,
+    pub(crate) settings: Settings,
+    pub(crate) share: bool,
+    pub(crate) wrong: Mutex<Option<String>>,
 }
 
 impl Life {
@@ -125,11 +125,19 @@ impl Life {
         World::new(self.seed).run(disk.clone(), |env| self.root(env, &disk, ledger, owed))
     }
 
-    fn root(&self, env: Env, disk: &Arc<SimDisk>, ledger: &Arc<Mutex<Ledger>>, owed: Owed) -> Result<After, String> {
+    fn root(
+        &self,
+        env: Env,
+        disk: &Arc<SimDisk>,
+        ledger: &Arc<Mutex<Ledger>>,
+        owed: Owed,
+    ) -> Result<After, String> {
         let before = disk.io_count();
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
-            Err(_) if disk.crashed() => return Ok(self.after(disk, weaker(owed, self.owed(ledger)), before, before)),
+            Err(_) if disk.crashed() => {
+                return Ok(self.after(disk, weaker(owed, self.owed(ledger)), before, before));
+            }
             Err(e) => return Err(format!("open failed: {e}")),
         };
         let opened = disk.io_count();
@@ -176,7 +184,11 @@ impl Life {
     }
 
     fn run_writers(&self, shared: &Arc<Shared>) -> Result<(), String> {
-        if self.scripts.iter().all(Vec::is_empty) || !shared.prepare() {
+        if self.scripts.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        if let Err(e) = shared.prepare() {
+            shared.unless_crashed("create_family", &e);
             return Ok(());
         }
         let mut joins = Vec::new();
@@ -236,35 +248,33 @@ impl Life {
 fn weaker(a: Owed, b: Owed) -> Owed {
     match (a, b) {
         (Owed::Acked, other) | (other, Owed::Acked) => other,
-        (Owed::Durable { before_us: a }, Owed::Durable { before_us: b }) => Owed::Durable { before_us: a.min(b) },
+        (Owed::Durable { before_us: a }, Owed::Durable { before_us: b }) => {
+            Owed::Durable { before_us: a.min(b) }
+        }
     }
 }
 
 impl Shared {
-    /// Creates the steady families; false if the crash came first.
-    fn prepare(&self) -> bool {
+    /// Creates the steady families that are missing.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
         let names = self.db.families();
-        for name in STEADY {
-            if !names.iter().any(|n| n == name) {
-                if let Err(e) = self.db.create_family(name, self.settings.family.clone()) {
-                    self.unless_crashed("create_family", &e);
-                    return false;
-                }
-            }
+        for name in STEADY.into_iter().filter(|name| !names.iter().any(|n| n == name)) {
+            self.db.create_family(name, self.settings.family.clone())?;
         }
-        true
+        Ok(())
     }
 
     /// Before the crash no call may fail.
     fn unless_crashed(&self, doing: &str, e: &Error) {
         if !self.disk.crashed() {
-            held(&self.wrong).get_or_insert_with(|| format!("{doing} failed although nothing was wrong: {e}"));
+            held(&self.wrong)
+                .get_or_insert_with(|| format!("{doing} failed although nothing was wrong: {e}"));
         }
     }
 }
 
 /// One writer at work.
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     shared: &'a Shared,
     writer: usize,
     steady: Vec<Family>,
@@ -272,7 +282,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(shared: &'a Shared, writer: usize) -> Self {
+    pub(crate) fn new(shared: &'a Shared, writer: usize) -> Self {
         let steady = [HOME].iter().chain(&STEADY).filter_map(|name| shared.db.family(name).ok()).collect();
         let changing = shared.db.family(CHANGING).ok();
         Writer { shared, writer, steady, changing }
@@ -290,7 +300,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn act(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
+    pub(crate) fn act(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
         let db = &self.shared.db;
         match action {
             Action::Commit(spec, durability) => self.commit(spec, durability).map_err(|e| ("commit", e)),
@@ -395,28 +405,72 @@ impl<'a> Writer<'a> {
                     return self.in_changing(&key, value);
                 }
                 let family = rng.pick(&[HOME, STEADY[0], STEADY[1]]);
-                Put { family: (family.into(), 0), key: format!("d/{}/{key}", self.writer).into_bytes(), value }
+                Put {
+                    family: (family.into(), 0),
+                    key: format!("d/{}/{key}", self.writer).into_bytes(),
+                    value,
+                }
             })
             .collect()
     }
 
-    /// Creates or drops the changing family; until the answer its state is uncertain.
+    /// Creates or drops the changing family; until the answer its state is uncertain, and after a failure it stays so
+    /// for the next recovery, though the running database knows.
     fn change(&mut self) -> Result<(), (&'static str, Error)> {
-        let set = |f: fn(&mut Changing)| f(held(&self.shared.ledger).changing.entry(CHANGING.into()).or_default());
-        if self.changing.is_some() {
-            set(|f| f.uncertain = true);
-            self.shared.db.drop_family(CHANGING).map_err(|e| ("drop_family", e))?;
-            set(|f| (f.there, f.uncertain) = (false, false));
-            self.changing = None;
+        let result = if self.changing.is_some() {
+            self.set_changing(|f| f.uncertain = true);
+            self.shared.db.drop_family(CHANGING).map(|()| None).map_err(|e| ("drop_family", e))
         } else {
-            set(|f| (f.incarnation, f.there, f.uncertain) = (f.incarnation + 1, true, true));
+            self.set_changing(|f| (f.incarnation, f.there, f.uncertain) = (f.incarnation + 1, true, true));
             let made = self.shared.db.create_family(CHANGING, self.shared.settings.family.clone());
-            let made = made.map_err(|e| ("create_family", e))?;
-            set(|f| f.uncertain = false);
-            self.changing = Some(made);
+            made.map(Some).map_err(|e| ("create_family", e))
+        };
+        match result {
+            Ok(family) => {
+                let there = family.is_some();
+                self.changing = family;
+                self.set_changing(|f| (f.there, f.uncertain) = (there, false));
+                Ok(())
+            }
+            Err(e) => {
+                self.changing = self.shared.db.family(CHANGING).ok();
+                Err(e)
+            }
         }
-        Ok(())
     }
+
+    fn set_changing(&self, f: impl FnOnce(&mut Changing)) {
+        f(held(&self.shared.ledger).changing.entry(CHANGING.into()).or_default());
+    }
+}
+
+/// Opens, compares, verifies, writes a little, closes cleanly, cuts the power, and looks once more.
+pub fn last_look(
+    case: &Case,
+    pattern: &Life,
+    mut disk: Arc<SimDisk>,
+    ledger: &Arc<Mutex<Ledger>>,
+    mut owed: Owed,
+) -> Result<(), String> {
+    let mut rng = Rng::new(mix(pattern.seed, 77));
+    for scripted in [true, false] {
+        let one = |w| vec![Action::Commit(Spec::Random(mix(pattern.seed, w)), None)];
+        let scripts =
+            if scripted { (0..pattern.scripts.len() as u64).map(one).collect() } else { Vec::new() };
+        let (seed, settings) = (rng.next(), pattern.settings.clone());
+        let life = Life {
+            seed,
+            settings,
+            scripts,
+            when: When::Closed,
+            crash: Crash::Power,
+            verify: true,
+            ..*pattern
+        };
+        let after = life.live(case, disk, ledger, owed)?;
+        (disk, owed) = (after.disk, after.owed);
+    }
+    Ok(())
 }
 
 /// What a result tells about a commit.

@@ -8,6 +8,8 @@
 //! 3. A broken world (deadlock, step limit) unwinds its threads one at a time, still under the baton.
 
 mod state;
+#[cfg(target_os = "linux")]
+mod pin;
 
 use crate::spawn::{check_name, panic_message};
 use perigee_base::{Error, Result};
@@ -161,6 +163,8 @@ impl Sched {
         assert!(!simulated(), "a simulated thread cannot run a world of its own");
         let sched = Arc::new(Sched { state: Mutex::new(State::new(config)), turn: AtomicUsize::new(ROOT) });
         sched.state().add_thread("root", Some(std::thread::current()));
+        #[cfg(target_os = "linux")]
+        let _pinned = pin::Pinned::new();
         enter(&sched, ROOT);
         let result = catch_unwind(AssertUnwindSafe(|| root(&sched)));
         leave();

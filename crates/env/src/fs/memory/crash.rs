@@ -1,7 +1,6 @@
 //! Crashes: the disk that the next start finds.
 
 use super::SimDisk;
-use super::pages::Pages;
 use crate::rand::Seeded;
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ impl SimDisk {
                 let p = if alike { common } else { SURVIVAL[rng.index(SURVIVAL.len())] };
                 let mut pages = file.pages();
                 let left = pages.after_power_cut(&mut rng, p);
-                *pages = Pages::durable(left);
+                *pages = left;
             }
         }
         SimDisk::from_parts(rng, boot_id, tree)

@@ -33,7 +33,11 @@ pub(super) struct SyncPoint {
 impl Pages {
     /// A file that is durable as it is.
     pub fn durable(bytes: Vec<u8>) -> Pages {
-        Pages { media: Arc::new(bytes.clone()), cached: Arc::new(bytes), ..Pages::default() }
+        Self::on_media(Arc::new(bytes))
+    }
+
+    fn on_media(media: Arc<Vec<u8>>) -> Pages {
+        Pages { cached: media.clone(), media, ..Pages::default() }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -114,7 +118,10 @@ impl Pages {
     }
 
     /// What a power cut leaves; every unsynced sector is kept with probability `p`.
-    pub fn after_power_cut(&self, rng: &mut Seeded, p: f64) -> Vec<u8> {
+    pub fn after_power_cut(&self, rng: &mut Seeded, p: f64) -> Pages {
+        if self.dirty.is_empty() && !self.len_dirty {
+            return Self::on_media(self.media.clone());
+        }
         let mut out = self.media.as_ref().clone();
         let inside = out.len().min(self.cached.len());
         self.keep_sectors(&mut out, 0..inside, rng, p);
@@ -125,7 +132,7 @@ impl Pages {
                 out.truncate(self.cached.len());
             }
         }
-        out
+        Self::durable(out)
     }
 
     /// Copies dirty sectors inside `window` to `out`, each with probability `p`.
@@ -208,6 +215,10 @@ impl Tail {
 mod tests {
     use super::*;
 
+    fn cut(p: &Pages, seed: u64, survival: f64) -> Vec<u8> {
+        p.after_power_cut(&mut Seeded::new(seed), survival).bytes().to_vec()
+    }
+
     fn sync(p: &mut Pages) {
         let point = p.sync_point();
         p.sync_done(point);
@@ -221,11 +232,11 @@ mod tests {
         p.write_at(6, b"after");
         p.sync_done(point);
         for seed in 0..200 {
-            let left = p.after_power_cut(&mut Seeded::new(seed), 0.5);
+            let left = cut(&p, seed, 0.5);
             assert!(left.starts_with(b"before") && left.len() <= 11);
         }
-        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 0.0), b"before");
-        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 1.0), b"beforeafter");
+        assert_eq!(cut(&p, 1, 0.0), b"before");
+        assert_eq!(cut(&p, 1, 1.0), b"beforeafter");
     }
 
     #[test]
@@ -235,10 +246,10 @@ mod tests {
         p.forget_dirty();
         sync(&mut p);
         assert_eq!(p.bytes(), b"oldlost");
-        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 1.0), b"old");
+        assert_eq!(cut(&p, 1, 1.0), b"old");
         p.write_at(7, b"new");
         sync(&mut p);
-        assert_eq!(p.after_power_cut(&mut Seeded::new(1), 1.0), b"old\0\0\0\0new");
+        assert_eq!(cut(&p, 1, 1.0), b"old\0\0\0\0new");
     }
 
     #[test]
@@ -255,10 +266,21 @@ mod tests {
     fn truncation_is_durable_after_sync_only() {
         let mut p = Pages::durable(vec![7; 2000]);
         p.truncate(10);
-        let lens: Vec<_> = (0..40).map(|s| p.after_power_cut(&mut Seeded::new(s), 0.5).len()).collect();
+        let lens: Vec<_> = (0..40).map(|s| cut(&p, s, 0.5).len()).collect();
         assert!(lens.contains(&10) && lens.contains(&2000));
         sync(&mut p);
-        assert_eq!(p.after_power_cut(&mut Seeded::new(0), 0.5), [7; 10]);
+        assert_eq!(cut(&p, 0, 0.5), [7; 10]);
+    }
+
+    #[test]
+    fn a_truncation_during_a_sync_is_seen_by_it() {
+        let mut p = Pages::default();
+        p.write_at(0, b"abcdef");
+        let point = p.sync_point();
+        p.truncate(2);
+        p.write_at(2, b"XY");
+        p.sync_done(point);
+        assert_eq!(cut(&p, 1, 0.0), b"abXY");
     }
 
     #[test]

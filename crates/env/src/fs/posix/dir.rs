@@ -163,7 +163,14 @@ impl Dir for PosixDir {
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
-        let file = self.open_at(name, OFlags::RDWR | OFlags::CREATE)?;
+        let file = match self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+            Ok(file) => {
+                set_mode(&file, FILE_MODE, name)?;
+                file
+            }
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_at(name, OFlags::RDWR)?,
+            Err(e) => return Err(e),
+        };
         regular_len(&file, name)?;
         lock::take(file, &self.path.join(name))
     }

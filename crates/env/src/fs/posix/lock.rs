@@ -1,7 +1,6 @@
 //! The lock on a directory: `flock`, which keeps other processes out, and a table of this process, because a
 //! file system without working locks (some network ones) must at least not let two handles of one process in.
 
-use super::{FILE_MODE, set_mode};
 use crate::fs::{DirLock, locked_error};
 use perigee_base::{Error, Result};
 use std::collections::BTreeSet;
@@ -51,7 +50,6 @@ pub(super) fn take(file: File, path: &Path) -> Result<Box<dyn DirLock>> {
         Err(TryLockError::WouldBlock) => return Err(locked_error(path)),
         Err(TryLockError::Error(e)) => return Err(failed(&e)),
     }
-    set_mode(&file, FILE_MODE, path)?;
     held.insert(key);
     Ok(Box::new(PosixLock { file, key }))
 }

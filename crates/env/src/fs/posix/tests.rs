@@ -1,1 +1,156 @@
+use super::*;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+/// A directory that goes away with its test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("perigee-env-posix-{}-{n}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        Scratch(path)
+    }
+    fn open(&self) -> Arc<dyn Dir> {
+        PosixFs::new().open_dir(&self.0.join("db"), OpenDir::CreateIfMissing).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn only_the_owner_may_look() {
+    let scratch = Scratch::new();
+    let dir = scratch.open();
+    dir.create("f").unwrap();
+    let _lock = dir.lock("LOCK").unwrap();
+    dir.subdir("sub").unwrap();
+    let at = |name: &str| mode(&dir.path().join(name));
+    assert_eq!((mode(dir.path()), at("f"), at("LOCK"), at("sub")), (0o700, 0o600, 0o600, 0o700));
+}
+
+#[test]
+fn whatever_the_umask_says() {
+    // In a process of its own, because the umask belongs to all threads.
+    let run = Command::new("sh")
+        .args(["-c", "umask 0377; exec \"$0\" --exact fs::posix::tests::only_the_owner_may_look"])
+        .arg(std::env::current_exe().unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_world_writable_directory_is_refused() {
+    let scratch = Scratch::new();
+    let set = |bits| std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(bits)).unwrap();
+    set(0o777);
+    let e = PosixFs::new().open_dir(&scratch.0, OpenDir::Existing).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.message().contains("chmod o-w"), "{e}");
+    set(0o1777);
+    PosixFs::new().open_dir(&scratch.0, OpenDir::Existing).unwrap();
+}
+
+#[test]
+fn wrong_paths_are_explained() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.0.join("file"), "x").unwrap();
+    symlink("nowhere", scratch.0.join("dangling")).unwrap();
+    let says =
+        |name: &str, mode| PosixFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string();
+    for mode in [OpenDir::Existing, OpenDir::CreateIfMissing] {
+        assert!(says("file", mode).contains("is not a directory"));
+        assert!(says("dangling", mode).contains("symbolic link to nothing"));
+    }
+    assert!(says("no/where", OpenDir::CreateIfMissing).contains("does not exist"));
+    assert!(says("none", OpenDir::Existing).contains("there is no directory"));
+}
+
+#[test]
+fn a_linked_directory_is_followed_but_no_linked_file() {
+    let scratch = Scratch::new();
+    let dir = scratch.open();
+    symlink("db", scratch.0.join("link")).unwrap();
+    PosixFs::new().open_dir(&scratch.0.join("link"), OpenDir::CreateIfMissing).unwrap();
+
+    std::fs::write(scratch.0.join("secret"), "x").unwrap();
+    symlink("../secret", dir.path().join("f")).unwrap();
+    for e in [dir.open("f").err(), dir.append_to("f").err(), dir.lock("f").err(), dir.remove("f").err()] {
+        assert_eq!(e.unwrap().kind(), ErrorKind::InvalidArgument);
+    }
+    assert_eq!(dir.create("f").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(dir.list().unwrap().is_empty());
+    symlink("..", dir.path().join("up")).unwrap();
+    assert_eq!(dir.subdir("up").unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_fifo_does_not_block() {
+    let scratch = Scratch::new();
+    let dir = scratch.open();
+    if !Command::new("mkfifo").arg(dir.path().join("pipe")).status().is_ok_and(|s| s.success()) {
+        eprintln!("skipped: no mkfifo");
+        return;
+    }
+    assert_eq!(dir.open("pipe").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(dir.append_to("pipe").unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_lock_of_another_process_is_seen() {
+    let scratch = Scratch::new();
+    let dir = scratch.open();
+    drop(dir.lock("LOCK").unwrap());
+    // The child holds the lock until its standard input ends.
+    let child = Command::new("flock")
+        .arg("--exclusive")
+        .arg(dir.path().join("LOCK"))
+        .args(["sh", "-c", "echo held; cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        eprintln!("skipped: no flock command");
+        return;
+    };
+    let mut line = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+    assert_eq!(dir.lock("LOCK").unwrap_err().kind(), ErrorKind::Locked);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    dir.lock("LOCK").unwrap();
+}
+
+#[test]
+fn a_failed_append_moves_nothing() {
+    // /dev/full takes no byte.
+    let Ok(full) = File::options().write(true).open("/dev/full") else { return };
+    let w = super::file::PosixAppend::new(full, "full", 0);
+    let w: &dyn crate::Append = &w;
+    for parts in [&[&b"one"[..]][..], &[b"two", b"parts"]] {
+        let e = w.append(parts).unwrap_err();
+        assert_eq!((e.kind(), e.file(), e.offset()), (ErrorKind::NoSpace, Some("full"), Some(0)));
+    }
+    assert_eq!(w.len(), 0);
+}
+
+#[test]
+fn a_sync_that_finds_the_disk_full_is_not_retryable() {
+    let e = super::file::sync_error("sync", &std::io::Error::from_raw_os_error(28));
+    assert_eq!(e.kind(), ErrorKind::Io);
+    assert!(!e.is_retryable());
+}

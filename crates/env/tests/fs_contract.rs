@@ -1,0 +1,227 @@
+//! The contract of the file system, asked of both twins: what the engine relies on must hold for real files
+//! and for the simulated disk alike, inside a world and outside.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use perigee_base::ErrorKind;
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::fs::posix::PosixFs;
+use perigee_env::sim::World;
+use perigee_env::{Dir, Fs, OpenDir};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A real directory that goes away with its test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("perigee-env-contract-{}-{n}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn on_both(check: fn(&dyn Fs, &Path)) {
+    let scratch = Scratch::new();
+    check(&PosixFs::new(), &scratch.0.join("db"));
+    check(&*SimDisk::new(1), Path::new("/db"));
+    for seed in 0..10 {
+        World::new(seed).run(SimDisk::new(seed), |env| check(&*env.fs, Path::new("/db")));
+    }
+}
+
+fn make(fs: &dyn Fs, path: &Path) -> Arc<dyn Dir> {
+    fs.open_dir(path, OpenDir::CreateIfMissing).unwrap()
+}
+
+fn put(dir: &dyn Dir, name: &str, bytes: &[u8]) {
+    dir.create(name).unwrap().append(&[bytes]).unwrap();
+}
+
+fn get(dir: &dyn Dir, name: &str) -> Vec<u8> {
+    let file = dir.open(name).unwrap();
+    let mut buf = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut buf, 0).unwrap();
+    buf
+}
+
+#[test]
+fn directories() {
+    on_both(|fs, path| {
+        let missing = fs.open_dir(path, OpenDir::Existing).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(missing.message().contains("db"), "{missing}");
+        let orphan = fs.open_dir(&path.join("a/b"), OpenDir::CreateIfMissing).unwrap_err();
+        assert_eq!(orphan.kind(), ErrorKind::NotFound, "only the last component is created: {orphan}");
+
+        let dir = make(fs, path);
+        assert_eq!(dir.path(), path);
+        fs.open_dir(path, OpenDir::Existing).unwrap();
+        make(fs, path);
+        put(&*dir, "f", b"x");
+        let file = fs.open_dir(&path.join("f"), OpenDir::CreateIfMissing).unwrap_err();
+        assert_eq!(file.kind(), ErrorKind::InvalidArgument, "{file}");
+    });
+}
+
+#[test]
+fn names() {
+    on_both(|fs, path| {
+        let dir = make(fs, path);
+        put(&*dir, "ok", b"x");
+        let long = "n".repeat(256);
+        for bad in ["", ".", "..", "a/b", "/a", "a\0b", &long] {
+            let errors = [
+                dir.create(bad).err(),
+                dir.append_to(bad).err(),
+                dir.open(bad).err(),
+                dir.remove(bad).err(),
+                dir.rename("ok", bad).err(),
+                dir.rename(bad, "ok").err(),
+                dir.file_len(bad).err(),
+                dir.lock(bad).err(),
+                dir.subdir(bad).err(),
+                dir.move_into("ok", bad).err(),
+                dir.move_into(bad, "sub").err(),
+            ];
+            for (i, e) in errors.into_iter().enumerate() {
+                assert_eq!(e.map(|e| e.kind()), Some(ErrorKind::InvalidArgument), "{bad:?}, call {i}");
+            }
+        }
+        assert_eq!(dir.list().unwrap(), ["ok"]);
+    });
+}
+
+#[test]
+fn append_read_truncate() {
+    on_both(|fs, path| {
+        let dir = make(fs, path);
+        let w = dir.create("f").unwrap();
+        assert!(w.is_empty());
+        w.append(&[]).unwrap();
+        w.append(&[b"", b""]).unwrap();
+        w.append(&[b"hello", b"", b" ", b"world"]).unwrap();
+        w.append(&[b"!"]).unwrap();
+        assert_eq!(w.len(), 12);
+        w.sync().unwrap();
+        let many: Vec<&[u8]> = (0..3000).map(|_| &b"ab"[..]).collect();
+        w.append(&many).unwrap();
+        assert_eq!(get(&*dir, "f")[12..], *b"ab".repeat(3000));
+
+        w.truncate(5).unwrap();
+        assert_eq!(w.truncate(6).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!((w.len(), get(&*dir, "f")), (5, b"hello".to_vec()));
+        w.append(&[b"."]).unwrap();
+        let again = dir.append_to("f").unwrap();
+        assert_eq!(again.len(), 6);
+        again.append(&[b"?"]).unwrap();
+        assert_eq!(get(&*dir, "f"), b"hello.?");
+        assert_eq!(dir.file_len("f").unwrap(), Some(7));
+
+        let r = dir.open("f").unwrap();
+        let mut buf = [0; 3];
+        r.read_exact_at(&mut buf, 4).unwrap();
+        assert_eq!(&buf, b"o.?");
+        r.read_exact_at(&mut [], 7).unwrap();
+        for offset in [5, 7, 1 << 40] {
+            let e = r.read_exact_at(&mut buf, offset).unwrap_err();
+            assert_eq!((e.kind(), e.file(), e.offset()), (ErrorKind::Corruption, Some("f"), Some(offset)));
+            assert!(e.message().contains("ends early"));
+        }
+    });
+}
+
+#[test]
+fn create_rename_remove() {
+    on_both(|fs, path| {
+        let dir = make(fs, path);
+        put(&*dir, "b", b"bee");
+        put(&*dir, "a", b"ay");
+        let taken = dir.create("a").unwrap_err();
+        assert_eq!((taken.kind(), taken.file()), (ErrorKind::AlreadyExists, Some("a")));
+        assert_eq!(dir.list().unwrap(), ["a", "b"]);
+        assert_eq!(dir.file_len("c").unwrap(), None);
+        for e in
+            [dir.open("c").err(), dir.append_to("c").err(), dir.remove("c").err(), dir.rename("c", "d").err()]
+        {
+            let e = e.unwrap();
+            assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some("c")), "{e}");
+        }
+        let old = dir.open("b").unwrap();
+        dir.rename("a", "b").unwrap();
+        dir.rename("b", "b").unwrap();
+        assert_eq!(dir.list().unwrap(), ["b"]);
+        assert_eq!(get(&*dir, "b"), b"ay");
+        let mut buf = [0; 3];
+        old.read_exact_at(&mut buf, 0).unwrap();
+        assert_eq!(&buf, b"bee", "an open file outlives its name");
+        dir.remove("b").unwrap();
+        dir.sync().unwrap();
+        assert!(dir.list().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn subdirectories() {
+    on_both(|fs, path| {
+        let dir = make(fs, path);
+        put(&*dir, "x", b"1");
+        dir.move_into("x", "lost").unwrap();
+        dir.sync().unwrap();
+        assert!(dir.list().unwrap().is_empty(), "a directory is not a file");
+        let lost = dir.subdir("lost").unwrap();
+        assert_eq!(lost.path(), path.join("lost"));
+        assert_eq!(get(&*lost, "x"), b"1");
+        assert_eq!(fs.open_dir(&path.join("lost"), OpenDir::Existing).unwrap().list().unwrap(), ["x"]);
+
+        put(&*dir, "x", b"2");
+        assert_eq!(dir.move_into("x", "lost").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!((get(&*lost, "x"), get(&*dir, "x")), (b"1".to_vec(), b"2".to_vec()));
+        assert_eq!(dir.move_into("y", "lost").unwrap_err().kind(), ErrorKind::NotFound);
+        let errors = [
+            dir.create("lost").err().map(|e| e.kind()),
+            dir.open("lost").err().map(|e| e.kind()),
+            dir.remove("lost").err().map(|e| e.kind()),
+            dir.rename("x", "lost").err().map(|e| e.kind()),
+            dir.subdir("x").err().map(|e| e.kind()),
+            dir.file_len("lost").err().map(|e| e.kind()),
+        ];
+        assert_eq!(errors[0], Some(ErrorKind::AlreadyExists));
+        assert_eq!(errors[1..], [Some(ErrorKind::InvalidArgument); 5]);
+    });
+}
+
+#[test]
+fn one_lock_at_a_time() {
+    on_both(|fs, path| {
+        let (dir, other) = (make(fs, path), make(fs, path));
+        let held = dir.lock("LOCK").unwrap();
+        for d in [&dir, &other] {
+            let e = d.lock("LOCK").unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Locked);
+            assert!(e.message().contains("LOCK") && e.message().contains("another process"), "{e}");
+        }
+        let _second = dir.lock("LOCK2").unwrap();
+        drop(held);
+        let _again = other.lock("LOCK").unwrap();
+        assert_eq!(dir.list().unwrap(), ["LOCK", "LOCK2"], "lock files stay");
+    });
+}
+
+#[test]
+fn boot_ids() {
+    let (a, b) = (PosixFs::new(), PosixFs::new());
+    if Path::new("/proc/sys/kernel/random/boot_id").exists() {
+        assert_eq!(a.boot_id(), b.boot_id());
+    }
+    assert_eq!(a.boot_id(), a.boot_id());
+}

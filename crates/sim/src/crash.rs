@@ -91,7 +91,7 @@ fn random_case(case: &Case) -> Result<(), String> {
         let verify = rng.percent(50);
         let life = Life { seed: rng.next(), settings: settings.clone(), scripts, share, when, crash, verify };
         let after = life.live(case, disk, &ledger, owed)?;
-        let in_open = after.crashed && after.ios.0 == after.ios.1;
+        let in_open = after.in_open;
         case.count("lives", 1);
         case.count("crashes", u64::from(after.crashed));
         case.count("crashes during open", u64::from(in_open));

@@ -12,10 +12,10 @@ pub fn run(target: &mut impl Target, ops: &[Op]) -> Result<u64, String> {
         let got = target.perform(op);
         if !expected.allows(&got) {
             return Err(format!(
-                "operation {i} {}: expected {}, got {}",
-                shorten(&format!("{op:?}")),
-                shorten(&format!("{expected:?}")),
-                shorten(&format!("{got:?}"))
+                "operation {i}: expected {}, got {}, of {}",
+                shorten(&expected, 250),
+                shorten(&got, 250),
+                shorten(op, 400)
             ));
         }
         performed += u64::from(expected != Outcome::Skipped);
@@ -23,13 +23,38 @@ pub fn run(target: &mut impl Target, ops: &[Op]) -> Result<u64, String> {
     Ok(performed)
 }
 
-/// A text that fits a screen.
-pub fn shorten(text: &str) -> String {
-    if text.chars().count() <= 700 {
+/// The debug text, with bytes as text, cut to `max` characters.
+pub fn shorten(what: &impl std::fmt::Debug, max: usize) -> String {
+    let mut text = String::new();
+    let full = format!("{what:?}");
+    let mut rest = &full[..];
+    // Lists of bytes as text: "[107, 0]" becomes "k\\x00".
+    while let Some(start) = rest.find('[') {
+        let (before, list) = rest.split_at(start);
+        text.push_str(before);
+        let end = list.find(']').map_or(list.len(), |i| i + 1);
+        let bytes: Option<Vec<u8>> =
+            list[..end].trim_matches(['[', ']']).split(", ").map(|n| n.parse().ok()).collect();
+        match bytes {
+            Some(bytes) => text.push_str(&format!("\"{}\"", bytes.escape_ascii())),
+            None => {
+                text.push('[');
+                rest = &list[1..];
+                continue;
+            }
+        }
+        rest = &list[end..];
+    }
+    text.push_str(rest);
+    cut(&text, max)
+}
+
+/// A text cut to `max` characters.
+pub fn cut(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
         return text.to_string();
     }
-    let head: String = text.chars().take(690).collect();
-    format!("{head}… ({} bytes)", text.len())
+    format!("{}… ({} bytes)", text.chars().take(max).collect::<String>(), text.len())
 }
 
 #[cfg(test)]

@@ -148,12 +148,11 @@ impl Oracle {
     }
 
     fn write(&mut self, writes: &[Write]) -> Outcome {
-        for w in writes {
-            match self.handles[w.family] {
-                None => return Outcome::Skipped,
-                Some(h) if !h.live => return Outcome::Refused(ErrorKind::NotFound),
-                Some(_) => {}
-            }
+        if writes.iter().any(|w| self.handles[w.family].is_none()) {
+            return Outcome::Skipped;
+        }
+        if writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live)) {
+            return Outcome::Refused(ErrorKind::NotFound);
         }
         for w in writes {
             let incarnation = self.handles[w.family].map_or(0, |h| h.incarnation);

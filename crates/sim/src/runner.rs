@@ -196,7 +196,7 @@ fn run_one(
     println!(
         "VIOLATION perigee-sim {command} --seed {} --case {number}\n  {}",
         common.seed,
-        crate::driver::shorten(&failure)
+        crate::driver::cut(&failure, 1500)
     );
     case.dump();
     true

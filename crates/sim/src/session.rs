@@ -95,6 +95,8 @@ pub struct After {
     pub ios: (u64, u64),
     /// Whether the planned crash point was reached.
     pub crashed: bool,
+    /// Whether that was before the database had been opened and compared.
+    pub in_open: bool,
 }
 
 /// What a life and its writers share.
@@ -135,9 +137,7 @@ impl Life {
         let before = disk.io_count();
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
-            Err(_) if disk.crashed() => {
-                return Ok(self.after(disk, weaker(owed, self.owed(ledger)), before, before));
-            }
+            Err(_) if disk.crashed() => return Ok(self.never_opened(disk, ledger, owed, before)),
             Err(e) => return Err(format!("open failed: {e}")),
         };
         let opened = disk.io_count();
@@ -146,9 +146,7 @@ impl Life {
         }
         match self.compare(&db, ledger, owed) {
             Ok(()) => {}
-            Err(_) if disk.crashed() => {
-                return Ok(self.after(disk, weaker(owed, self.owed(ledger)), before, opened));
-            }
+            Err(_) if disk.crashed() => return Ok(self.never_opened(disk, ledger, owed, before)),
             Err(e) => return Err(e),
         }
         let shared = Arc::new(Shared {
@@ -233,6 +231,12 @@ impl Life {
         }
     }
 
+    /// After a crash before anything was compared: what was owed before still is, unless this crash may take more.
+    fn never_opened(&self, disk: &Arc<SimDisk>, ledger: &Mutex<Ledger>, owed: Owed, before: u64) -> After {
+        let after = self.after(disk, weaker(owed, self.owed(ledger)), before, disk.io_count());
+        After { in_open: true, ..after }
+    }
+
     fn after(&self, disk: &Arc<SimDisk>, owed: Owed, before: u64, opened: u64) -> After {
         let count = disk.io_count();
         After {
@@ -240,6 +244,7 @@ impl Life {
             owed,
             ios: (count - before, opened - before),
             crashed: disk.crashed(),
+            in_open: false,
         }
     }
 }
@@ -284,7 +289,7 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(crate) fn new(shared: &'a Shared, writer: usize) -> Self {
         let steady = [HOME].iter().chain(&STEADY).filter_map(|name| shared.db.family(name).ok()).collect();
-        let changing = shared.db.family(CHANGING).ok();
+        let changing = if writer == 0 { shared.db.family(CHANGING).ok() } else { None };
         Writer { shared, writer, steady, changing }
     }
 

@@ -58,7 +58,7 @@ bugs! {
     PublishEarly = 18,
     /// A dropped family's operations in the log are replayed into the next family of that name.
     ReplayDroppedFamily = 19,
-    /// The last entry of every flushed run is lost.
+    /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
 }
 

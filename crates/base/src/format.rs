@@ -77,7 +77,12 @@ impl FileHeader {
     }
 
     /// Decodes the header of a file that should be `kind` and, where given, carry `file` and `database`.
-    pub fn decode(bytes: &[u8], kind: FileKind, file: Option<FileId>, database: Option<u64>) -> Result<FileHeader> {
+    pub fn decode(
+        bytes: &[u8],
+        kind: FileKind,
+        file: Option<FileId>,
+        database: Option<u64>,
+    ) -> Result<FileHeader> {
         let mut d = Decoder::new(bytes);
         let magic = d.take(8)?;
         if magic != MAGIC {
@@ -87,7 +92,7 @@ impl FileHeader {
         let kind_byte = d.u8()?;
         let zero = d.u8()?;
         let incompat = d.u32()?;
-        let _ro_compat = d.u32()?;
+        let ro_compat = d.u32()?;
         let _compat = d.u32()?;
         let db = d.u64()?;
         let id = FileId(d.u64()?);
@@ -100,7 +105,7 @@ impl FileHeader {
             return Err(Error::corruption("file header checksum differs")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
-        if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 || key_id != 0 {
+        if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 || ro_compat != 0 || key_id != 0 {
             return Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!(
@@ -135,7 +140,8 @@ mod tests {
     fn the_worked_example_of_the_format_page() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
         let page = include_str!("../../../docs/format/file-header.md");
-        let flat: String = page.split("```hex").nth(1).unwrap().split("```").next().unwrap().split_whitespace().collect();
+        let flat: String =
+            page.split("```hex").nth(1).unwrap().split("```").next().unwrap().split_whitespace().collect();
         assert_eq!(flat, hex);
     }
 

@@ -40,7 +40,9 @@ impl VlogPointer {
         if !d.is_empty() {
             return Err(crate::Error::corruption("bytes after a value-log pointer"));
         }
-        if p.value_bytes > crate::limits::VALUE_BYTES_MAX as u64 || p.offset.checked_add(p.stored_bytes).is_none() {
+        if p.value_bytes > crate::limits::VALUE_BYTES_MAX as u64
+            || p.offset.checked_add(p.stored_bytes).is_none()
+        {
             return Err(crate::Error::corruption("value-log pointer out of range")
                 .expected(format_args!("at most {}", crate::limits::VALUE_BYTES_MAX), p.value_bytes));
         }

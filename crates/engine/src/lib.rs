@@ -1,1 +1,29 @@
-//! engine
+//! L4: many trees, one order of events. The write-ahead log, commits, families, the manifest, recovery, background
+//! jobs, back-pressure. It knows nothing of user-facing types.
+//!
+//! The module order is the dependency order; `engine` builds the rooms in that order and closes them in reverse.
+//! Lock order: `wal.appender` (the commit section), then `wal.sync`, then the manifest. Never the other way round.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod settings;
+pub mod health;
+pub mod signal;
+pub mod snapshot;
+pub mod retire;
+pub mod wal;
+pub mod manifest;
+pub mod family;
+pub mod pressure;
+pub mod core;
+pub mod commit;
+pub mod jobs;
+pub mod ddl;
+pub mod recover;
+pub mod verify;
+pub mod report;
+pub mod engine;
+
+pub use engine::Engine;
+pub use family::Family;
+pub use settings::{Durability, FamilySettings, Settings};

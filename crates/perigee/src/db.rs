@@ -1,16 +1,21 @@
 //! The database handle.
 
 use crate::{
-    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport, WriteBatch,
-    WriteOptions,
+    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
+    WriteBatch, WriteOptions, translate,
 };
+use perigee_engine::{Engine, Family as Inner};
 use std::ops::RangeBounds;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An open database. Cheap to clone; clones share it. Closed by [`Db::close`], or when the last handle (database,
 /// family, snapshot, iterator) is dropped.
 #[derive(Clone, Debug)]
-pub struct Db {}
+pub struct Db {
+    engine: Arc<Engine>,
+    default: Family,
+}
 
 impl Db {
     /// Opens (or creates, see [`Options`]) the database in directory `path`.
@@ -19,21 +24,23 @@ impl Db {
     /// `Locked` if it is open already, here or in another process; `NotFound` if it is missing and must not be created;
     /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        let _ = (path, options);
-        unimplemented!()
+        let settings = translate::settings(&options);
+        let engine = Arc::new(Engine::open(options.env, path.as_ref(), settings)?);
+        let inner = engine.family("default")?;
+        Ok(Db { default: Family { inner, engine: Arc::clone(&engine) }, engine })
     }
     /// Stops background work, makes every acknowledged write durable, and releases the lock. Further calls on any
     /// handle fail with `Closed`; closing twice is no error.
     pub fn close(&self) -> Result<()> {
-        unimplemented!()
+        self.engine.close()
     }
     /// Its directory.
     pub fn path(&self) -> &Path {
-        unimplemented!()
+        self.engine.path()
     }
     /// The family `default`, which always exists.
     pub fn default_family(&self) -> Family {
-        unimplemented!()
+        self.default.clone()
     }
     /// Creates a family.
     ///
@@ -41,22 +48,19 @@ impl Db {
     /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or contains NUL, or for options
     /// out of range.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        let _ = (name, options);
-        unimplemented!()
+        Ok(self.handle(self.engine.create_family(name, translate::family_settings(&options))?))
     }
     /// The family of that name (`NotFound` if there is none).
     pub fn family(&self, name: &str) -> Result<Family> {
-        let _ = name;
-        unimplemented!()
+        Ok(self.handle(self.engine.family(name)?))
     }
     /// Removes a family with everything in it; durable when the call returns. `default` cannot be dropped.
     pub fn drop_family(&self, name: &str) -> Result<()> {
-        let _ = name;
-        unimplemented!()
+        self.engine.drop_family(name)
     }
     /// Names of all families, sorted.
     pub fn families(&self) -> Vec<String> {
-        unimplemented!()
+        self.engine.families()
     }
     /// Commits a batch with the database's durability.
     ///
@@ -69,60 +73,67 @@ impl Db {
     }
     /// Commits a batch, with options.
     pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
-        let _ = (batch, options);
-        unimplemented!()
+        self.engine.write(batch.0, options.durability.map(translate::durability))
     }
     /// [`Family::put`] on `default`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.default_family().put(key, value)
+        self.default.put(key, value)
     }
     /// [`Family::delete`] on `default`.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.default_family().delete(key)
+        self.default.delete(key)
     }
     /// [`Family::get`] on `default`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.default_family().get(key)
+        self.default.get(key)
     }
     /// [`Family::get_pinned`] on `default`.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.default_family().get_pinned(key)
+        self.default.get_pinned(key)
     }
     /// [`Family::contains`] on `default`.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.default_family().contains(key)
+        self.default.contains(key)
     }
     /// [`Family::iter`] on `default`.
-    pub fn iter<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
-        self.default_family().iter(range)
+    pub fn iter(&self) -> Result<Iter> {
+        self.default.iter()
+    }
+    /// [`Family::range`] on `default`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.default.range(range)
     }
     /// [`Family::prefix`] on `default`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.default_family().prefix(prefix)
+        self.default.prefix(prefix)
     }
     /// [`Family::cursor`] on `default`.
-    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
-        self.default_family().cursor(range)
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.default.cursor()
+    }
+    /// [`Family::cursor_within`] on `default`.
+    pub fn cursor_within<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
+        self.default.cursor_within(range)
     }
     /// The database as it is now, held until the snapshot is dropped.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        unimplemented!()
+        Ok(Snapshot { held: self.engine.snapshot()?, engine: Arc::clone(&self.engine) })
     }
     /// Makes every write acknowledged so far durable against power loss.
     pub fn sync(&self) -> Result<()> {
-        unimplemented!()
+        self.engine.sync()
     }
     /// Writes all memtables to table files.
     pub fn flush(&self) -> Result<()> {
-        unimplemented!()
+        self.engine.flush(&self.engine.all_families())
     }
     /// Merges every family into its deepest level.
     pub fn compact(&self) -> Result<()> {
-        unimplemented!()
+        self.engine.compact(&self.engine.all_families())
     }
     /// Waits until no flush or compaction is running or due.
     pub fn wait_idle(&self) -> Result<()> {
-        unimplemented!()
+        self.engine.wait_idle()
     }
     /// Reads every byte of every file and checks it. `Ok` with errors inside the report means: readable, damaged.
     pub fn verify(&self) -> Result<VerifyReport> {
@@ -130,15 +141,19 @@ impl Db {
     }
     /// The same, with progress in bytes (done, total).
     pub fn verify_with(&self, progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
-        let _ = progress;
-        unimplemented!()
+        let mut progress = progress;
+        Ok(translate::verify_report(self.engine.verify(&mut progress)?))
     }
     /// Statistics.
     pub fn stats(&self) -> Stats {
-        unimplemented!()
+        translate::stats(self.engine.status())
     }
     /// Every table file with its place in the tree.
     pub fn files(&self) -> Vec<FileStats> {
-        unimplemented!()
+        self.engine.tables().into_iter().map(translate::file_stats).collect()
+    }
+
+    fn handle(&self, inner: Arc<Inner>) -> Family {
+        Family { inner, engine: Arc::clone(&self.engine) }
     }
 }

@@ -1,33 +1,49 @@
 //! A handle of a column family: a sorted map of its own, sharing the log with its siblings.
 
-use crate::{Cursor, FamilyOptions, Iter, Result, Slice, WriteOptions};
+use crate::iter::bounds;
+use crate::{Cursor, FamilyOptions, Iter, Result, Slice, WriteOptions, translate};
+use perigee_engine::{Engine, Family as Inner};
+use perigee_file::log::Batch;
+use perigee_tree::get;
+use perigee_tree::scan::Bounds;
 use std::ops::RangeBounds;
+use std::sync::Arc;
 
 /// A column family of an open database. Cheap to clone. Calls on a dropped family fail with `NotFound`.
 #[derive(Clone, Debug)]
-pub struct Family {}
+pub struct Family {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) engine: Arc<Engine>,
+}
 
 impl Family {
     /// Its name.
     pub fn name(&self) -> &str {
-        unimplemented!()
+        &self.inner.name
     }
     /// Its number, never reused.
     pub fn id(&self) -> u32 {
-        unimplemented!()
+        self.inner.id.0
     }
     /// Its effective options.
     pub fn options(&self) -> FamilyOptions {
-        unimplemented!()
+        translate::family_options(&self.inner.settings)
     }
     /// Sets `key` to `value`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::new())
     }
     /// Sets `key` to `value`, with options.
-    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-        let _ = (key, value, options);
-        unimplemented!()
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let mut batch = Batch::with_capacity(Batch::put_bytes(self.inner.id, key, value));
+        batch.put(self.inner.id, key, value)?;
+        self.engine.write(batch, options.durability.map(translate::durability))
     }
     /// Removes `key`; no error if it is not there.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
@@ -35,8 +51,9 @@ impl Family {
     }
     /// Removes `key`, with options.
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-        let _ = (key, options);
-        unimplemented!()
+        let mut batch = Batch::new();
+        batch.delete(self.inner.id, key.as_ref())?;
+        self.engine.write(batch, options.durability.map(translate::durability))
     }
     /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -44,35 +61,56 @@ impl Family {
     }
     /// The value of `key` without a copy.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let _ = key;
-        unimplemented!()
+        let (view, at) = self.engine.read_view(&self.inner)?;
+        let value = get::get(&view, key.as_ref(), at)?;
+        self.engine.count_get(value.is_some());
+        Ok(value.map(Slice))
     }
     /// Whether `key` is there. Does not fetch a separated value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let _ = key;
-        unimplemented!()
+        let (view, at) = self.engine.read_view(&self.inner)?;
+        let found = get::contains(&view, key.as_ref(), at)?;
+        self.engine.count_get(found);
+        Ok(found)
+    }
+    /// All entries in key order, from both ends.
+    pub fn iter(&self) -> Result<Iter> {
+        self.scan(Bounds::all())
     }
     /// The entries of a range in key order, from both ends.
-    pub fn iter<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
-        let _ = range;
-        unimplemented!()
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.scan(bounds(&range))
     }
     /// The entries whose key starts with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        let _ = prefix;
-        unimplemented!()
+        self.scan(Bounds::prefix(prefix.as_ref()))
     }
-    /// A cursor over a range.
-    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
-        let _ = range;
-        unimplemented!()
+    /// A cursor over all entries.
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.walk(Bounds::all())
+    }
+    /// A cursor that stays within a range.
+    pub fn cursor_within<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
+        self.walk(bounds(&range))
     }
     /// Writes the memtable to table files; returns when they are installed.
     pub fn flush(&self) -> Result<()> {
-        unimplemented!()
+        self.inner.check()?;
+        self.engine.flush(&[Arc::clone(&self.inner)])
     }
     /// Merges everything into the deepest level, dropping what nothing can see.
     pub fn compact(&self) -> Result<()> {
-        unimplemented!()
+        self.inner.check()?;
+        self.engine.compact(&[Arc::clone(&self.inner)])
+    }
+
+    fn scan(&self, bounds: Bounds) -> Result<Iter> {
+        let (view, at) = self.engine.read_view(&self.inner)?;
+        Ok(Iter::new(&self.engine, view, at, bounds))
+    }
+
+    fn walk(&self, bounds: Bounds) -> Result<Cursor> {
+        let (view, at) = self.engine.read_view(&self.inner)?;
+        Ok(Cursor::new(&self.engine, view, at, bounds))
     }
 }

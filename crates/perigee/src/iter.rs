@@ -2,75 +2,179 @@
 //! database as it was when they were made, whatever writers, flushes and compactions do meanwhile.
 
 use crate::{Result, Slice};
+use perigee_base::{SeqNo, Shared};
+use perigee_engine::Engine;
+use perigee_tree::View;
+use perigee_tree::scan::{Bounds, VisibleCursor};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 /// A position in a family, within bounds. New cursors are not positioned: call a `seek`.
 ///
 /// After an error the cursor is invalid until the next `seek`.
-pub struct Cursor {}
+#[derive(Debug)]
+pub struct Cursor {
+    inner: VisibleCursor,
+    engine: Arc<Engine>,
+}
+
+pub(crate) fn bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
+    let own = |b: Bound<&K>| b.map(|k| k.as_ref().to_vec());
+    Bounds { lower: own(range.start_bound()), upper: own(range.end_bound()) }
+}
 
 impl Cursor {
+    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Cursor {
+        Cursor { inner: VisibleCursor::new(view, at, bounds, true), engine: Arc::clone(engine) }
+    }
+    fn go(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
+        self.engine.check_open()?;
+        go(&mut self.inner)
+    }
     /// To the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        unimplemented!()
+        self.go(VisibleCursor::seek_to_first)
     }
     /// To the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        unimplemented!()
+        self.go(VisibleCursor::seek_to_last)
     }
     /// To the first entry at or after `key` (of those within the bounds).
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let _ = key;
-        unimplemented!()
+        self.go(|c| c.seek(key.as_ref()))
     }
     /// To the last entry at or before `key` (of those within the bounds).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let _ = key;
-        unimplemented!()
+        self.go(|c| c.seek_for_prev(key.as_ref()))
     }
     /// To the next entry; invalid after the last. On an invalid cursor: stays invalid.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<()> {
-        unimplemented!()
+        self.go(VisibleCursor::next)
     }
     /// To the previous entry; invalid before the first. On an invalid cursor: stays invalid.
     pub fn prev(&mut self) -> Result<()> {
-        unimplemented!()
+        self.go(VisibleCursor::prev)
     }
     /// Whether the cursor is on an entry.
     pub fn valid(&self) -> bool {
-        unimplemented!()
+        self.inner.valid()
     }
     /// The key.
     ///
     /// # Panics
     /// If the cursor is not valid.
     pub fn key(&self) -> &[u8] {
-        unimplemented!()
+        self.inner.key().expect("key() needs a valid cursor: check valid() first")
     }
     /// The value; fetched from the value log if it is separated.
     ///
     /// # Errors
-    /// `Corruption` or `Io` if a separated value cannot be read.
+    /// `Corruption` or `Io` if a separated value cannot be read; `Closed`.
     ///
     /// # Panics
     /// If the cursor is not valid.
     pub fn value(&self) -> Result<Slice> {
-        unimplemented!()
+        self.engine.check_open()?;
+        Ok(Slice(self.inner.value()?.expect("value() needs a valid cursor: check valid() first")))
+    }
+    fn pair(&self) -> Result<(Slice, Slice)> {
+        Ok((Slice(Shared::from(self.key().to_vec())), self.value()?))
     }
 }
 
 /// An iterator over a range, from both ends. After an `Err` it ends.
-pub struct Iter {}
+#[derive(Debug)]
+pub struct Iter {
+    front: End,
+    back: End,
+    engine: Arc<Engine>,
+    view: Arc<View>,
+    at: SeqNo,
+    bounds: Bounds,
+    done: bool,
+}
+
+/// One end of an iterator: a cursor once it was used, and the last key it gave.
+#[derive(Debug, Default)]
+struct End {
+    cursor: Option<Cursor>,
+    last: Option<Vec<u8>>,
+}
+
+impl Iter {
+    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Iter {
+        Iter {
+            front: End::default(),
+            back: End::default(),
+            engine: Arc::clone(engine),
+            view,
+            at,
+            bounds,
+            done: false,
+        }
+    }
+
+    /// Steps one end; `None` when it has met the other.
+    fn step(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
+        let order = self.view.version.order;
+        let fresh = || Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone());
+        let (end, other) =
+            if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
+        let cursor = match &mut end.cursor {
+            Some(c) => {
+                if forward {
+                    c.next()?
+                } else {
+                    c.prev()?
+                }
+                c
+            }
+            none => {
+                let c = none.insert(fresh());
+                if forward {
+                    c.seek_to_first()?
+                } else {
+                    c.seek_to_last()?
+                }
+                c
+            }
+        };
+        if !cursor.valid() {
+            return Ok(None);
+        }
+        let met = other.last.as_ref().is_some_and(|k| {
+            let (low, high) = if forward { (cursor.key(), &k[..]) } else { (&k[..], cursor.key()) };
+            order.cmp(low, high).is_ge()
+        });
+        if met {
+            return Ok(None);
+        }
+        end.last = Some(cursor.key().to_vec());
+        cursor.pair().map(Some)
+    }
+
+    fn advance(&mut self, forward: bool) -> Option<Result<(Slice, Slice)>> {
+        if self.done {
+            return None;
+        }
+        let item = self.step(forward).transpose();
+        self.done = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
 
 impl Iterator for Iter {
     type Item = Result<(Slice, Slice)>;
     fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+        self.advance(true)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+        self.advance(false)
     }
 }
+
+impl std::iter::FusedIterator for Iter {}

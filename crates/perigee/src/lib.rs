@@ -18,7 +18,7 @@
 //! batch.delete(&db.default_family(), b"moon")?;
 //! db.write(batch)?; // all of it or nothing, over both families
 //!
-//! for entry in tides.iter(..)? {
+//! for entry in tides.iter()? {
 //!     let (key, value) = entry?;
 //!     println!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
 //! }
@@ -33,6 +33,7 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod translate;
 mod iter;
 mod family;
 mod snapshot;

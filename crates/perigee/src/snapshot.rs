@@ -1,17 +1,26 @@
 //! The database as it was at one moment.
 
+use crate::iter::bounds;
 use crate::{Cursor, Family, Iter, Result, Slice};
+use perigee_engine::Engine;
+use perigee_engine::snapshot::Held;
+use perigee_tree::get;
+use perigee_tree::scan::Bounds;
 use std::ops::RangeBounds;
+use std::sync::Arc;
 
 /// All families as they were when the snapshot was taken. It is a number and a place in a list: it costs nothing to keep but
 /// the old versions that compaction may not drop.
 #[derive(Debug)]
-pub struct Snapshot {}
+pub struct Snapshot {
+    pub(crate) held: Held,
+    pub(crate) engine: Arc<Engine>,
+}
 
 impl Snapshot {
     /// The sequence number of the last operation it sees.
     pub fn sequence(&self) -> u64 {
-        unimplemented!()
+        self.held.seq().0
     }
     /// The value of `key` then, copied.
     pub fn get(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -19,27 +28,48 @@ impl Snapshot {
     }
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let _ = (family, key);
-        unimplemented!()
+        let value = get::get(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
+        self.engine.count_get(value.is_some());
+        Ok(value.map(Slice))
     }
     /// Whether `key` was there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        let _ = (family, key);
-        unimplemented!()
+        let found = get::contains(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
+        self.engine.count_get(found);
+        Ok(found)
+    }
+    /// All entries then.
+    pub fn iter(&self, family: &Family) -> Result<Iter> {
+        self.scan(family, Bounds::all())
     }
     /// The entries of a range then.
-    pub fn iter<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
-        let _ = (family, range);
-        unimplemented!()
+    pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.scan(family, bounds(&range))
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        let _ = (family, prefix);
-        unimplemented!()
+        self.scan(family, Bounds::prefix(prefix.as_ref()))
     }
-    /// A cursor over a range then.
-    pub fn cursor<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Cursor> {
-        let _ = (family, range);
-        unimplemented!()
+    /// A cursor over all entries then.
+    pub fn cursor(&self, family: &Family) -> Result<Cursor> {
+        self.walk(family, Bounds::all())
+    }
+    /// A cursor that stays within a range, then.
+    pub fn cursor_within<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<Cursor> {
+        self.walk(family, bounds(&range))
+    }
+
+    fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
+        let view = self.engine.view(&family.inner)?;
+        Ok(Iter::new(&self.engine, view, self.held.seq(), bounds))
+    }
+
+    fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
+        let view = self.engine.view(&family.inner)?;
+        Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds))
     }
 }

@@ -1,1 +1,23 @@
-//! tree
+//! L3: one sorted map over time. Memtables, an immutable version of table runs, reads over both, and the one
+//! road by which entries move into new tables.
+//!
+//! It does not know paths, clocks, threads, the log or the manifest: jobs hand it inputs and carry away a
+//! [`version::VersionEdit`]. The module order is the dependency order.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod mvcc;
+pub mod memtable;
+pub mod version;
+pub mod view;
+pub mod get;
+pub mod scan;
+pub mod rewrite;
+pub mod flush;
+pub mod compact;
+pub mod tree;
+
+pub use memtable::Memtable;
+pub use tree::Tree;
+pub use version::{Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
+pub use view::View;

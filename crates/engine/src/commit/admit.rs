@@ -1,0 +1,46 @@
+//! The only place where a writer waits for background work.
+
+use crate::core::Core;
+use crate::pressure::Pressure;
+use perigee_base::{ErrorKind, Result};
+
+/// Longest single delay.
+const DELAY_US_MAX: u64 = 20_000;
+/// A stopped writer looks again at least this often.
+const STOP_US: u64 = 50_000;
+
+/// Delays or stops the writer of a batch of `bytes`, as the pressure demands.
+///
+/// # Errors
+/// The failure of the background work, if that is why the writer would have to wait.
+pub fn wait(core: &Core, bytes: usize) -> Result<()> {
+    let mut stopped_since = None;
+    loop {
+        let seen = core.signal.now();
+        match core.pressure() {
+            Pressure::None => break,
+            Pressure::Delay(us_per_chunk, _) => {
+                let us = (us_per_chunk * (bytes as u64).div_ceil(64 << 10)).min(DELAY_US_MAX);
+                core.env.clock.sleep_us(us);
+                core.counters.delay_us.add(us);
+                break;
+            }
+            Pressure::Stop(reason) => {
+                core.health.check_writable()?;
+                if let Some(cause) = core.health.background() {
+                    let kind =
+                        if cause.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Busy };
+                    return Err(
+                        cause.wrap(kind, &format!("writes wait for background work ({})", reason.name()))
+                    );
+                }
+                stopped_since.get_or_insert_with(|| core.env.clock.monotonic_us());
+                core.signal.wait_us(seen, STOP_US);
+            }
+        }
+    }
+    if let Some(since) = stopped_since {
+        core.counters.stop_us.add(core.env.clock.monotonic_us().saturating_sub(since));
+    }
+    core.health.check_writable()
+}

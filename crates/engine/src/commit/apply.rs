@@ -1,0 +1,35 @@
+//! Into the memtables, then visible.
+
+use super::group::Group;
+use crate::core::Core;
+use perigee_base::bug::{self, Bug};
+use perigee_base::{ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+/// Inserts the group's operations, the first with sequence number `first`. The records are logged already, so a failure
+/// here poisons the database.
+pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<()> {
+    let mut base = first;
+    for work in group.work.iter_mut().flatten() {
+        let buffer = Arc::new(std::mem::take(&mut work.record.buf));
+        for (family, ops) in &work.parts {
+            if bug::on(Bug::PublishEarly) {
+                core.visible.store(base + u64::from(work.record.count) - 1, Release);
+                core.env.clock.sleep_us(1);
+            }
+            family.tree.view().active.insert(&buffer, base, ops).map_err(|e| {
+                let e = e.wrap(ErrorKind::OutcomeUnknown, "a logged batch could not be applied");
+                core.health.poison(&e);
+                e
+            })?;
+        }
+        base += u64::from(work.record.count);
+    }
+    Ok(())
+}
+
+/// Makes everything up to `last` visible.
+pub fn publish(core: &Core, last: u64) {
+    core.visible.store(last, Release);
+}

@@ -1,0 +1,42 @@
+//! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
+
+mod admit;
+mod group;
+mod log;
+mod apply;
+pub mod rotate;
+
+pub use group::Queue;
+
+use crate::core::Core;
+use crate::settings::Durability;
+use group::Request;
+use perigee_base::Result;
+use perigee_file::log::Batch;
+
+/// Commits a batch.
+pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -> Result<()> {
+    if batch.count() == 0 {
+        return core.health.check_open();
+    }
+    core.health.check_writable()?;
+    let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
+    let request = Request::new(core, batch, durability)?;
+    admit::wait(core, request.bytes())?;
+    queue.submit(request, |group| lead(core, group))?;
+    core.counters.commits.add(1);
+    core.counters.operations.add(operations);
+    core.counters.user_bytes_written.add(user_bytes);
+    Ok(())
+}
+
+/// What the leader does for its group, in the commit section.
+fn lead(core: &Core, group: &mut group::Group) -> Result<()> {
+    let mut appender = core.wal.appender();
+    rotate::if_needed(core, &mut appender, group.families())?;
+    group.drop_orphans();
+    let first = log::append(core, &mut appender, group)?;
+    apply::apply(core, group, first)?;
+    apply::publish(core, appender.next_lsn - 1);
+    Ok(())
+}

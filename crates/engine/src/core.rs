@@ -1,0 +1,132 @@
+//! What the rooms of the engine share: one plain struct, no behaviour but small queries.
+
+use crate::family::Families;
+use crate::health::Health;
+use crate::manifest::Manifest;
+use crate::pressure::{self, Load, Pressure};
+use crate::retire::Retire;
+use crate::settings::Settings;
+use crate::signal::Signal;
+use crate::snapshot::Snapshots;
+use crate::wal::Wal;
+use perigee_base::stats::Counters;
+use perigee_base::{FileId, SeqNo};
+use perigee_env::sync::Mutex;
+use perigee_env::{Dir, Env};
+use perigee_file::Shelf;
+use perigee_tree::version::Opener;
+use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, SeqCst},
+};
+
+/// The shared state of an open database.
+#[derive(Debug)]
+pub struct Core {
+    /// The world.
+    pub env: Env,
+    /// The database directory.
+    pub dir: Arc<dyn Dir>,
+    /// Settings.
+    pub settings: Settings,
+    /// The database's id.
+    pub database: u64,
+    /// The boot id of this machine now.
+    pub boot: u64,
+    /// Counters.
+    pub counters: Arc<Counters>,
+    /// May it write?
+    pub health: Health,
+    /// Rings when anything that is waited for changes.
+    pub signal: Signal,
+    /// Live snapshots.
+    pub snapshots: Arc<Snapshots>,
+    /// Files waiting to be deleted.
+    pub retire: Retire,
+    /// Table files.
+    pub shelf: Arc<Shelf>,
+    /// The log.
+    pub wal: Wal,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The families.
+    pub families: Families,
+    /// The next file id.
+    pub ids: Arc<AtomicU64>,
+    /// The next run id of level 0.
+    pub runs: AtomicU64,
+    /// The last visible operation.
+    pub visible: AtomicU64,
+    /// Set when jobs must give up.
+    pub closing: AtomicBool,
+    /// One compaction at a time.
+    pub compacting: Mutex<()>,
+    /// Jobs running now.
+    pub busy: AtomicU64,
+    /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
+    pub sync_due: AtomicU64,
+    /// The worst load of any family: sealed memtables in the high half, level 0 runs in the low.
+    pub load: AtomicU64,
+}
+
+impl Core {
+    /// The last visible operation.
+    pub fn visible(&self) -> SeqNo {
+        SeqNo(self.visible.load(Acquire))
+    }
+    /// Looks at every family again; called where a memtable is sealed or a version installed.
+    pub fn refresh_load(&self) {
+        let worst = self.families.all().iter().fold(Load::default(), |worst, f| {
+            let v = f.tree.view();
+            Load {
+                sealed: worst.sealed.max(v.sealed.len()),
+                level0_runs: worst.level0_runs.max(v.version.levels[0].len()),
+            }
+        });
+        self.load.store((worst.sealed as u64) << 32 | worst.level0_runs as u64, SeqCst);
+    }
+    /// The back-pressure now.
+    pub fn pressure(&self) -> Pressure {
+        let load = self.load.load(SeqCst);
+        pressure::pressure(Load { sealed: (load >> 32) as usize, level0_runs: (load & 0xffff_ffff) as usize })
+    }
+    /// An opener of the files that edits of `family` add.
+    pub fn opener(&self, family: perigee_base::FamilyId) -> ShelfOpener<'_> {
+        ShelfOpener { shelf: &self.shelf, family }
+    }
+}
+
+/// The shelf as the tree sees it.
+#[derive(Debug)]
+pub struct ShelfOpener<'a> {
+    /// The shelf.
+    pub shelf: &'a Shelf,
+    /// The family whose files are opened.
+    pub family: perigee_base::FamilyId,
+}
+
+impl Opener for ShelfOpener<'_> {
+    fn table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
+        let reader = self.shelf.klog(meta.id, self.family, meta.summary.bytes)?;
+        Ok(Arc::new(Table { meta: meta.clone(), reader }))
+    }
+    fn vlog(&self, meta: &VlogMeta) -> perigee_base::Result<Arc<Vlog>> {
+        let reader = self.shelf.vlog(meta.id, meta.bytes)?;
+        Ok(Arc::new(Vlog { meta: meta.clone(), reader }))
+    }
+}
+
+/// The next id for a file.
+pub fn next_file(ids: &AtomicU64) -> FileId {
+    FileId(ids.fetch_add(1, SeqCst))
+}
+
+impl Core {
+    /// Makes creations in the database directory durable. A failed directory sync cannot be repeated and believed, so it
+    /// poisons.
+    pub fn sync_dir(&self) -> perigee_base::Result<()> {
+        self.dir.sync().inspect_err(|e| self.health.poison(e))
+    }
+}

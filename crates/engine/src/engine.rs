@@ -1,0 +1,256 @@
+//! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
+
+use crate::commit::{self, Queue, rotate};
+use crate::core::Core;
+use crate::family::Family;
+use crate::jobs::{self, Workers, compact};
+use crate::manifest::{CleanClose, Edit};
+use crate::recover;
+use crate::report::{self, Status, TableStatus};
+use crate::settings::{Durability, FamilySettings, Settings};
+use crate::snapshot::Held;
+use crate::verify::{self, Verified};
+use perigee_base::{Error, ErrorKind, Result, SeqNo};
+use perigee_env::sync::Mutex;
+use perigee_env::{DirLock, Env, OpenDir};
+use perigee_file::log::batch::Finished;
+use perigee_file::log::{Batch, RecordKind};
+use perigee_file::name;
+use perigee_tree::View;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// An open database. Dropping the last handle closes it.
+pub struct Engine {
+    core: Arc<Core>,
+    queue: Queue,
+    workers: Mutex<Option<Workers>>,
+    recovery: recover::Report,
+    path: PathBuf,
+    lock: Mutex<Option<Box<dyn DirLock>>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({})", self.path.display())
+    }
+}
+
+impl Engine {
+    /// Opens or creates the database in `path`.
+    pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
+        let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
+        let dir = env.fs.open_dir(path, mode)?;
+        if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no database in {}", path.display()),
+            ));
+        }
+        let lock = dir.lock(name::LOCK)?;
+        let boot = env.fs.boot_id();
+        let (core, recovery) = recover::open(env, dir, boot, settings)?;
+        let core = Arc::new(core);
+        let workers = jobs::start(&core)?;
+        Ok(Engine {
+            core,
+            queue: Queue::new(),
+            workers: Mutex::new(Some(workers)),
+            recovery,
+            path: path.to_owned(),
+            lock: Mutex::new(Some(lock)),
+        })
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// Commits a batch; `None`: with the database's durability.
+    pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {
+        commit::write(&self.core, &self.queue, batch, durability.unwrap_or(self.core.settings.durability))
+    }
+
+    /// `Closed` if it is closed.
+    pub fn check_open(&self) -> Result<()> {
+        self.core.health.check_open()
+    }
+    /// The newest view of a family, and the sequence number up to which to read it. The view is taken first: everything
+    /// visible at the later number is in it, or newer than it as a whole.
+    pub fn read_view(&self, family: &Family) -> Result<(Arc<View>, SeqNo)> {
+        self.core.health.check_open()?;
+        family.check()?;
+        let view = family.tree.view();
+        Ok((view, self.core.visible()))
+    }
+    /// The view of a family for a held snapshot.
+    pub fn view(&self, family: &Family) -> Result<Arc<View>> {
+        self.core.health.check_open()?;
+        family.check()?;
+        Ok(family.tree.view())
+    }
+    /// Holds on to the present.
+    pub fn snapshot(&self) -> Result<Held> {
+        self.core.health.check_open()?;
+        Ok(self.core.snapshots.take(&self.core.visible))
+    }
+    /// Counts a point read.
+    pub fn count_get(&self, hit: bool) {
+        self.core.counters.gets.add(1);
+        if hit {
+            self.core.counters.get_hits.add(1);
+        }
+    }
+
+    /// The family called `name`.
+    pub fn family(&self, name: &str) -> Result<Arc<Family>> {
+        self.core.health.check_open()?;
+        self.core
+            .families
+            .by_name(name)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no family {name:?}")))
+    }
+    /// Names of all families.
+    pub fn families(&self) -> Vec<String> {
+        self.core.families.names()
+    }
+    /// Creates a family.
+    pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
+        crate::ddl::create(&self.core, name, settings)
+    }
+    /// Drops a family.
+    pub fn drop_family(&self, name: &str) -> Result<()> {
+        crate::ddl::drop_family(&self.core, name)
+    }
+
+    /// Makes everything acknowledged durable.
+    pub fn sync(&self) -> Result<()> {
+        self.core.health.check_writable()?;
+        self.core.wal.sync(&self.core.health).map(|_| ())
+    }
+
+    /// Seals the memtables of these families and waits until what was sealed is in tables.
+    pub fn flush(&self, families: &[Arc<Family>]) -> Result<()> {
+        self.core.health.check_writable()?;
+        {
+            let mut appender = self.core.wal.appender();
+            let full: Vec<_> =
+                families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
+            if !full.is_empty() {
+                rotate::seal(&self.core, &mut appender, &full)?;
+            }
+        }
+        let waiting: Vec<_> = families
+            .iter()
+            .flat_map(|f| {
+                f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
+            })
+            .collect();
+        let done =
+            |f: &Arc<Family>, m| f.is_dropped() || !f.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
+        self.wait_until(|| waiting.iter().all(|(f, m)| done(f, m)))
+    }
+
+    /// Waits for the background, unless it has failed.
+    fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        loop {
+            let seen = self.core.signal.now();
+            if done() {
+                return Ok(());
+            }
+            self.core.health.check_writable()?;
+            if let Some(e) = self.core.health.background() {
+                return Err(e);
+            }
+            self.core.signal.wait_us(seen, 50_000);
+        }
+    }
+
+    /// Merges these families into their deepest levels.
+    pub fn compact(&self, families: &[Arc<Family>]) -> Result<()> {
+        self.flush(families)?;
+        for f in families.iter().filter(|f| !f.is_dropped()) {
+            compact::everything(&self.core, f)?;
+            self.core.retire.sweep(&self.core.shelf)?;
+        }
+        self.core.signal.ring();
+        Ok(())
+    }
+
+    /// Waits until nothing is running or due.
+    pub fn wait_idle(&self) -> Result<()> {
+        let idle = || {
+            let all = self.core.families.all();
+            let due = |f: &Arc<Family>| {
+                let view = f.tree.view();
+                let shape = perigee_tree::compact::Shape::of(&view.version);
+                !view.sealed.is_empty()
+                    || perigee_tree::compact::pick::pick(&shape, &compact::limits(f)).is_some()
+            };
+            self.core.busy.load(SeqCst) == 0 && !all.iter().any(due)
+        };
+        self.wait_until(idle)
+    }
+
+    /// All families.
+    pub fn all_families(&self) -> Vec<Arc<Family>> {
+        self.core.families.all()
+    }
+    /// Reads and checks every byte.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+        verify::verify(&self.core, progress)
+    }
+    /// Statistics.
+    pub fn status(&self) -> Status {
+        report::status(&self.core, &self.recovery)
+    }
+    /// Tables.
+    pub fn tables(&self) -> Vec<TableStatus> {
+        report::tables(&self.core)
+    }
+
+    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, the lock is released.
+    pub fn close(&self) -> Result<()> {
+        if !self.core.health.close() {
+            return Ok(());
+        }
+        self.core.closing.store(true, SeqCst);
+        self.core.signal.ring();
+        if let Some(workers) = self.workers.lock().take() {
+            workers.join();
+        }
+        let marked = self.mark_clean();
+        let _ = self.core.retire.sweep(&self.core.shelf);
+        drop(self.lock.lock().take());
+        marked
+    }
+
+    /// First the log names the last edit, then the manifest names the log's end: each proves the other whole.
+    fn mark_clean(&self) -> Result<()> {
+        let core = &self.core;
+        let mut appender = core.wal.appender();
+        if let Some(cause) = core.health.poisoned() {
+            return Err(cause.clone().wrap(ErrorKind::Poisoned, "closed without a clean mark"));
+        }
+        let edits = core.manifest.edits();
+        let mut mark = [Finished::around(&edits.to_le_bytes(), 0)];
+        core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut mark, &core.health)?;
+        let durable = core.wal.sync(&core.health)?;
+        let clean = CleanClose {
+            log: appender.writer.id(),
+            bytes: appender.writer.offset(),
+            last: appender.next_lsn - 1,
+        };
+        let next = Some((core.ids.load(SeqCst), 0, core.runs.load(SeqCst)));
+        let edit = Edit { next, durable: Some(durable), clean: Some(clean), ..Edit::default() };
+        core.manifest.close(&edit, &core.health)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure; whatever it was, recovery deals with it.
+        let _ = self.close();
+    }
+}

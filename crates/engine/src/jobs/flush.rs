@@ -1,0 +1,153 @@
+//! A sealed memtable becomes a run of level 0. Files, sync, log sync, edit, sync, install, delete.
+
+use crate::core::Core;
+use crate::family::Family;
+use crate::manifest::Edit;
+use crate::wal::Appender;
+use perigee_base::bug::{self, Bug};
+use perigee_base::format::FileKind;
+use perigee_base::{FileId, Result, RunId};
+use perigee_file::name;
+use perigee_tree::flush::{Setting, flush};
+use perigee_tree::mvcc::Strata;
+use perigee_tree::rewrite::Created;
+use perigee_tree::{Memtable, Version, VersionEdit};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Flushes the oldest sealed memtable there is; false if there is none. Called by one thread only, so that a family's
+/// memtables are installed oldest first.
+pub fn one(core: &Arc<Core>) -> Result<bool> {
+    let sealed = |f: Arc<Family>| f.tree.view().sealed.last().map(|m| (m.first_seq(), Arc::clone(m), f));
+    let oldest = core.families.all().into_iter().filter_map(sealed).min_by_key(|(seq, _, _)| *seq);
+    let Some((_, memtable, family)) = oldest else { return Ok(false) };
+    core.busy.fetch_add(1, SeqCst);
+    let mut created = Created::default();
+    let done = flush_one(core, &family, &memtable, &mut created);
+    if done.is_err() {
+        discard(core, &created);
+    }
+    core.busy.fetch_sub(1, SeqCst);
+    done.map(|()| true)
+}
+
+fn flush_one(
+    core: &Core,
+    family: &Arc<Family>,
+    memtable: &Arc<Memtable>,
+    created: &mut Created,
+) -> Result<()> {
+    let view = family.tree.view();
+    let run = RunId(core.runs.fetch_add(1, SeqCst));
+    let (edit, output) = flush(memtable, run, setting(core, family, &view.version), created)?;
+    core.sync_dir()?;
+    // Families must not disagree after a power cut: what goes into tables is durable in the log first.
+    if !bug::on(Bug::FlushBeforeLogSync) {
+        core.wal.sync(&core.health)?;
+    }
+    let removable = { removable_logs(core, &core.wal.appender(), memtable) };
+    if bug::on(Bug::RemoveLogEarly) {
+        remove_logs(core, &removable);
+    }
+    install(core, family, edit, &removable, Some(memtable))?;
+    core.wal.appender().forget(&removable);
+    remove_logs(core, &removable);
+    core.counters.flushes.add(1);
+    core.counters.flush_bytes_written.add(bytes(&output));
+    core.counters.dropped_shadowed.add(output.counts.shadowed);
+    Ok(())
+}
+
+/// What a rewrite of `family` needs to know. The readers are listed now, after the inputs were fixed.
+pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version) -> Setting<'a> {
+    let (snapshots, present) = core.snapshots.strata(&core.visible);
+    let snapshots = if bug::on(Bug::IgnoreSnapshots) { Vec::new() } else { snapshots };
+    Setting {
+        version,
+        strata: Strata::new(snapshots, present),
+        options: family.klog_options(core.database),
+        threshold: family.settings.value_threshold as usize,
+        target_bytes: family.settings.target_file_bytes,
+        verify: core.settings.verify_outputs,
+        shelf: &core.shelf,
+        ids: &core.ids,
+        cancel: &core.closing,
+    }
+}
+
+/// The segments that nobody needs once `flushing` is in tables. In the commit section, so that no operation is between
+/// log and memtable.
+fn removable_logs(core: &Core, appender: &Appender, flushing: &Arc<Memtable>) -> Vec<FileId> {
+    let mut floor = appender.next_lsn;
+    for f in core.families.all() {
+        for m in f.tree.view().memtables() {
+            if !Arc::ptr_eq(m, flushing) && !m.is_empty() {
+                floor = floor.min(m.first_seq().0);
+            }
+        }
+    }
+    appender.below(floor)
+}
+
+fn remove_logs(core: &Core, ids: &[FileId]) {
+    for id in ids {
+        // What cannot be removed now is an orphan of the next open.
+        let _ = core.dir.remove(&name::file_name(*id, FileKind::Wal));
+    }
+}
+
+/// The end of every job: edit appended and synced, version installed, files retired.
+pub fn install(
+    core: &Core,
+    family: &Arc<Family>,
+    mut edit: VersionEdit,
+    logs: &[FileId],
+    flushed: Option<&Arc<Memtable>>,
+) -> Result<()> {
+    let old = family.tree.view().version.clone();
+    core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |_| {
+            family.check()?;
+            let opener = core.opener(family.id);
+            let refs = family.tree.prepare(&edit, &opener)?.vlog_references();
+            edit.vlogs_removed =
+                refs.into_iter().filter(|(_, bytes)| *bytes == 0).map(|(id, _)| id).collect();
+            let version = family.tree.prepare(&edit, &opener)?;
+            let whole = Edit {
+                next: Some((0, 0, core.runs.load(SeqCst))),
+                versions: vec![(family.id, edit)],
+                logs_removed: logs.to_vec(),
+                durable: Some(core.wal.durable()),
+                ..Edit::default()
+            };
+            Ok((whole, version))
+        },
+        |version| family.tree.install(version, flushed),
+    )?;
+    core.retire.difference(&old, &family.tree.view().version);
+    core.refresh_load();
+    core.signal.ring();
+    Ok(())
+}
+
+/// Removes the outputs of a job that failed before its edit was written. If the database is poisoned, the edit may have
+/// been: then nothing is removed.
+pub fn discard(core: &Core, created: &Created) {
+    if core.health.poisoned().is_some() {
+        return;
+    }
+    for id in &created.0 {
+        core.shelf.forget(*id);
+        for kind in [FileKind::Klog, FileKind::Vlog] {
+            let _ = core.dir.remove(&name::file_name(*id, kind));
+        }
+    }
+}
+
+/// Bytes of a job's outputs.
+pub fn bytes(output: &perigee_tree::rewrite::Output) -> u64 {
+    output.tables.iter().map(|t| t.summary.bytes).sum::<u64>()
+        + output.vlogs.iter().map(|v| v.bytes).sum::<u64>()
+}

@@ -1,0 +1,107 @@
+//! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
+
+use super::{compact, flush};
+use crate::core::Core;
+use perigee_base::{Error, ErrorKind, Result};
+use perigee_env::spawn::Join;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+const BACK_OFF_US_MIN: u64 = 50_000;
+const BACK_OFF_US_MAX: u64 = 5_000_000;
+
+/// Looks for one job and does it; false if there was none.
+type Job = fn(&Arc<Core>) -> Result<bool>;
+
+/// Running threads.
+pub struct Workers(Vec<Box<dyn Join>>);
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Workers({})", self.0.len())
+    }
+}
+
+/// Starts the threads.
+pub fn start(core: &Arc<Core>) -> Result<Workers> {
+    let jobs: [(&str, Job); 3] =
+        [("perigee-flush", flush::one), ("perigee-compact", compact::one), ("perigee-sync", sync_when_due)];
+    let mut workers = Workers(Vec::new());
+    for (name, job) in jobs {
+        let mine = Arc::clone(core);
+        match core.env.spawn.spawn(name, Box::new(move || work(&mine, job))) {
+            Ok(thread) => workers.0.push(thread),
+            Err(e) => {
+                core.closing.store(true, SeqCst);
+                core.signal.ring();
+                workers.join();
+                return Err(e);
+            }
+        }
+    }
+    Ok(workers)
+}
+
+impl Workers {
+    /// Waits for their end; `closing` is set already.
+    pub fn join(self) {
+        for thread in self.0 {
+            // A panic was caught and has poisoned the database.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(core: &Arc<Core>, job: Job) {
+    let mut back_off = BACK_OFF_US_MIN;
+    while !core.closing.load(SeqCst) {
+        let seen = core.signal.now();
+        match catch_unwind(AssertUnwindSafe(|| job(core))) {
+            Ok(Ok(true)) => {
+                back_off = BACK_OFF_US_MIN;
+                core.health.set_background(core.retire.sweep(&core.shelf).err());
+                core.signal.ring();
+            }
+            Ok(Ok(false)) => wait(core, seen),
+            Ok(Err(e)) => {
+                if e.kind() != ErrorKind::Closed {
+                    core.health.set_background(Some(e));
+                    core.signal.ring();
+                }
+                if core.health.poisoned().is_some() {
+                    return;
+                }
+                if !core.closing.load(SeqCst) {
+                    core.signal.wait_us(core.signal.now(), back_off);
+                    back_off = (back_off * 2).min(BACK_OFF_US_MAX);
+                }
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                core.health.poison(&Error::internal(format!("a background thread panicked: {text}")));
+                core.signal.ring();
+                return;
+            }
+        }
+    }
+}
+
+/// Until the bell rings, or a log sync is due.
+fn wait(core: &Core, seen: u64) {
+    match core.sync_due.load(SeqCst) {
+        u64::MAX => core.signal.wait(seen),
+        due => core.signal.wait_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1)),
+    }
+}
+
+fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
+    let due = core.sync_due.load(SeqCst);
+    if due == u64::MAX || core.env.clock.monotonic_us() < due {
+        return Ok(false);
+    }
+    core.sync_due.store(u64::MAX, SeqCst);
+    core.wal.sync(&core.health)?;
+    Ok(false)
+}

@@ -1,0 +1,162 @@
+//! The state that the edits add up to. Pure.
+
+use super::edit::{CleanClose, Edit};
+use crate::settings::FamilySettings;
+use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
+use perigee_tree::version::AddedTable;
+use perigee_tree::{VersionEdit, VlogMeta};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyEntry {
+    /// Its name.
+    pub name: String,
+    /// Its settings.
+    pub settings: FamilySettings,
+    /// Its tables.
+    pub tables: BTreeMap<FileId, AddedTable>,
+    /// Its value logs.
+    pub vlogs: BTreeMap<FileId, VlogMeta>,
+    /// Every operation up to here is in tables.
+    pub flushed: SeqNo,
+}
+
+/// Everything the manifest says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    /// Next file id, family id, run id.
+    pub next: (u64, u32, u64),
+    /// Families by id.
+    pub families: BTreeMap<FamilyId, FamilyEntry>,
+    /// Log segments, oldest first, each with its first LSN.
+    pub logs: Vec<(FileId, u64)>,
+    /// The log is durable up to here.
+    pub durable: u64,
+    /// Set if the last edit was a clean close.
+    pub clean: Option<CleanClose>,
+}
+
+impl Catalog {
+    /// Applies an edit, all of it or nothing.
+    ///
+    /// # Errors
+    /// `Corruption` if it does not fit the state.
+    pub fn apply(&mut self, e: &Edit) -> Result<()> {
+        self.check(e)?;
+        self.clean = e.clean;
+        if let Some((file, family, run)) = e.next {
+            self.next = (self.next.0.max(file), self.next.1.max(family), self.next.2.max(run));
+        }
+        for (id, name, settings) in &e.families {
+            match self.families.get_mut(id) {
+                Some(f) => (f.name, f.settings) = (name.clone(), settings.clone()),
+                None => {
+                    self.families.insert(*id, FamilyEntry::new(name.clone(), settings.clone()));
+                }
+            }
+        }
+        for id in &e.dropped {
+            self.families.remove(id);
+        }
+        for (id, v) in &e.versions {
+            if let Some(f) = self.families.get_mut(id) {
+                f.apply(v);
+            }
+        }
+        self.logs.retain(|(id, _)| !e.logs_removed.contains(id));
+        self.logs.extend(&e.logs_added);
+        self.durable = self.durable.max(e.durable.unwrap_or(0));
+        Ok(())
+    }
+
+    fn check(&self, e: &Edit) -> Result<()> {
+        for id in &e.dropped {
+            if !self.families.contains_key(id) {
+                return Err(Error::corruption(format!("an edit drops family {id}, which does not exist")));
+            }
+        }
+        for (id, v) in &e.versions {
+            let entry = match self.families.get(id) {
+                Some(f) => f,
+                None if e.families.iter().any(|(new, _, _)| new == id) => continue,
+                None => {
+                    return Err(Error::corruption(format!(
+                        "an edit changes family {id}, which does not exist"
+                    )));
+                }
+            };
+            entry.check(*id, v)?;
+        }
+        let prefix: BTreeSet<_> = self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
+        if e.logs_removed.iter().any(|id| !prefix.contains(id)) {
+            return Err(Error::corruption("an edit removes a log segment that is not among the oldest"));
+        }
+        let last = self.logs.last().map_or(0, |(_, lsn)| *lsn);
+        if e.logs_added.iter().any(|(_, lsn)| *lsn < last) {
+            return Err(Error::corruption("an edit adds a log segment that starts before its predecessor"));
+        }
+        Ok(())
+    }
+
+    /// The edit that says all of it.
+    pub fn snapshot(&self) -> Edit {
+        let version = |f: &FamilyEntry| VersionEdit {
+            added: f.tables.values().cloned().collect(),
+            vlogs_added: f.vlogs.values().cloned().collect(),
+            flushed: Some(f.flushed),
+            ..VersionEdit::default()
+        };
+        Edit {
+            snapshot: true,
+            next: Some(self.next),
+            families: self.families.iter().map(|(id, f)| (*id, f.name.clone(), f.settings.clone())).collect(),
+            versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
+            logs_added: self.logs.clone(),
+            durable: Some(self.durable),
+            ..Edit::default()
+        }
+    }
+
+    /// Ids of every table and value log.
+    pub fn data_files(&self) -> BTreeSet<FileId> {
+        self.families.values().flat_map(|f| f.tables.keys().chain(f.vlogs.keys()).copied()).collect()
+    }
+}
+
+impl FamilyEntry {
+    fn new(name: String, settings: FamilySettings) -> FamilyEntry {
+        FamilyEntry { name, settings, tables: BTreeMap::new(), vlogs: BTreeMap::new(), flushed: SeqNo::ZERO }
+    }
+
+    fn apply(&mut self, v: &VersionEdit) {
+        v.removed.iter().for_each(|(_, id)| drop(self.tables.remove(id)));
+        self.tables.extend(v.added.iter().map(|t| (t.meta.id, t.clone())));
+        v.vlogs_removed.iter().for_each(|id| drop(self.vlogs.remove(id)));
+        self.vlogs.extend(v.vlogs_added.iter().map(|l| (l.id, l.clone())));
+        self.flushed = self.flushed.max(v.flushed.unwrap_or(SeqNo::ZERO));
+    }
+
+    fn check(&self, id: FamilyId, v: &VersionEdit) -> Result<()> {
+        let wrong = |what: &str, file: FileId| {
+            Error::corruption(format!("an edit of family {id} {what} file {file}"))
+        };
+        for (level, file) in &v.removed {
+            if self.tables.get(file).is_none_or(|t| t.level != *level) {
+                return Err(wrong("removes, from a level where it is not,", *file));
+            }
+        }
+        for t in &v.added {
+            if self.tables.contains_key(&t.meta.id) && !v.removed.iter().any(|(_, gone)| *gone == t.meta.id) {
+                return Err(wrong("adds, a second time,", t.meta.id));
+            }
+        }
+        if let Some(file) = v.vlogs_removed.iter().find(|file| !self.vlogs.contains_key(file)) {
+            return Err(wrong("removes the unknown", *file));
+        }
+        if v.flushed.is_some_and(|seq| seq < self.flushed) {
+            return Err(Error::corruption(format!("an edit of family {id} flushes backwards")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! The manifest: the only record of what the database is. Edits are checked against the catalog before they are
+//! written, synced before anything depends on them, and installed under the same lock.
+
+mod edit;
+mod codec;
+mod catalog;
+mod writer;
+
+pub use catalog::{Catalog, FamilyEntry};
+pub use codec::{decode, encode};
+pub use edit::{CleanClose, Edit};
+pub use writer::{Manifest, write_snapshot};
+
+#[cfg(test)]
+mod tests;

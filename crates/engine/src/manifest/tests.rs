@@ -1,0 +1,93 @@
+//! Edits survive the round trip; damaged and foreign ones are refused; the catalog refuses what does not fit.
+
+use super::*;
+use crate::settings::FamilySettings;
+use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo};
+use perigee_file::KlogSummary;
+use perigee_tree::version::AddedTable;
+use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
+
+fn sample() -> Edit {
+    let summary = KlogSummary {
+        bytes: 1000,
+        checksum: 0xdead_beef_0000_0001,
+        entries: 10,
+        tombstones: 1,
+        smallest: SeqNo(3),
+        largest: SeqNo(12),
+        first_key: b"a".to_vec(),
+        last_key: b"z\0".to_vec(),
+        raw_key_bytes: 30,
+        raw_value_bytes: 900,
+        vlogs: vec![(FileId(8), 77)],
+    };
+    let table = AddedTable { level: LevelNo(1), run: RunId(4), meta: TableMeta { id: FileId(7), summary } };
+    let version = VersionEdit {
+        added: vec![table],
+        removed: vec![(LevelNo(0), FileId(5))],
+        vlogs_added: vec![VlogMeta { id: FileId(8), bytes: 99, checksum: 5 }],
+        vlogs_removed: vec![FileId(6)],
+        flushed: Some(SeqNo(12)),
+    };
+    Edit {
+        snapshot: true,
+        next: Some((9, 2, 5)),
+        families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
+        dropped: vec![FamilyId(3)],
+        versions: vec![(FamilyId(1), version)],
+        logs_added: vec![(FileId(9), 13)],
+        logs_removed: vec![FileId(2)],
+        durable: Some(12),
+        clean: Some(CleanClose { log: FileId(9), bytes: 72, last: 12 }),
+    }
+}
+
+#[test]
+fn edits_round_trip() {
+    let e = sample();
+    assert_eq!(decode(&encode(&e)).unwrap(), e);
+    assert_eq!(decode(&[]).unwrap(), Edit::default());
+}
+
+#[test]
+fn damaged_edits_give_errors_not_panics() {
+    let good = encode(&sample());
+    for i in 0..good.len() {
+        for bit in 0..8 {
+            let mut bad = good.clone();
+            bad[i] ^= 1 << bit;
+            let _ = decode(&bad);
+        }
+        let _ = decode(&good[..i]);
+    }
+}
+
+#[test]
+fn unknown_fields_are_skipped_or_refused_by_parity() {
+    assert_eq!(decode(&[100, 1, 0]).unwrap(), Edit::default());
+    assert_eq!(decode(&[101, 1, 0]).unwrap_err().kind(), perigee_base::ErrorKind::FormatTooNew);
+}
+
+#[test]
+fn the_catalog_refuses_what_does_not_fit_and_a_snapshot_says_it_all() {
+    let mut c = Catalog::default();
+    let family = Edit {
+        families: vec![(FamilyId(1), "f".into(), FamilySettings::default())],
+        logs_added: vec![(FileId(2), 1)],
+        ..Edit::default()
+    };
+    c.apply(&family).unwrap();
+    let mut add = sample().versions[0].1.clone();
+    add.removed.clear();
+    add.vlogs_removed.clear();
+    let add = Edit { versions: vec![(FamilyId(1), add)], ..Edit::default() };
+    c.apply(&add).unwrap();
+    let before = c.clone();
+    assert!(c.apply(&add).is_err(), "the same table twice");
+    assert!(c.apply(&Edit { dropped: vec![FamilyId(9)], ..Edit::default() }).is_err());
+    assert!(c.apply(&Edit { logs_removed: vec![FileId(3)], ..Edit::default() }).is_err());
+    assert_eq!(c, before, "a refused edit changes nothing");
+    let mut again = Catalog::default();
+    again.apply(&c.snapshot()).unwrap();
+    assert_eq!(again, c);
+}

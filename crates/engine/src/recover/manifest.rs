@@ -1,0 +1,121 @@
+//! Reads the manifest into a catalog, or starts a new database.
+
+use crate::manifest::{Catalog, Edit, decode};
+use crate::settings::{FamilySettings, Settings};
+use perigee_base::bug::{self, Bug};
+use perigee_base::format::FileKind;
+use perigee_base::{Error, ErrorKind, FamilyId, Result};
+use perigee_env::{Dir, Env};
+use perigee_file::log::{LogReader, RecordKind, Step};
+use perigee_file::name;
+
+/// What the manifest said.
+#[derive(Debug)]
+pub struct Found {
+    /// The state.
+    pub catalog: Catalog,
+    /// The database's id.
+    pub database: u64,
+    /// Number of the last edit (0: a new database).
+    pub edits: u64,
+    /// Bytes of a torn last edit.
+    pub cut_bytes: u64,
+    /// Why they were cut.
+    pub cut_reason: String,
+}
+
+/// Reads the manifest, or describes a new database if there is none and that is allowed.
+pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<Found> {
+    if dir.file_len(name::MANIFEST)?.is_none() {
+        return new(env, dir, settings);
+    }
+    if settings.error_if_exists {
+        return Err(Error::new(
+            ErrorKind::AlreadyExists,
+            format!("there is a database in {} already", dir.path().display()),
+        ));
+    }
+    let mut log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, None)?;
+    let mut found = Found {
+        catalog: Catalog::default(),
+        database: log.header().database,
+        edits: log.header().a.wrapping_sub(1),
+        cut_bytes: 0,
+        cut_reason: String::new(),
+    };
+    let first = log.header().a;
+    loop {
+        match log.next_record()? {
+            Step::Record(r) => {
+                let place = |e: Error| e.at(name::MANIFEST, r.offset);
+                let edit = decode(&r.payload).map_err(place)?;
+                if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first) {
+                    return Err(place(Error::corruption(
+                        "the manifest does not start with a snapshot, or holds two",
+                    )));
+                }
+                found.catalog.apply(&edit).map_err(place)?;
+                found.edits = r.header.lsn;
+            }
+            Step::End if found.edits < first => {
+                return Err(
+                    Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset())
+                );
+            }
+            Step::End => return Ok(found),
+            Step::Bad(bad) => {
+                let behind = log.look_behind()?;
+                let same_boot = log.header().b == boot && boot != 0;
+                let torn = found.edits >= first && behind.is_none() && (bad.cut_short || !same_boot);
+                if !torn && !bug::on(Bug::TruncateDamagedLog) {
+                    return Err(bad.why);
+                }
+                found.cut_bytes = log.end() - bad.offset;
+                found.cut_reason = format!("{}: {}; ", name::MANIFEST, bad.why.message());
+                found.catalog.clean = None;
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
+    let place = dir.path().display().to_string();
+    if !settings.create_if_missing {
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {place}")));
+    }
+    // A directory that holds data but no manifest is a damaged database, not a missing one.
+    for file in dir.list()? {
+        let holds_data = match name::parse(&file) {
+            Some((_, FileKind::Klog | FileKind::Vlog)) => true,
+            Some((_, FileKind::Wal)) => holds_records(dir, &file)?,
+            _ => false,
+        };
+        if holds_data {
+            return Err(
+                Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file)
+            );
+        }
+    }
+    let family = settings.default_family.clone().unwrap_or_else(FamilySettings::default);
+    family.check()?;
+    let mut catalog = Catalog::default();
+    catalog.apply(&Edit {
+        next: Some((1, 1, 1)),
+        families: vec![(FamilyId::DEFAULT, "default".into(), family)],
+        ..Edit::default()
+    })?;
+    Ok(Found { catalog, database: env.rand.next_u64(), edits: 0, cut_bytes: 0, cut_reason: String::new() })
+}
+
+fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {
+    match LogReader::open(dir, file, FileKind::Wal, None, None, None) {
+        Ok(mut log) => Ok(match log.next_record()? {
+            Step::Record(_) => true,
+            Step::End => false,
+            Step::Bad(_) => log.look_behind()?.is_some(),
+        }),
+        Err(e) if e.kind() == ErrorKind::Corruption => Ok(false),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,200 @@
+//! Opening a database: read everything, check it against itself, and only then write.
+//!
+//! The stages, each a file: `manifest` (the catalog, or a new database), `replay` (the log, judged by the rules of
+//! `docs/format/log.md`), `orphans` (files that nothing names). Until [`open`] says "from here on we write", a failure has
+//! changed no byte.
+
+mod manifest;
+mod orphans;
+mod replay;
+
+use crate::core::Core;
+use crate::family::{Families, Family};
+use crate::health::Health;
+use crate::manifest::{Catalog, Edit, Manifest, write_snapshot};
+use crate::retire::Retire;
+use crate::settings::{FamilySettings, Settings};
+use crate::signal::Signal;
+use crate::snapshot::Snapshots;
+use crate::wal::Wal;
+use perigee_base::bug::{self, Bug};
+use perigee_base::format::{FileHeader, FileKind};
+use perigee_base::stats::Counters;
+use perigee_base::{Error, FamilyId, FileId, Result};
+use perigee_env::sync::Mutex;
+use perigee_env::{Dir, Env};
+use perigee_file::log::{LogWriter, RecordKind, Stamp};
+use perigee_file::{BlockCache, Shelf, name};
+use perigee_tree::{Tree, Version, VersionEdit};
+use replay::Replayed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The last operation.
+    pub recovered: u64,
+    /// Operations replayed from the log.
+    pub replayed: u64,
+    /// Bytes cut from the ends of logs.
+    pub truncated_bytes: u64,
+    /// Why.
+    pub reason: String,
+    /// Files moved to the trash.
+    pub orphans: u64,
+    /// Whether the last close was clean.
+    pub clean: bool,
+    /// How long it took.
+    pub elapsed_us: u64,
+}
+
+/// Opens the database in `dir`, whose lock is held.
+pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
+    let start = env.clock.monotonic_us();
+    let mut found = manifest::read(&env, &*dir, boot, &settings)?;
+    if bug::on(Bug::DeleteUnknownFiles) {
+        orphans::remove_all_unknown(&*dir, &found.catalog)?;
+    }
+    let counters = Arc::new(Counters::default());
+    let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
+    let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
+    let families = open_families(&found.catalog, &shelf)?;
+    let replayed = replay::replay(&*dir, &found, boot, &families)?;
+    adopt_settings(&mut found.catalog, &settings)?;
+    let families = renew(families, &found.catalog);
+
+    // From here on we write.
+    let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
+    let writer = copy_log(&*dir, &found, boot, &replayed, &ids)?;
+    let (manifest, edits) = new_manifest(&dir, &mut found, &replayed, &writer, &ids, &counters)?;
+    let orphans = orphans::tidy(&*dir, &manifest.catalog(), edits, replayed.cut_bytes + found.cut_bytes > 0)?;
+
+    let report = Report {
+        recovered: replayed.next - 1,
+        replayed: replayed.operations,
+        truncated_bytes: replayed.cut_bytes + found.cut_bytes,
+        reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].concat(),
+        orphans,
+        clean: found.catalog.clean.is_some(),
+        elapsed_us: env.clock.monotonic_us().saturating_sub(start),
+    };
+    let core = Core {
+        wal: Wal::new(Arc::clone(&dir), writer, replayed.first, replayed.next, Arc::clone(&counters)),
+        runs: AtomicU64::new(manifest.catalog().next.2),
+        visible: AtomicU64::new(replayed.next - 1),
+        database: found.database,
+        env,
+        dir,
+        settings,
+        boot,
+        counters,
+        health: Health::default(),
+        signal: Signal::new(),
+        snapshots: Arc::new(Snapshots::default()),
+        retire: Retire::default(),
+        shelf,
+        manifest,
+        families,
+        ids,
+        closing: AtomicBool::new(false),
+        compacting: Mutex::new(()),
+        busy: AtomicU64::new(0),
+        sync_due: AtomicU64::new(u64::MAX),
+        load: AtomicU64::new(0),
+    };
+    core.refresh_load();
+    Ok((core, report))
+}
+
+/// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
+fn open_families(catalog: &Catalog, shelf: &Shelf) -> Result<Vec<Arc<Family>>> {
+    let mut all = Vec::new();
+    for (id, entry) in &catalog.families {
+        let edit = VersionEdit {
+            added: entry.tables.values().cloned().collect(),
+            vlogs_added: entry.vlogs.values().cloned().collect(),
+            ..VersionEdit::default()
+        };
+        let opener = crate::core::ShelfOpener { shelf, family: *id };
+        let version = Version::empty(entry.settings.order).apply(&edit, &opener)?;
+        let tree = Tree::new(version);
+        all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
+    }
+    Ok(all)
+}
+
+/// Takes over settings for the default family that were given at open.
+fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<()> {
+    let Some(wanted) = &settings.default_family else { return Ok(()) };
+    wanted.check()?;
+    let Some(entry) = catalog.families.get_mut(&FamilyId::DEFAULT) else { return Ok(()) };
+    if entry.settings.order != wanted.order {
+        return Err(Error::invalid("the key order of a family cannot change")
+            .expected(entry.settings.order.name(), wanted.order.name()));
+    }
+    entry.settings = wanted.clone();
+    Ok(())
+}
+
+/// The same families under the settings of the catalog.
+fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
+    let all = Families::default();
+    for f in families {
+        let settings =
+            catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
+        let renewed = match Arc::try_unwrap(f) {
+            Ok(f) if f.settings != settings => Arc::new(Family::new(f.id, f.name, settings, f.tree)),
+            Ok(f) => Arc::new(f),
+            Err(shared) => shared,
+        };
+        all.insert(renewed);
+    }
+    all
+}
+
+/// Copies what is not yet in tables into a fresh segment, durable before anything names it. Old bytes are not made
+/// durable by syncing the old file: a sync that failed in an earlier process may now be answered with success.
+fn copy_log(
+    dir: &dyn Dir,
+    found: &manifest::Found,
+    boot: u64,
+    replayed: &Replayed,
+    ids: &AtomicU64,
+) -> Result<LogWriter> {
+    let id = crate::core::next_file(ids);
+    let header =
+        FileHeader { kind: FileKind::Wal, database: found.database, file: id, a: replayed.first, b: boot };
+    let mut writer = LogWriter::create(dir, &name::file_name(id, FileKind::Wal), &header)?;
+    let mut lsn = replayed.first;
+    for record in &replayed.records {
+        let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: found.edits };
+        let copy = perigee_file::log::batch::Finished::around(record.payload(), record.count);
+        writer.append(stamp, &mut [copy])?;
+        lsn += u64::from(record.count);
+    }
+    if lsn != replayed.next {
+        return Err(Error::internal(format!("the copied log ends at {lsn} instead of {}", replayed.next)));
+    }
+    writer.file().sync()?;
+    dir.sync()?;
+    Ok(writer)
+}
+
+fn new_manifest(
+    dir: &Arc<dyn Dir>,
+    found: &mut manifest::Found,
+    replayed: &Replayed,
+    writer: &LogWriter,
+    ids: &AtomicU64,
+    counters: &Arc<Counters>,
+) -> Result<(Manifest, u64)> {
+    let id: FileId = crate::core::next_file(ids);
+    let mut catalog = found.catalog.clone();
+    catalog.logs = vec![(writer.id(), replayed.first)];
+    let next = Edit { next: Some((id.0 + 1, 0, 0)), durable: Some(replayed.next - 1), ..Edit::default() };
+    catalog.apply(&next)?;
+    let edit = found.edits + 1;
+    let log = write_snapshot(&**dir, found.database, id, edit, &catalog)?;
+    Ok((Manifest::new(Arc::clone(dir), found.database, log, edit, catalog, Arc::clone(counters)), edit))
+}

@@ -1,0 +1,317 @@
+//! Reads the log, judges where it ends, and puts what is not yet in tables into memtables. Writes nothing.
+
+use super::manifest::Found;
+use crate::family::Family;
+use perigee_base::bug::{self, Bug};
+use perigee_base::format::FileKind;
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_env::Dir;
+use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
+use perigee_file::name;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A record that must survive: some of its operations are not in tables, or come after one that is not.
+#[derive(Debug)]
+pub struct Kept {
+    buffer: Arc<Vec<u8>>,
+    /// Operations in it.
+    pub count: u32,
+}
+
+impl Kept {
+    /// The batch.
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+/// What the log held.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// Records to copy, contiguous up to `next`.
+    pub records: Vec<Kept>,
+    /// LSN of the first of them.
+    pub first: u64,
+    /// The next LSN.
+    pub next: u64,
+    /// Operations put into memtables.
+    pub operations: u64,
+    /// Bytes cut.
+    pub cut_bytes: u64,
+    /// Why.
+    pub cut_reason: String,
+}
+
+struct Replay<'a> {
+    dir: &'a dyn Dir,
+    found: &'a Found,
+    families: BTreeMap<FamilyId, Arc<Family>>,
+    out: Replayed,
+    /// Highest number of manifest edits that any record names.
+    edits: u64,
+}
+
+/// Replays the segments of the catalog into `families`.
+pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>]) -> Result<Replayed> {
+    let logs = &found.catalog.logs;
+    let start = logs.first().map_or(found.catalog.durable + 1, |(_, lsn)| *lsn);
+    let mut r = Replay {
+        dir,
+        found,
+        families: families.iter().map(|f| (f.id, Arc::clone(f))).collect(),
+        out: Replayed { first: start, next: start, ..Replayed::default() },
+        edits: 0,
+    };
+    for i in 0..logs.len() {
+        if bug::on(Bug::ReplayFirstSegmentOnly) && i == 1 {
+            break;
+        }
+        if !r.segment(i, boot)? {
+            break;
+        }
+    }
+    r.unlisted()?;
+    r.check_end()?;
+    if r.out.records.is_empty() {
+        r.out.first = r.out.next;
+    }
+    Ok(r.out)
+}
+
+impl Replay<'_> {
+    fn name(&self, i: usize) -> String {
+        name::file_name(self.found.catalog.logs[i].0, FileKind::Wal)
+    }
+
+    fn open(&self, i: usize) -> Result<LogReader> {
+        let (id, first) = self.found.catalog.logs[i];
+        let file = self.name(i);
+        let log = open_log(self.dir, &file, id, self.found.database)?;
+        if log.header().a != first {
+            return Err(Error::corruption(
+                "the log segment starts at another operation than the manifest says",
+            )
+            .at(file, 0)
+            .expected(first, log.header().a));
+        }
+        Ok(log)
+    }
+
+    /// Replays segment `i`; false if the log ends in it.
+    fn segment(&mut self, i: usize, boot: u64) -> Result<bool> {
+        let mut log = self.open(i)?;
+        let same_boot = log.header().b == boot && boot != 0;
+        let successor = self.found.catalog.logs.get(i + 1).map(|(_, lsn)| *lsn);
+        loop {
+            match log.next_record()? {
+                Step::Record(record) => self.record(i, record)?,
+                Step::End => match successor {
+                    Some(lsn) if lsn != self.out.next => {
+                        let why = Error::corruption("the log segment ends before its successor starts")
+                            .at(self.name(i), log.offset())
+                            .expected(lsn, self.out.next);
+                        return self.judge(i, &log, same_boot, false, why);
+                    }
+                    _ => return Ok(true),
+                },
+                Step::Bad(bad) => return self.judge(i, &log, same_boot, bad.cut_short, bad.why),
+            }
+        }
+    }
+
+    /// Damage, or the torn end of the log? The rules of `docs/format/log.md`.
+    fn judge(
+        &mut self,
+        i: usize,
+        log: &LogReader,
+        same_boot: bool,
+        cut_short: bool,
+        why: Error,
+    ) -> Result<bool> {
+        let mut watermark = self.found.catalog.durable;
+        if let Some(behind) = log.look_behind()? {
+            watermark = watermark.max(behind.durable);
+            self.edits = self.edits.max(behind.edits);
+        }
+        let later = i + 1 < self.found.catalog.logs.len();
+        let mut cut = log.end() - log.offset();
+        for j in i + 1..self.found.catalog.logs.len() {
+            let (durable, bytes) = self.watermark(j)?;
+            watermark = watermark.max(durable);
+            cut += bytes;
+        }
+        let damage = watermark >= self.out.next || (same_boot && (later || !cut_short));
+        if damage && !bug::on(Bug::TruncateDamagedLog) {
+            return Err(why);
+        }
+        self.out.cut_bytes = cut;
+        self.out.cut_reason = format!("{}: {} at offset {}; ", self.name(i), why.message(), log.offset());
+        Ok(false)
+    }
+
+    /// The highest durable LSN that a segment carries, and its length.
+    fn watermark(&mut self, j: usize) -> Result<(u64, u64)> {
+        let mut log = self.open(j)?;
+        let mut durable = 0;
+        loop {
+            match log.next_record()? {
+                Step::Record(r) => {
+                    durable = durable.max(r.header.durable);
+                    self.edits = self.edits.max(r.header.edits);
+                }
+                Step::End => return Ok((durable, log.end())),
+                Step::Bad(_) => {
+                    let behind = log.look_behind()?;
+                    self.edits = self.edits.max(behind.map_or(0, |b| b.edits));
+                    return Ok((durable.max(behind.map_or(0, |b| b.durable)), log.end()));
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, i: usize, record: Record) -> Result<()> {
+        self.edits = self.edits.max(record.header.edits);
+        let place = |e: Error| e.at(self.name(i), record.offset);
+        let (base, count) = (record.header.lsn, record.header.count);
+        let next = base + u64::from(count);
+        match record.header.kind {
+            RecordKind::Close => {
+                self.out.next = next;
+                return Ok(());
+            }
+            RecordKind::Edit => {
+                return Err(place(Error::corruption("a manifest edit in the write-ahead log")));
+            }
+            RecordKind::Batch => {}
+        }
+        let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
+        let mut n = 0;
+        for op in Ops::new(&record.payload, 0..record.payload.len()) {
+            let op = op.map_err(place)?;
+            let seq = base + n;
+            n += 1;
+            if let Some(family) = self.target(op.family, seq).map_err(place)? {
+                parts.entry(family).or_default().push((op, SeqNo(seq - base)));
+            }
+        }
+        if n != u64::from(count) {
+            return Err(place(
+                Error::corruption("a batch holds another number of operations than its header says")
+                    .expected(count, n),
+            ));
+        }
+        self.keep(record.payload, base, count, parts)?;
+        self.out.next = next;
+        Ok(())
+    }
+
+    /// The family that the operation still has to reach.
+    fn target(&self, family: FamilyId, seq: u64) -> Result<Option<FamilyId>> {
+        match self.found.catalog.families.get(&family) {
+            Some(entry) if SeqNo(seq) <= entry.flushed => Ok(None),
+            Some(_) => Ok(Some(family)),
+            None if family.0 < self.found.catalog.next.1 => {
+                Ok(bug::on(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
+            }
+            None => Err(Error::corruption(format!(
+                "the log writes to family {family}, which the manifest never knew"
+            ))),
+        }
+    }
+
+    fn keep(
+        &mut self,
+        payload: Vec<u8>,
+        base: u64,
+        count: u32,
+        parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>>,
+    ) -> Result<()> {
+        if parts.is_empty() && self.out.records.is_empty() {
+            return Ok(());
+        }
+        if self.out.records.is_empty() {
+            self.out.first = base;
+        }
+        let buffer = Arc::new(payload);
+        for (id, ops) in &parts {
+            let Some(family) = self.families.get(id) else { continue };
+            family.tree.view().active.insert(&buffer, base, ops)?;
+            self.out.operations += ops.len() as u64;
+            if family.tree.view().active.bytes() >= family.settings.memtable_bytes {
+                family.tree.seal();
+            }
+        }
+        self.out.records.push(Kept { buffer, count });
+        Ok(())
+    }
+
+    /// Segments that the manifest does not list: copies of an open that did not finish, or removed ones. If one names more
+    /// edits than the manifest holds, the manifest has lost some.
+    fn unlisted(&mut self) -> Result<()> {
+        for file in self.dir.list()? {
+            let Some((id, FileKind::Wal)) = name::parse(&file) else { continue };
+            if self.found.catalog.logs.iter().any(|(known, _)| *known == id) {
+                continue;
+            }
+            match open_log(self.dir, &file, id, self.found.database) {
+                Ok(log) => self.unlisted_edits(log)?,
+                Err(e) if e.kind() == ErrorKind::Corruption => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if self.edits > self.found.edits && !bug::on(Bug::TruncateDamagedLog) {
+            return Err(Error::corruption("the manifest has lost its last edits")
+                .in_file(name::MANIFEST)
+                .expected(format_args!("edit {}", self.edits), format_args!("edit {}", self.found.edits)));
+        }
+        Ok(())
+    }
+
+    fn unlisted_edits(&mut self, mut log: LogReader) -> Result<()> {
+        loop {
+            match log.next_record()? {
+                Step::Record(r) => self.edits = self.edits.max(r.header.edits),
+                Step::End => return Ok(()),
+                Step::Bad(_) => {
+                    self.edits = self.edits.max(log.look_behind()?.map_or(0, |b| b.edits));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The log reaches as far as anything says it must.
+    fn check_end(&self) -> Result<()> {
+        let c = &self.found.catalog;
+        let Some((id, _)) = c.logs.last() else { return Ok(()) };
+        let file = name::file_name(*id, FileKind::Wal);
+        if self.out.next <= c.durable
+            && !bug::on(Bug::TruncateDamagedLog)
+            && !bug::on(Bug::ReplayFirstSegmentOnly)
+        {
+            return Err(Error::corruption("the log ends before what was durable").in_file(file).expected(
+                format_args!("operation {}", c.durable),
+                format_args!("operation {}", self.out.next - 1),
+            ));
+        }
+        if let Some(clean) = c.clean {
+            let len = self.dir.file_len(&file)?.unwrap_or(0);
+            if (clean.log, clean.bytes) != (*id, len) {
+                return Err(Error::corruption("the log is not as the clean close left it")
+                    .at(file, len.min(clean.bytes))
+                    .expected(format_args!("{} bytes", clean.bytes), len));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_log(dir: &dyn Dir, file: &str, id: FileId, database: u64) -> Result<LogReader> {
+    LogReader::open(dir, file, FileKind::Wal, Some(id), Some(database), None).map_err(|e| {
+        if e.kind() == ErrorKind::NotFound {
+            return Error::corruption("a log segment that the manifest names is missing").in_file(file);
+        }
+        e
+    })
+}

@@ -1,0 +1,145 @@
+//! What the engine says about itself. Plain data, gathered without stopping anything.
+
+use crate::core::Core;
+use crate::family::Family;
+use crate::recover;
+use perigee_base::Error;
+use perigee_base::format::FileKind;
+use perigee_file::name;
+use perigee_tree::{Table, Version};
+use std::sync::Arc;
+
+/// Everything worth knowing.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Counters by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Families.
+    pub families: Vec<FamilyStatus>,
+    /// The last visible operation.
+    pub last_sequence: u64,
+    /// Durable up to here.
+    pub durable_sequence: u64,
+    /// Bytes in the block cache, and its capacity.
+    pub cache: (u64, u64),
+    /// Bytes of resident indexes and filters.
+    pub table_memory: u64,
+    /// Log segments and their bytes.
+    pub wal: (usize, u64),
+    /// Bytes of all files.
+    pub disk_bytes: u64,
+    /// Live snapshots.
+    pub snapshots: usize,
+    /// The back-pressure, in words.
+    pub pressure: &'static str,
+    /// What recovery did.
+    pub recovery: recover::Report,
+    /// What went wrong in the background.
+    pub background_error: Option<Error>,
+}
+
+/// One family.
+#[derive(Clone, Debug)]
+pub struct FamilyStatus {
+    /// The family.
+    pub family: Arc<Family>,
+    /// Active memtable: bytes, entries.
+    pub memtable: (u64, u64),
+    /// Sealed memtables: how many, bytes.
+    pub sealed: (usize, u64),
+    /// Levels down to the deepest that holds anything: runs, files, bytes, entries, tombstones.
+    pub levels: Vec<(usize, usize, u64, u64, u64)>,
+    /// Value logs: files, bytes, referenced bytes.
+    pub vlogs: (usize, u64, u64),
+}
+
+/// One table and where it stands.
+#[derive(Clone, Debug)]
+pub struct TableStatus {
+    /// Name of the family.
+    pub family: String,
+    /// Level.
+    pub level: u8,
+    /// Run.
+    pub run: u64,
+    /// File name.
+    pub file: String,
+    /// The table.
+    pub table: Arc<Table>,
+}
+
+/// Gathers the status.
+pub fn status(core: &Core, recovery: &recover::Report) -> Status {
+    let families: Vec<FamilyStatus> = core.families.all().into_iter().map(family).collect();
+    let tables = |f: &FamilyStatus| f.levels.iter().map(|l| l.2).sum::<u64>() + f.vlogs.1;
+    let wal = {
+        let appender = core.wal.appender();
+        (appender.older.len() + 1, appender.total_bytes())
+    };
+    let table_memory = core
+        .families
+        .all()
+        .iter()
+        .map(|f| f.tree.view().version.tables().map(|(_, _, t)| t.reader.memory_bytes()).sum::<u64>())
+        .sum();
+    Status {
+        counters: core.counters.all(),
+        disk_bytes: families.iter().map(tables).sum::<u64>() + wal.1 + core.manifest.bytes(),
+        families,
+        last_sequence: core.visible().0,
+        durable_sequence: core.wal.durable(),
+        cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
+        table_memory,
+        wal,
+        snapshots: core.snapshots.count(),
+        pressure: core.pressure().name(),
+        recovery: recovery.clone(),
+        background_error: core.health.background(),
+    }
+}
+
+fn family(family: Arc<Family>) -> FamilyStatus {
+    let view = family.tree.view();
+    let v = &view.version;
+    let depth = v.deepest().map_or(0, |l| l.index() + 1);
+    FamilyStatus {
+        memtable: (view.active.bytes(), view.active.entries()),
+        sealed: (view.sealed.len(), view.sealed.iter().map(|m| m.bytes()).sum()),
+        levels: (0..depth).map(|l| level(v, l)).collect(),
+        vlogs: (
+            v.vlogs.len(),
+            v.vlogs.values().map(|l| l.meta.bytes).sum(),
+            v.vlog_references().values().sum(),
+        ),
+        family,
+    }
+}
+
+fn level(v: &Version, level: usize) -> (usize, usize, u64, u64, u64) {
+    let tables = || v.levels[level].iter().flat_map(|r| &r.tables).map(|t| &t.meta.summary);
+    (
+        v.levels[level].len(),
+        tables().count(),
+        tables().map(|s| s.bytes).sum(),
+        tables().map(|s| s.entries).sum(),
+        tables().map(|s| s.tombstones).sum(),
+    )
+}
+
+/// Every table of every family.
+pub fn tables(core: &Core) -> Vec<TableStatus> {
+    let mut all = Vec::new();
+    for f in core.families.all() {
+        let view = f.tree.view();
+        for (level, run, table) in view.version.tables() {
+            all.push(TableStatus {
+                family: f.name.clone(),
+                level: level.0,
+                run: run.id.0,
+                file: name::file_name(table.meta.id, FileKind::Klog),
+                table: Arc::clone(table),
+            });
+        }
+    }
+    all
+}

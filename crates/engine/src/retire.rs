@@ -1,0 +1,57 @@
+//! Files that the manifest no longer names, waiting for the last reader. Deleting is the last step of every change.
+
+use perigee_base::format::FileKind;
+use perigee_base::{Error, ErrorKind, FileId};
+use perigee_file::{Shelf, name};
+use perigee_tree::{Table, Version, Vlog};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+#[derive(Debug)]
+enum Holder {
+    Table(Weak<Table>),
+    Vlog(Weak<Vlog>),
+}
+
+/// The waiting list. The mutex guards it; the sweep's I/O happens outside.
+#[derive(Debug, Default)]
+pub struct Retire {
+    waiting: Mutex<Vec<(FileId, Holder)>>,
+}
+
+impl Retire {
+    /// Lists the files that `old` has and `new` has not.
+    pub fn difference(&self, old: &Version, new: &Version) {
+        let kept = new.files();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, _, t) in old.tables().filter(|(_, _, t)| !kept.contains(&t.meta.id)) {
+            waiting.push((t.meta.id, Holder::Table(Arc::downgrade(t))));
+        }
+        for v in old.vlogs.values().filter(|v| !kept.contains(&v.meta.id)) {
+            waiting.push((v.meta.id, Holder::Vlog(Arc::downgrade(v))));
+        }
+    }
+
+    /// Removes the files that nobody reads any more. A file that cannot be removed becomes an orphan of the next open.
+    pub fn sweep(&self, shelf: &Shelf) -> Result<(), Error> {
+        let mut free = Vec::new();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, holder)| {
+            let (held, kind) = match holder {
+                Holder::Table(w) => (w.strong_count(), FileKind::Klog),
+                Holder::Vlog(w) => (w.strong_count(), FileKind::Vlog),
+            };
+            if held == 0 {
+                free.push((*id, kind));
+            }
+            held > 0
+        });
+        let mut first = Ok(());
+        for (id, kind) in free {
+            shelf.forget(id);
+            match shelf.dir().remove(&name::file_name(id, kind)) {
+                Err(e) if e.kind() != ErrorKind::NotFound && first.is_ok() => first = Err(e),
+                _ => {}
+            }
+        }
+        first
+    }
+}

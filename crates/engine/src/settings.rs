@@ -1,0 +1,93 @@
+//! Settings of the engine, as plain data. The public options are translated into these in one file.
+
+use perigee_base::{Error, KeyOrder, Result, limits};
+use perigee_file::Codec;
+
+/// What an acknowledged write has survived. Ordered: more is safer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Handed to the kernel.
+    None,
+    /// Handed to the kernel, synced within so many microseconds.
+    Interval(u64),
+    /// On stable storage.
+    Full,
+}
+
+/// Settings of a database.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Create it if there is none.
+    pub create_if_missing: bool,
+    /// Refuse if there is one.
+    pub error_if_exists: bool,
+    /// Durability of writes that do not say.
+    pub durability: Durability,
+    /// Capacity of the block cache.
+    pub block_cache_bytes: u64,
+    /// Read outputs of jobs again before they replace their inputs.
+    pub verify_outputs: bool,
+    /// Settings for the default family, if they are to be set.
+    pub default_family: Option<FamilySettings>,
+}
+
+/// Settings of a family, stored in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilySettings {
+    /// Order of keys.
+    pub order: KeyOrder,
+    /// Size at which a memtable is sealed.
+    pub memtable_bytes: u64,
+    /// Values of this length and up are separated.
+    pub value_threshold: u64,
+    /// Raw bytes of a data block.
+    pub block_bytes: u64,
+    /// Codec of new files.
+    pub codec: Codec,
+    /// Filter bits per key.
+    pub filter_bits: u8,
+    /// Size at which tables are cut.
+    pub target_file_bytes: u64,
+    /// Capacity of level 1.
+    pub level1_bytes: u64,
+    /// Ratio of the levels.
+    pub level_ratio: u32,
+}
+
+impl Default for FamilySettings {
+    fn default() -> Self {
+        FamilySettings {
+            order: KeyOrder::Bytes,
+            memtable_bytes: 64 << 20,
+            value_threshold: 4096,
+            block_bytes: 16 << 10,
+            codec: Codec::Lz4,
+            filter_bits: 10,
+            target_file_bytes: 64 << 20,
+            level1_bytes: 256 << 20,
+            level_ratio: 10,
+        }
+    }
+}
+
+impl FamilySettings {
+    /// Refuses values that cannot work, naming the option and its range.
+    pub fn check(&self) -> Result<()> {
+        let checks = [
+            ("memtable_bytes", self.memtable_bytes, 1 << 10, 2 << 30),
+            ("value_threshold", self.value_threshold, 0, limits::INLINE_VALUE_BYTES_MAX as u64),
+            ("block_bytes", self.block_bytes, 64, 1 << 20),
+            ("filter_bits", u64::from(self.filter_bits), 0, 30),
+            ("target_file_bytes", self.target_file_bytes, 1 << 10, 64 << 30),
+            ("level1_bytes", self.level1_bytes, 1 << 10, 1 << 50),
+            ("level_ratio", u64::from(self.level_ratio), 2, 100),
+        ];
+        for (name, got, min, max) in checks {
+            if got < min || got > max {
+                return Err(Error::invalid(format!("the option {name} is out of range"))
+                    .expected(format_args!("{min} to {max}"), got));
+            }
+        }
+        Ok(())
+    }
+}

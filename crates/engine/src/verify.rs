@@ -1,0 +1,113 @@
+//! Reads every byte of every file and checks it.
+
+use crate::core::Core;
+use perigee_base::format::FileKind;
+use perigee_base::{Error, ErrorKind, Result};
+use perigee_file::log::{LogReader, Step};
+use perigee_file::name;
+use perigee_tree::{Version, View};
+use std::sync::Arc;
+
+/// What was read, and everything wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Files read.
+    pub files: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Entries in tables.
+    pub entries: u64,
+    /// One error for each damaged file.
+    pub errors: Vec<Error>,
+}
+
+/// Verifies the database as it is now; `progress` is told (bytes done, bytes in all).
+///
+/// # Errors
+/// Only for what stops the whole pass (`Closed`); damage goes into the result.
+pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    core.health.check_open()?;
+    let views: Vec<Arc<View>> = core.families.all().iter().map(|f| f.tree.view()).collect();
+    let logs = log_files(core);
+    let tables = views.iter().map(|v| data_bytes(&v.version)).sum::<u64>();
+    let total = tables + logs.iter().map(|l| l.end).sum::<u64>();
+    let mut out = Verified::default();
+    for log in logs {
+        let checked = check_log(core, &log);
+        take(&mut out, log.end, checked);
+        progress(out.bytes, total);
+    }
+    for view in &views {
+        for (_, _, t) in view.version.tables() {
+            core.health.check_open()?;
+            let before = out.bytes;
+            let checked =
+                t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
+            out.entries += t.meta.summary.entries;
+            take(&mut out, t.meta.summary.bytes, checked);
+        }
+        for v in view.version.vlogs.values() {
+            core.health.check_open()?;
+            let before = out.bytes;
+            let checked = v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
+            take(&mut out, v.meta.bytes, checked);
+        }
+    }
+    progress(total, total);
+    Ok(out)
+}
+
+fn take(out: &mut Verified, bytes: u64, checked: Result<()>) {
+    out.files += 1;
+    out.bytes += bytes;
+    if let Err(e) = checked {
+        out.errors.push(e);
+    }
+}
+
+fn data_bytes(v: &Version) -> u64 {
+    v.tables().map(|(_, _, t)| t.meta.summary.bytes).sum::<u64>()
+        + v.vlogs.values().map(|v| v.meta.bytes).sum::<u64>()
+}
+
+/// A log file and how far it is to be read: what is appended later is not our business.
+struct LogFile {
+    name: String,
+    kind: FileKind,
+    id: Option<perigee_base::FileId>,
+    end: u64,
+}
+
+fn log_files(core: &Core) -> Vec<LogFile> {
+    let manifest_end = core.manifest.bytes();
+    let appender = core.wal.appender();
+    let wal = |id: perigee_base::FileId, end| LogFile {
+        name: name::file_name(id, FileKind::Wal),
+        kind: FileKind::Wal,
+        id: Some(id),
+        end,
+    };
+    let mut all: Vec<LogFile> = appender.older.iter().map(|s| wal(s.id, s.bytes)).collect();
+    all.push(wal(appender.writer.id(), appender.writer.offset()));
+    all.push(LogFile { name: name::MANIFEST.into(), kind: FileKind::Manifest, id: None, end: manifest_end });
+    all
+}
+
+fn check_log(core: &Core, file: &LogFile) -> Result<()> {
+    let opened =
+        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database), Some(file.end));
+    let mut log = match opened {
+        Ok(log) => log,
+        // A flush removed the segment, or a new manifest took the old one's place, while we were reading.
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(_) if file.kind == FileKind::Manifest && core.manifest.bytes() < file.end => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    loop {
+        match log.next_record()? {
+            Step::Record(_) => {}
+            Step::End => return Ok(()),
+            Step::Bad(bad) => return Err(bad.why),
+        }
+    }
+}

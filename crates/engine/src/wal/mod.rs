@@ -1,0 +1,176 @@
+//! The write-ahead log: one for all families. Appends in one order, syncs in that order, knows what is durable.
+//!
+//! Locks: `appender` is the commit section, held by one committer for a whole group; `syncing` serialises every sync of
+//! log files, so that no failure can be answered to one caller and a success to another; `tail` holds no I/O.
+
+mod segments;
+
+pub use segments::{Appender, Segment};
+
+use crate::health::Health;
+use perigee_base::bug::{self, Bug};
+use perigee_base::stats::Counters;
+use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_env::sync::{Mutex, MutexGuard};
+use perigee_env::{Append, Dir};
+use perigee_file::log::batch::Finished;
+use perigee_file::log::{LogWriter, RecordKind, Stamp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex as Short, PoisonError};
+
+/// What a sync has to cover.
+#[derive(Debug, Default)]
+struct Tail {
+    last_lsn: u64,
+    /// Files with appends that no sync has covered, oldest first.
+    unsynced: Vec<(FileId, Arc<dyn Append>)>,
+}
+
+/// The log.
+#[derive(Debug)]
+pub struct Wal {
+    dir: Arc<dyn Dir>,
+    appender: Mutex<Appender>,
+    syncing: Mutex<()>,
+    tail: Short<Tail>,
+    durable: AtomicU64,
+    counters: Arc<Counters>,
+}
+
+impl Wal {
+    /// The log with `writer` as its only segment, everything in it durable.
+    pub fn new(
+        dir: Arc<dyn Dir>,
+        writer: LogWriter,
+        first_lsn: u64,
+        next_lsn: u64,
+        counters: Arc<Counters>,
+    ) -> Wal {
+        Wal {
+            dir,
+            appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn)),
+            syncing: Mutex::new(()),
+            tail: Short::new(Tail { last_lsn: next_lsn - 1, unsynced: Vec::new() }),
+            durable: AtomicU64::new(next_lsn - 1),
+            counters,
+        }
+    }
+
+    /// Enters the commit section.
+    pub fn appender(&self) -> MutexGuard<'_, Appender> {
+        self.appender.lock()
+    }
+    /// Everything up to here is on stable storage.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(SeqCst)
+    }
+    /// The directory of the segments.
+    pub fn dir(&self) -> &Arc<dyn Dir> {
+        &self.dir
+    }
+
+    fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends records in the commit section; returns the LSN of the first.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing was added, for certain. `OutcomeUnknown`: anything may have been added; the log is
+    /// poisoned.
+    pub fn append(
+        &self,
+        appender: &mut Appender,
+        kind: RecordKind,
+        edits: u64,
+        records: &mut [Finished],
+        health: &Health,
+    ) -> Result<u64> {
+        health.check_writable()?;
+        self.append_last(appender, kind, edits, records, health)
+    }
+
+    /// The same for a database that is closed to everybody but its closer.
+    pub fn append_last(
+        &self,
+        appender: &mut Appender,
+        kind: RecordKind,
+        edits: u64,
+        records: &mut [Finished],
+        health: &Health,
+    ) -> Result<u64> {
+        let lsn = appender.next_lsn;
+        let stamp = Stamp { kind, lsn, durable: self.durable(), edits };
+        let before = appender.writer.offset();
+        if let Err(e) = appender.writer.append(stamp, records) {
+            return Err(self.append_failed(appender, e, health));
+        }
+        appender.next_lsn += records.iter().map(|r| u64::from(r.count)).sum::<u64>();
+        self.counters.wal_bytes_written.add(appender.writer.offset() - before);
+        let mut tail = self.tail();
+        tail.last_lsn = appender.next_lsn - 1;
+        let id = appender.writer.id();
+        if !tail.unsynced.iter().any(|(known, _)| *known == id) {
+            tail.unsynced.push((id, Arc::clone(appender.writer.file())));
+        }
+        Ok(lsn)
+    }
+
+    fn append_failed(&self, appender: &mut Appender, e: Error, health: &Health) -> Error {
+        if bug::on(Bug::AppendAfterFailure) {
+            return e;
+        }
+        if e.kind() == ErrorKind::NoSpace {
+            let _no_other_sync = self.syncing.lock();
+            let rolled_back = appender.writer.roll_back();
+            if rolled_back.is_ok() && health.poisoned().is_none() {
+                return e;
+            }
+        }
+        let unknown =
+            e.wrap(ErrorKind::OutcomeUnknown, "a log write failed, the commit may or may not survive");
+        health.poison(&unknown);
+        unknown
+    }
+
+    /// Makes everything appended so far durable, and returns how far that is.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a sync fails; the database is poisoned, and no file is ever synced again.
+    pub fn sync(&self, health: &Health) -> Result<u64> {
+        let _one_at_a_time = self.syncing.lock();
+        if let Some(cause) = health.poisoned() {
+            return Err(cause.clone().wrap(ErrorKind::OutcomeUnknown, "the log cannot be synced"));
+        }
+        let (last, files) = {
+            let tail = self.tail();
+            (tail.last_lsn, tail.unsynced.clone())
+        };
+        for (_, file) in &files {
+            self.counters.wal_syncs.add(1);
+            let mut synced = file.sync();
+            if synced.is_err() && bug::on(Bug::RetryFailedSync) {
+                synced = file.sync();
+            }
+            if let Err(e) = synced {
+                let unknown =
+                    e.wrap(ErrorKind::OutcomeUnknown, "a log sync failed, the commit may or may not survive");
+                health.poison(&unknown);
+                return Err(unknown);
+            }
+        }
+        // The newest of them may have grown meanwhile: it stays on the list until a sync finds nothing new.
+        let mut tail = self.tail();
+        let grown = tail.last_lsn != last;
+        let newest = files.last().map(|(id, _)| *id);
+        tail.unsynced.retain(|(id, _)| !files.iter().any(|(f, _)| f == id) || (grown && Some(*id) == newest));
+        self.durable.fetch_max(last, SeqCst);
+        Ok(last)
+    }
+
+    /// Starts appending to a new segment, which the manifest names already.
+    pub fn switch(&self, appender: &mut Appender, writer: LogWriter) {
+        appender.switch(writer);
+    }
+}

@@ -1,0 +1,57 @@
+//! The segments of the log, and the writer of the newest.
+
+use perigee_base::FileId;
+use perigee_file::log::LogWriter;
+use std::collections::VecDeque;
+
+/// An older segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its file.
+    pub id: FileId,
+    /// LSN of its first record.
+    pub first_lsn: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// The state of the commit section.
+#[derive(Debug)]
+pub struct Appender {
+    /// The newest segment.
+    pub writer: LogWriter,
+    /// LSN of its first record.
+    pub first_lsn: u64,
+    /// The next LSN.
+    pub next_lsn: u64,
+    /// Older segments, oldest first.
+    pub older: VecDeque<Segment>,
+}
+
+impl Appender {
+    pub(super) fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64) -> Appender {
+        Appender { writer, first_lsn, next_lsn, older: VecDeque::new() }
+    }
+    pub(super) fn switch(&mut self, writer: LogWriter) {
+        let old = std::mem::replace(&mut self.writer, writer);
+        self.older.push_back(Segment { id: old.id(), first_lsn: self.first_lsn, bytes: old.offset() });
+        self.first_lsn = self.next_lsn;
+    }
+    /// Bytes of all segments.
+    pub fn total_bytes(&self) -> u64 {
+        self.older.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
+    }
+    /// Whether the newest segment holds operations.
+    pub fn has_operations(&self) -> bool {
+        self.next_lsn > self.first_lsn
+    }
+    /// The older segments (a prefix of the list) that hold only operations before `floor`.
+    pub fn below(&self, floor: u64) -> Vec<FileId> {
+        let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
+        self.older.iter().zip(ends).take_while(|(_, end)| *end <= floor).map(|(s, _)| s.id).collect()
+    }
+    /// Forgets segments that [`Appender::below`] named and the manifest dropped.
+    pub fn forget(&mut self, ids: &[FileId]) {
+        self.older.retain(|s| !ids.contains(&s.id));
+    }
+}

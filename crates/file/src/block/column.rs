@@ -1,0 +1,183 @@
+//! Integer columns: n integers as `base + stride * i + delta_i`, each read at random without decoding.
+//!
+//! ```text
+//!  0  u8   width of a delta in bytes: 0 to 8
+//!  1  7 zero bytes
+//!  8  u64  base
+//! 16  u64  stride
+//! 24  n deltas of `width` bytes, then zeros to a multiple of 8
+//! ```
+//! All arithmetic wraps. A parsed column may be read at every index below its n without a check that fails,
+//! in a buffer with [`SLACK_BYTES`] spare bytes at its end.
+
+use perigee_base::codec::Decoder;
+use perigee_base::{Error, Result};
+
+/// Bytes before the deltas.
+pub const HEAD_BYTES: usize = 24;
+/// A delta is loaded as eight bytes and masked, so a buffer has this many bytes after its last column.
+pub const SLACK_BYTES: usize = 8;
+
+/// Appends the column of `values`, in the narrower of two models: with the mean stride, or with none.
+pub fn encode(values: &[u64], out: &mut Vec<u8>) {
+    let flat = model(values, 0);
+    let sloped = model(values, mean_stride(values));
+    let (base, stride, width) = if sloped.2 < flat.2 { sloped } else { flat };
+    out.push(width as u8);
+    out.extend_from_slice(&[0; 7]);
+    out.extend_from_slice(&base.to_le_bytes());
+    out.extend_from_slice(&stride.to_le_bytes());
+    let start = out.len();
+    for (i, &v) in values.iter().enumerate() {
+        let delta = v.wrapping_sub(base).wrapping_sub(stride.wrapping_mul(i as u64));
+        out.extend_from_slice(&delta.to_le_bytes()[..width]);
+    }
+    let deltas = out.len() - start;
+    out.resize(start + deltas.next_multiple_of(8), 0);
+}
+
+/// The slope from the first to the last value; it may be negative, as two's complement.
+fn mean_stride(values: &[u64]) -> u64 {
+    match values {
+        [first, .., last] => (last.wrapping_sub(*first) as i64 / (values.len() as i64 - 1)) as u64,
+        _ => 0,
+    }
+}
+
+/// (base, stride, width) that hold all values with that stride. Residuals are compared as signed numbers, so
+/// that values around a slope lie close together.
+fn model(values: &[u64], stride: u64) -> (u64, u64, usize) {
+    let residual = |(i, &v): (usize, &u64)| v.wrapping_sub(stride.wrapping_mul(i as u64)) as i64;
+    let all = || values.iter().enumerate().map(residual);
+    let (low, high) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
+    let span = (high as u64).wrapping_sub(low as u64);
+    (low as u64, stride, (64 - span.leading_zeros() as usize).div_ceil(8))
+}
+
+/// A column inside a buffer that the caller keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    base: u64,
+    stride: u64,
+    mask: u64,
+    width: usize,
+    deltas: usize,
+}
+
+impl Column {
+    /// Parses the column of `n` integers that starts at `at` of `raw`. Also where the next thing starts.
+    pub fn parse(raw: &[u8], at: usize, n: usize) -> Result<(Column, usize)> {
+        let mut d = Decoder::new(raw.get(at..).unwrap_or_default());
+        let width = usize::from(d.u8()?);
+        let zeros = d.take(7)?;
+        let (base, stride) = (d.u64()?, d.u64()?);
+        if width > 8 || zeros != [0; 7] {
+            return Err(Error::corruption("malformed column head").expected("a width of at most 8", width));
+        }
+        let deltas = n.checked_mul(width).ok_or_else(|| Error::corruption("a column is too long"))?;
+        d.take(deltas)?;
+        let padding = d.take(deltas.next_multiple_of(8) - deltas)?;
+        if padding.iter().any(|&b| b != 0) {
+            return Err(Error::corruption("the padding of a column is not zero"));
+        }
+        let mask = if width == 0 { 0 } else { u64::MAX >> (64 - 8 * width) };
+        Ok((Column { base, stride, mask, width, deltas: at + HEAD_BYTES }, at + d.position()))
+    }
+
+    /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.
+    #[inline]
+    pub fn get(&self, raw: &[u8], i: usize) -> u64 {
+        let at = self.deltas + i * self.width;
+        let bytes: [u8; 8] = raw[at..at + 8].try_into().expect("a slice of eight bytes");
+        self.base
+            .wrapping_add(self.stride.wrapping_mul(i as u64))
+            .wrapping_add(u64::from_le_bytes(bytes) & self.mask)
+    }
+
+    /// The one value of the column, if all are the same by construction.
+    pub fn constant(&self) -> Option<u64> {
+        (self.width == 0 && self.stride == 0).then_some(self.base)
+    }
+
+    /// Whether the n integers ascend (not strictly) from at least 0 to exactly `end`.
+    pub fn ascends_to(&self, raw: &[u8], n: usize, end: u64) -> bool {
+        if self.width == 0 {
+            // Exact on a straight line: no wrapping before the last value means none at all.
+            let rise = self.stride.checked_mul(n as u64 - 1);
+            return rise.and_then(|r| self.base.checked_add(r)) == Some(end);
+        }
+        let mut previous = 0;
+        for i in 0..n {
+            let v = self.get(raw, i);
+            if v < previous {
+                return false;
+            }
+            previous = v;
+        }
+        previous == end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Rng;
+
+    fn round_trip(values: &[u64]) -> usize {
+        let mut out = vec![1, 2, 3];
+        encode(values, &mut out);
+        let len = out.len() - 3;
+        assert_eq!(len % 8, 0);
+        let (c, end) = Column::parse(&out, 3, values.len()).unwrap();
+        assert_eq!(end, out.len());
+        out.resize(end + SLACK_BYTES, 0xee);
+        for (i, &v) in values.iter().enumerate() {
+            assert_eq!(c.get(&out, i), v, "{values:?}");
+        }
+        let last = values.last().copied().unwrap_or(0);
+        if !values.is_empty() {
+            assert_eq!(c.ascends_to(&out, values.len(), last), values.is_sorted(), "{values:?}");
+            assert!(!c.ascends_to(&out, values.len(), last.wrapping_add(1)));
+        }
+        len
+    }
+
+    #[test]
+    fn regular_columns_cost_their_head() {
+        assert_eq!(round_trip(&[7; 100]), 24);
+        assert_eq!(round_trip(&(0..100).map(|i| 16 * (i + 1)).collect::<Vec<_>>()), 24);
+        assert_eq!(round_trip(&(0..100).map(|i| 5000 - i).collect::<Vec<_>>()), 24);
+        assert_eq!(round_trip(&[42]), 24);
+        assert_eq!(round_trip(&[0, u64::MAX]), 24, "wrapping: one step down");
+        assert_eq!(round_trip(&(0..100).map(|i| 1000 * i + i % 3).collect::<Vec<_>>()), 24 + 104);
+    }
+
+    #[test]
+    fn any_integers_round_trip() {
+        let mut rng = Rng::new(3);
+        for case in 0..3000 {
+            let n = 1 + rng.below(20) as usize;
+            let shift = rng.below(64);
+            let mut values: Vec<u64> = (0..n).map(|_| rng.next() >> shift).collect();
+            if case % 2 == 0 {
+                values.sort_unstable();
+            }
+            round_trip(&values);
+        }
+    }
+
+    #[test]
+    fn malformed_columns_are_errors() {
+        let mut out = Vec::new();
+        encode(&[1, 9, 4], &mut out);
+        assert!(Column::parse(&out, 0, 8).is_ok(), "the padding is delta enough");
+        assert!(Column::parse(&out, 0, 9).is_err());
+        assert!(Column::parse(&out, 0, usize::MAX).is_err());
+        assert!(Column::parse(&out, 99, 1).is_err());
+        for (at, byte) in [(0, 9), (1, 1), (31, 1)] {
+            let mut bad = out.clone();
+            bad[at] = byte;
+            assert!(Column::parse(&bad, 0, 3).is_err(), "byte {at}");
+        }
+    }
+}

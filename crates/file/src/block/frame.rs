@@ -1,0 +1,205 @@
+//! Frames: the envelope of every part of a klog and every chunk of a vlog. Must not know what is inside.
+//!
+//! ```text
+//!  0  u32  stored payload length
+//!  4  u32  raw length
+//!  8  u8   codec
+//!  9  u8   type
+//! 10  6 zero bytes
+//! 16  payload
+//!     u64  checksum of everything before, seeded with (file id, offset of the frame)
+//! ```
+//! Invariant: nothing of a frame is used before its checksum was compared, and no memory is taken for the raw
+//! form before its declared length was bounded.
+
+use crate::compress::{self, Codec, Compressor};
+use crate::input::grow;
+use perigee_base::bug::{self, Bug};
+use perigee_base::checksum::checksum;
+use perigee_base::codec::Decoder;
+use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INDEX_RAW_BYTES_MAX, VLOG_CHUNK_BYTES};
+use perigee_base::{Error, FileId, Result};
+
+/// Bytes before the payload.
+pub const HEAD_BYTES: usize = 16;
+/// Bytes of the envelope: head and checksum.
+pub const OVERHEAD_BYTES: usize = HEAD_BYTES + 8;
+
+/// What a frame holds. Numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// A block of entries.
+    Data = 1,
+    /// The index block.
+    Index = 2,
+    /// The filter.
+    Filter = 3,
+    /// Properties.
+    Properties = 4,
+    /// A chunk of a separated value.
+    Chunk = 5,
+}
+
+impl FrameKind {
+    /// The longest raw form.
+    pub fn raw_bytes_max(self) -> usize {
+        match self {
+            FrameKind::Data | FrameKind::Properties => BLOCK_RAW_BYTES_MAX,
+            FrameKind::Index | FrameKind::Filter => INDEX_RAW_BYTES_MAX,
+            FrameKind::Chunk => VLOG_CHUNK_BYTES,
+        }
+    }
+    /// The longest frame: a payload is never stored longer than it is.
+    pub fn bytes_max(self) -> usize {
+        self.raw_bytes_max() + OVERHEAD_BYTES
+    }
+}
+
+/// Appends the frame of `raw`, which will lie at `offset` of `file`, to `out`. Its length.
+pub fn append(
+    out: &mut Vec<u8>,
+    (file, offset): (FileId, u64),
+    kind: FrameKind,
+    raw: &[u8],
+    (codec, compressor): (Codec, &mut Compressor),
+) -> Result<u64> {
+    if raw.len() > kind.raw_bytes_max() {
+        return Err(Error::internal(format!("a {kind:?} frame is too large"))
+            .expected(format_args!("at most {}", kind.raw_bytes_max()), raw.len()));
+    }
+    let (codec, payload) = compressor.compress(codec, raw);
+    let start = out.len();
+    out.reserve(payload.len() + OVERHEAD_BYTES);
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+    out.extend_from_slice(&[codec.code(), kind as u8]);
+    out.extend_from_slice(&[0; 6]);
+    out.extend_from_slice(payload);
+    let sum = checksum(file, offset, &out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+    Ok((out.len() - start) as u64)
+}
+
+/// A frame whose checksum and head were verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// How the payload is compressed.
+    pub codec: Codec,
+    /// Length of the raw form, already bounded.
+    pub raw_bytes: usize,
+    /// The stored bytes.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Verifies the frame that is exactly `bytes` and lies at `offset` of `file`.
+    pub fn decode(file: FileId, offset: u64, bytes: &'a [u8], kind: FrameKind) -> Result<Frame<'a>> {
+        if bytes.len() < OVERHEAD_BYTES || bytes.len() > kind.bytes_max() {
+            return Err(Error::corruption(format!("a {kind:?} frame has an impossible length"))
+                .expected(format_args!("{OVERHEAD_BYTES} to {}", kind.bytes_max()), bytes.len()));
+        }
+        let (body, tail) = bytes.split_at(bytes.len() - 8);
+        let stored_sum = Decoder::new(tail).u64()?;
+        let got = checksum(file, offset, body);
+        if !bug::on(Bug::IgnoreBlockChecksum) && stored_sum != got {
+            return Err(Error::corruption(format!("the checksum of a {kind:?} frame differs"))
+                .expected(format_args!("{stored_sum:#018x}"), format_args!("{got:#018x}")));
+        }
+        Self::decode_body(body, kind)
+    }
+
+    fn decode_body(body: &'a [u8], kind: FrameKind) -> Result<Frame<'a>> {
+        let mut d = Decoder::new(body);
+        let (stored, raw_bytes) = (d.u32()? as usize, d.u32()? as usize);
+        let (codec, kind_byte) = (Codec::decode(d.u8()?)?, d.u8()?);
+        let (zero, key_id) = (d.u16()?, d.u32()?);
+        if kind_byte != kind as u8 {
+            return Err(Error::corruption("another type of frame").expected(kind as u8, kind_byte));
+        }
+        if zero != 0 || key_id != 0 {
+            return Err(Error::corruption("reserved bytes of a frame are not zero"));
+        }
+        if stored != d.remaining() {
+            return Err(Error::corruption("the payload length of a frame disagrees with the frame's")
+                .expected(d.remaining(), stored));
+        }
+        if raw_bytes > kind.raw_bytes_max() || !compress::plausible(codec, stored, raw_bytes) {
+            return Err(Error::corruption("the declared raw length of a frame is impossible").expected(
+                format_args!("at most {}, from {stored} bytes ({})", kind.raw_bytes_max(), codec.name()),
+                raw_bytes,
+            ));
+        }
+        Ok(Frame { codec, raw_bytes, payload: d.take(stored)? })
+    }
+
+    /// Appends the raw form to `out`.
+    pub fn unpack_into(&self, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        grow(out, self.raw_bytes)?;
+        compress::decompress(self.codec, self.payload, &mut out[start..])
+    }
+
+    /// The raw form, followed by `slack` zero bytes.
+    pub fn unpack(&self, slack: usize) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        grow(&mut out, self.raw_bytes + slack)?;
+        compress::decompress(self.codec, self.payload, &mut out[..self.raw_bytes])?;
+        Ok(out)
+    }
+}
+
+/// The length that the first bytes of a frame claim for it, bounded by its type. It is believed only as far as
+/// reading that many bytes and comparing their checksum: for walking frames that no index names.
+pub fn claimed_bytes(head: &[u8], kind: FrameKind) -> Result<u64> {
+    let stored = Decoder::new(head).u32()? as usize;
+    if stored > kind.raw_bytes_max() {
+        return Err(Error::corruption(format!("a {kind:?} frame claims an impossible length"))
+            .expected(format_args!("at most {}", kind.raw_bytes_max()), stored));
+    }
+    Ok((stored + OVERHEAD_BYTES) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(raw: &[u8]) -> Vec<u8> {
+        let mut out = vec![9, 9];
+        let n = append(&mut out, (FileId(7), 72), FrameKind::Data, raw, (Codec::Lz4, &mut Compressor::new()));
+        assert_eq!(n.unwrap(), out.len() as u64 - 2);
+        out.split_off(2)
+    }
+
+    #[test]
+    fn every_bit_and_every_length_counts() {
+        let raw = [vec![0u8; 300], b"some bytes".to_vec()].concat();
+        let good = frame(&raw);
+        assert!(good.len() < 100);
+        let f = Frame::decode(FileId(7), 72, &good, FrameKind::Data).unwrap();
+        assert_eq!(f.unpack(0).unwrap(), raw);
+        assert_eq!(claimed_bytes(&good, FrameKind::Data).unwrap(), good.len() as u64);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Frame::decode(FileId(7), 72, &bad, FrameKind::Data).is_err(), "bit {bit}");
+        }
+        for len in 0..good.len() {
+            assert!(Frame::decode(FileId(7), 72, &good[..len], FrameKind::Data).is_err(), "length {len}");
+        }
+        assert!(Frame::decode(FileId(8), 72, &good, FrameKind::Data).is_err(), "another file");
+        assert!(Frame::decode(FileId(7), 73, &good, FrameKind::Data).is_err(), "another place");
+        assert!(Frame::decode(FileId(7), 72, &good, FrameKind::Index).is_err(), "another type");
+    }
+
+    #[test]
+    fn a_declared_length_is_bounded_before_memory_is_taken() {
+        let mut bad = frame(&[5; 400]);
+        bad[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        let end = bad.len() - 8;
+        let sum = checksum(FileId(7), 72, &bad[..end]);
+        bad[end..].copy_from_slice(&sum.to_le_bytes());
+        let e = Frame::decode(FileId(7), 72, &bad, FrameKind::Data).unwrap_err();
+        assert!(e.message().contains("raw length"), "{e}");
+    }
+}

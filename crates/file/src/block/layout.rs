@@ -1,0 +1,126 @@
+//! Where things lie in a block, and the one check that makes every later look-up safe.
+//!
+//! ```text
+//!  0  u32  n, number of entries (at least 1)
+//!  4  u32  start of the value area
+//!  8  u32  length of the key prefix that all keys share
+//! 12  u32  zero
+//! 16  four integer columns: key ends, sequence numbers, kinds, value ends
+//!     key prefix bytes
+//!     key suffixes, one after another
+//!     values, one after another
+//! ```
+//! Invariants after [`Layout::parse`]: every column lies inside the block; key ends and value ends ascend and
+//! stop exactly where their areas do; no key is too long; every kind is known; a tombstone has no value; a
+//! pointer decodes. The order of the entries is not checked here (the writer keeps it, `verify` checks it): a
+//! wrong order gives wrong answers, never a panic.
+
+use super::column::{Column, SLACK_BYTES};
+use perigee_base::codec::Decoder;
+use perigee_base::key::VlogPointer;
+use perigee_base::limits::KEY_BYTES_MAX;
+use perigee_base::{EntryKind, Error, Result};
+
+/// Bytes before the columns.
+pub const HEAD_BYTES: usize = 16;
+/// Most entries in a data block. Uniform entries cost no bytes, so their number needs a bound of its own.
+pub const ENTRIES_MAX: usize = 1 << 16;
+
+/// A checked block's parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Number of entries.
+    pub n: usize,
+    /// Start of the key prefix.
+    pub prefix: usize,
+    /// Start of the key suffixes; the prefix ends here.
+    pub suffixes: usize,
+    /// Start of the values; the suffixes end here.
+    pub values: usize,
+    /// Ends of the suffixes.
+    pub key_ends: Column,
+    /// Sequence numbers.
+    pub seqs: Column,
+    /// Kinds.
+    pub kinds: Column,
+    /// Ends of the values.
+    pub value_ends: Column,
+}
+
+impl Layout {
+    /// Checks the block in the first `len` bytes of `buf`, which has [`SLACK_BYTES`] more.
+    pub fn parse(buf: &[u8], len: usize) -> Result<Layout> {
+        assert!(buf.len() >= len + SLACK_BYTES, "a block's buffer has slack");
+        let raw = &buf[..len];
+        let mut d = Decoder::new(raw);
+        let (n, values, prefix_len) = (d.u32()? as usize, d.u32()? as usize, d.u32()? as usize);
+        if d.u32()? != 0 {
+            return Err(Error::corruption("a reserved word of a block is not zero"));
+        }
+        if n == 0 || n > ENTRIES_MAX.max(len) {
+            return Err(Error::corruption("a block has an impossible number of entries")
+                .expected(format_args!("1 to {}", ENTRIES_MAX.max(len)), n));
+        }
+        let (key_ends, at) = Column::parse(raw, HEAD_BYTES, n)?;
+        let (seqs, at) = Column::parse(raw, at, n)?;
+        let (kinds, at) = Column::parse(raw, at, n)?;
+        let (value_ends, prefix) = Column::parse(raw, at, n)?;
+        // All four numbers are below 2^33, so these sums cannot overflow.
+        let suffixes = prefix + prefix_len;
+        if suffixes > values || values > len {
+            return Err(Error::corruption("the areas of a block overlap")
+                .expected(format_args!("{suffixes} to {len}"), values));
+        }
+        let layout = Layout { n, prefix, suffixes, values, key_ends, seqs, kinds, value_ends };
+        layout.check_keys(buf)?;
+        layout.check_values(buf, len)?;
+        Ok(layout)
+    }
+
+    fn check_keys(&self, buf: &[u8]) -> Result<()> {
+        if !self.key_ends.ascends_to(buf, self.n, (self.values - self.suffixes) as u64) {
+            return Err(Error::corruption("the key ends of a block do not ascend to the end of its keys"));
+        }
+        let shared = self.suffixes - self.prefix;
+        if self.values - self.prefix > KEY_BYTES_MAX
+            && (0..self.n).any(|i| shared + self.suffix_range(buf, i).len() > KEY_BYTES_MAX)
+        {
+            return Err(Error::corruption("a key of a block is too long"));
+        }
+        Ok(())
+    }
+
+    fn check_values(&self, buf: &[u8], len: usize) -> Result<()> {
+        if !self.value_ends.ascends_to(buf, self.n, (len - self.values) as u64) {
+            return Err(Error::corruption("the value ends of a block do not ascend to its end"));
+        }
+        if self.kinds.constant() == Some(u64::from(EntryKind::Put.code())) {
+            return Ok(());
+        }
+        for i in 0..self.n {
+            let kind = u8::try_from(self.kinds.get(buf, i)).unwrap_or(0);
+            let value = &buf[self.value_range(buf, i)];
+            match EntryKind::decode(kind)? {
+                EntryKind::Put => {}
+                EntryKind::Delete if value.is_empty() => {}
+                EntryKind::Delete => return Err(Error::corruption("a tombstone has a value")),
+                EntryKind::PutPointer => drop(VlogPointer::decode(value)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where suffix `i` lies in the buffer.
+    #[inline]
+    pub fn suffix_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
+        let start = if i == 0 { 0 } else { self.key_ends.get(buf, i - 1) as usize };
+        self.suffixes + start..self.suffixes + self.key_ends.get(buf, i) as usize
+    }
+
+    /// Where value `i` lies in the buffer.
+    #[inline]
+    pub fn value_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
+        let start = if i == 0 { 0 } else { self.value_ends.get(buf, i - 1) as usize };
+        self.values + start..self.values + self.value_ends.get(buf, i) as usize
+    }
+}

@@ -1,0 +1,136 @@
+//! A block in memory: verified once, then searched where it lies. Nothing here can fail or panic on any block
+//! that [`Block::parse`] accepted.
+
+use super::column::SLACK_BYTES;
+use super::layout::Layout;
+use perigee_base::key::{VlogPointer, cmp_entry};
+use perigee_base::{EntryKind, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A verified block, searchable as it lies.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The raw form and the slack.
+    buf: Arc<Vec<u8>>,
+    layout: Layout,
+}
+
+impl Block {
+    /// The slack that a buffer passed to [`Block::parse`] has after the block.
+    pub const SLACK: usize = SLACK_BYTES;
+
+    /// Verifies the block in `buf`, whose last [`Block::SLACK`] bytes are not part of it.
+    pub fn parse(buf: Vec<u8>) -> Result<Block> {
+        let len = buf.len().saturating_sub(SLACK_BYTES);
+        let layout = Layout::parse(&buf, len)?;
+        Ok(Block { buf: Arc::new(buf), layout })
+    }
+
+    /// Number of entries, at least 1.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.layout.n
+    }
+    /// The raw form.
+    pub fn raw(&self) -> &[u8] {
+        &self.buf[..self.buf.len() - SLACK_BYTES]
+    }
+    /// Memory it holds.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.buf.len() + size_of::<Block>() + 2 * size_of::<usize>()) as u64
+    }
+
+    /// The part that all keys begin with.
+    #[inline]
+    pub fn prefix(&self) -> &[u8] {
+        &self.buf[self.layout.prefix..self.layout.suffixes]
+    }
+    /// The rest of key `i`.
+    #[inline]
+    pub fn suffix(&self, i: usize) -> &[u8] {
+        &self.buf[self.layout.suffix_range(&self.buf, i)]
+    }
+    /// Sequence number of entry `i`.
+    #[inline]
+    pub fn seq(&self, i: usize) -> SeqNo {
+        SeqNo(self.layout.seqs.get(&self.buf, i))
+    }
+    /// Kind of entry `i`.
+    #[inline]
+    pub fn kind(&self, i: usize) -> EntryKind {
+        EntryKind::decode(self.layout.kinds.get(&self.buf, i) as u8).expect("kinds were checked on load")
+    }
+    /// Value of entry `i` as stored.
+    #[inline]
+    pub fn raw_value(&self, i: usize) -> &[u8] {
+        &self.buf[self.layout.value_range(&self.buf, i)]
+    }
+
+    /// Value of entry `i`, borrowed.
+    pub fn value(&self, i: usize) -> ValueRef<'_> {
+        match self.kind(i) {
+            EntryKind::Put => ValueRef::Inline(self.raw_value(i)),
+            EntryKind::Delete => ValueRef::None,
+            EntryKind::PutPointer => ValueRef::Pointer(self.pointer(i)),
+        }
+    }
+    /// The stored value of entry `i`, keeping the block's bytes alive.
+    pub fn pinned_value(&self, i: usize) -> Shared {
+        Shared::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
+    }
+    /// The pointer that is the value of entry `i`, whose kind says so.
+    pub fn pointer(&self, i: usize) -> VlogPointer {
+        VlogPointer::decode(self.raw_value(i)).expect("pointers were decoded on load")
+    }
+
+    /// Whether entry `i` has that key.
+    #[inline]
+    pub fn key_is(&self, i: usize, key: &[u8]) -> bool {
+        key.strip_prefix(self.prefix()) == Some(self.suffix(i))
+    }
+    /// Key `i` in one piece, in place of what `out` held.
+    pub fn copy_key(&self, i: usize, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.prefix());
+        out.extend_from_slice(self.suffix(i));
+    }
+
+    /// The first entry at or after (key, seq) in entry order; `len()` if all are before.
+    pub fn lower_bound(&self, order: KeyOrder, key: &[u8], seq: SeqNo) -> usize {
+        match order {
+            KeyOrder::Bytes => self.lower_bound_bytes(key, seq),
+            // Under other orders blocks have no prefix: a suffix is the whole key.
+            _ => self.partition(|i| cmp_entry(order, (self.suffix(i), self.seq(i)), (key, seq)).is_lt()),
+        }
+    }
+
+    fn lower_bound_bytes(&self, key: &[u8], seq: SeqNo) -> usize {
+        let prefix = self.prefix();
+        let head = prefix.len().min(key.len());
+        match key[..head].cmp(&prefix[..head]) {
+            Ordering::Less => 0,
+            Ordering::Greater => self.len(),
+            Ordering::Equal if head < prefix.len() => 0, // a proper prefix of every key
+            Ordering::Equal => {
+                let rest = &key[head..];
+                self.partition(|i| match self.suffix(i).cmp(rest) {
+                    Ordering::Less => true,
+                    Ordering::Greater => false,
+                    Ordering::Equal => self.seq(i) > seq,
+                })
+            }
+        }
+    }
+
+    /// The first entry that is not `before`, where those that are come first.
+    #[inline]
+    fn partition(&self, before: impl Fn(usize) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let mid = low + (high - low) / 2;
+            if before(mid) { low = mid + 1 } else { high = mid }
+        }
+        low
+    }
+}

@@ -1,0 +1,85 @@
+//! Blocks against a sorted list, the worked example, and damage.
+
+use super::writer::BlockWriter;
+use super::*;
+use crate::testing::{Entry, Rng, hex_of_page, mutate, sorted_entries, to_hex};
+use perigee_base::{EntryKind, KeyOrder, SeqNo};
+
+fn write(entries: &[Entry]) -> Vec<u8> {
+    let mut w = BlockWriter::new(KeyOrder::Bytes);
+    let mut out = vec![1, 2, 3];
+    entries.iter().for_each(|e| w.add(e.as_ref()));
+    w.finish(&mut out);
+    assert!(w.is_empty());
+    out
+}
+
+fn parse(raw: &[u8]) -> perigee_base::Result<Block> {
+    Block::parse([raw, &[0xcc; Block::SLACK]].concat())
+}
+
+#[test]
+fn blocks_hold_what_was_put_in_and_find_it() {
+    let mut rng = Rng::new(4);
+    for _ in 0..200 {
+        let entries = sorted_entries(&mut rng, 60);
+        let block = parse(&write(&entries)).unwrap();
+        assert_eq!(block.len(), entries.len());
+        let mut key = Vec::new();
+        for (i, e) in entries.iter().enumerate() {
+            block.copy_key(i, &mut key);
+            assert_eq!((&key, block.seq(i), block.value(i)), (&e.key, e.seq, e.as_ref().value));
+            assert!(block.key_is(i, &e.key));
+            for seq in [e.seq, e.seq.plus(1), e.seq.prev(), SeqNo::ZERO, SeqNo::MAX] {
+                for k in [e.key.clone(), [&e.key[..], &[0]].concat(), e.key[..e.key.len() / 2].to_vec()] {
+                    let want = entries.partition_point(|x| x.is_before(&k, seq));
+                    assert_eq!(block.lower_bound(KeyOrder::Bytes, &k, seq), want);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_worked_example_of_the_format_page() {
+    let mut w = BlockWriter::new(KeyOrder::Bytes);
+    w.add_raw(b"apple", SeqNo(12), EntryKind::Put, b"red");
+    w.add_raw(b"apple", SeqNo(9), EntryKind::Delete, b"");
+    w.add_raw(b"apricot", SeqNo(10), EntryKind::Put, b"orange");
+    let mut raw = Vec::new();
+    w.finish(&mut raw);
+    let mut framed = Vec::new();
+    let place = (perigee_base::FileId(7), 72);
+    let codec = (crate::Codec::None, &mut crate::compress::Compressor::new());
+    frame::append(&mut framed, place, frame::FrameKind::Data, &raw, codec).unwrap();
+    let page = include_str!("../../../../docs/format/block.md");
+    assert_eq!(hex_of_page(page, 0), to_hex(&raw), "block");
+    assert_eq!(hex_of_page(page, 1), to_hex(&framed), "frame");
+}
+
+#[test]
+fn damaged_blocks_are_errors_or_harmless() {
+    let mut rng = Rng::new(5);
+    let mut refused = 0;
+    for _ in 0..60 {
+        let good = write(&sorted_entries(&mut rng, 12));
+        for len in 0..good.len() {
+            assert!(parse(&good[..len]).is_err(), "a cut block");
+        }
+        for _ in 0..400 {
+            let bad = mutate(&mut rng, &good);
+            refused += u32::from(!crate::fuzz::fuzz_block(&bad));
+        }
+    }
+    assert!(refused > 5000, "{refused}");
+}
+
+#[test]
+fn a_count_that_costs_no_bytes_is_bounded() {
+    // Four columns of width 0 describe any number of empty keys in 112 bytes.
+    let mut raw = write(&[Entry::delete(b"", 9), Entry::delete(b"", 8)]);
+    raw[0..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(parse(&raw).is_err());
+    raw[0..4].copy_from_slice(&(layout::ENTRIES_MAX as u32).to_le_bytes());
+    assert!(parse(&raw).is_ok());
+}

@@ -1,0 +1,147 @@
+//! Gathers sorted entries and lays them out as a block. The caller keeps the order; must not know files.
+
+use super::{column, layout};
+use perigee_base::{EntryKind, EntryRef, KeyOrder, SeqNo, ValueRef};
+
+/// What an entry costs in the columns, about: two bytes of key end, value end and sequence number.
+const ENTRY_BYTES: usize = 6;
+
+/// A block being gathered. Reused from block to block, so that its buffers are allocated once.
+#[derive(Debug)]
+pub struct BlockWriter {
+    order: KeyOrder,
+    keys: Vec<u8>,
+    key_ends: Vec<u64>,
+    seqs: Vec<u64>,
+    kinds: Vec<u64>,
+    values: Vec<u8>,
+    value_ends: Vec<u64>,
+    /// Length of the prefix that all keys share so far.
+    shared: usize,
+}
+
+impl BlockWriter {
+    /// An empty block.
+    pub fn new(order: KeyOrder) -> Self {
+        BlockWriter {
+            order,
+            keys: Vec::new(),
+            key_ends: Vec::new(),
+            seqs: Vec::new(),
+            kinds: Vec::new(),
+            values: Vec::new(),
+            value_ends: Vec::new(),
+            shared: 0,
+        }
+    }
+
+    /// Adds an entry behind the others.
+    pub fn add(&mut self, e: EntryRef<'_>) {
+        match e.value {
+            ValueRef::None => {}
+            ValueRef::Inline(v) => self.values.extend_from_slice(v),
+            ValueRef::Pointer(p) => p.encode(&mut self.values),
+        }
+        self.push(e.key, e.seq, e.value.kind());
+    }
+
+    /// Adds an entry whose value is `value` as it is.
+    pub fn add_raw(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
+        self.values.extend_from_slice(value);
+        self.push(key, seq, kind);
+    }
+
+    fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) {
+        self.shared = self.shared_with(key);
+        self.keys.extend_from_slice(key);
+        self.key_ends.push(self.keys.len() as u64);
+        self.seqs.push(seq.0);
+        self.kinds.push(u64::from(kind.code()));
+        self.value_ends.push(self.values.len() as u64);
+    }
+
+    /// Entries so far.
+    pub fn len(&self) -> usize {
+        self.key_ends.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.key_ends.is_empty()
+    }
+    /// The raw length if it were finished now, about.
+    pub fn estimated_bytes(&self) -> usize {
+        self.estimate(self.shared)
+    }
+    /// The raw length behind an entry more, about. Not the sum of both: one key that begins otherwise ends the
+    /// sharing for all keys before it.
+    pub fn estimated_bytes_with(&self, key: &[u8], value_bytes: usize) -> usize {
+        let shared = self.shared_with(key);
+        self.estimate(shared) + key.len() - shared + value_bytes + ENTRY_BYTES
+    }
+    /// Bytes of all keys and values in memory; the raw length never exceeds this and the columns.
+    pub fn gathered_bytes(&self) -> usize {
+        self.keys.len() + self.values.len()
+    }
+
+    fn estimate(&self, shared: usize) -> usize {
+        let keys = self.keys.len() - shared * self.len().saturating_sub(1);
+        layout::HEAD_BYTES + 4 * column::HEAD_BYTES + keys + self.values.len() + ENTRY_BYTES * self.len()
+    }
+
+    /// Length of the prefix that all keys and `key` share. Other orders compare whole keys, in place.
+    fn shared_with(&self, key: &[u8]) -> usize {
+        if self.order != KeyOrder::Bytes {
+            0
+        } else if self.is_empty() {
+            key.len()
+        } else {
+            common_prefix(&self.keys[..self.shared], key)
+        }
+    }
+
+    /// Lays the block out in `out` (cleared first) and starts an empty one.
+    ///
+    /// # Panics
+    /// If there is no entry: an empty block does not exist.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        assert!(!self.is_empty(), "a block has at least one entry");
+        out.clear();
+        out.extend_from_slice(&(self.len() as u32).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(self.shared as u32).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        let mut start = 0;
+        let mut suffixes = Vec::with_capacity(self.keys.len() - self.shared * self.len());
+        for end in &mut self.key_ends {
+            suffixes.extend_from_slice(&self.keys[start + self.shared..*end as usize]);
+            start = *end as usize;
+            *end = suffixes.len() as u64;
+        }
+        for values in [&self.key_ends, &self.seqs, &self.kinds, &self.value_ends] {
+            column::encode(values, out);
+        }
+        out.extend_from_slice(&self.keys[..self.shared]);
+        out.extend_from_slice(&suffixes);
+        let value_start = out.len() as u32;
+        out[4..8].copy_from_slice(&value_start.to_le_bytes());
+        out.extend_from_slice(&self.values);
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.values.clear();
+        for column in [&mut self.key_ends, &mut self.seqs, &mut self.kinds, &mut self.value_ends] {
+            column.clear();
+        }
+        self.shared = 0;
+    }
+}
+
+/// Length of the longest common prefix.
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    if b.starts_with(a) {
+        return a.len(); // the usual case, at the speed of memcmp
+    }
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}

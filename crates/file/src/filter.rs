@@ -1,0 +1,162 @@
+//! The filter of a klog: "certainly not here" or "perhaps". A split-block Bloom filter over XXH3-64 of the keys;
+//! the only room that knows its kind. Format: `docs/format/klog.md`.
+//!
+//! Invariant: it never says no to a hash that was added.
+
+use perigee_base::codec::Decoder;
+use perigee_base::limits::INDEX_RAW_BYTES_MAX;
+use perigee_base::{Error, Result};
+
+/// Odd multipliers, one for each word of a block: the first 32 bits of the fractional parts of the square roots
+/// of the first eight primes, made odd.
+const SALT: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f373, 0xa54f_f53b, 0x510e_527f, 0x9b05_688d, 0x1f83_d9ab, 0x5be0_cd19];
+/// Bytes before the blocks.
+const HEAD_BYTES: usize = 8;
+/// Bytes of a block.
+const BLOCK_BYTES: usize = 32;
+
+type Words = [u32; 8];
+
+/// Gathers the hashes of distinct keys.
+#[derive(Debug)]
+pub struct FilterWriter {
+    bits_per_key: u8,
+    hashes: Vec<u64>,
+}
+
+impl FilterWriter {
+    /// With that many bits a key; 0 gathers nothing.
+    pub fn new(bits_per_key: u8) -> Self {
+        FilterWriter { bits_per_key, hashes: Vec::new() }
+    }
+    /// Whether there will be a filter.
+    pub fn is_on(&self) -> bool {
+        self.bits_per_key > 0
+    }
+    /// Adds a key's hash.
+    pub fn add(&mut self, hash: u64) {
+        self.hashes.push(hash);
+    }
+    /// Bytes of the raw form if it were built now.
+    pub fn bytes(&self) -> usize {
+        if self.is_on() { HEAD_BYTES + self.blocks() * BLOCK_BYTES } else { 0 }
+    }
+
+    fn blocks(&self) -> usize {
+        let bits = self.hashes.len().saturating_mul(usize::from(self.bits_per_key));
+        bits.div_ceil(8 * BLOCK_BYTES).clamp(1, (INDEX_RAW_BYTES_MAX - HEAD_BYTES) / BLOCK_BYTES)
+    }
+
+    /// The raw form.
+    pub fn build(&self) -> Vec<u8> {
+        let mut blocks = vec![[0u32; 8]; self.blocks()];
+        for &hash in &self.hashes {
+            let at = block_of(hash, blocks.len());
+            for (word, bit) in blocks[at].iter_mut().zip(mask(hash)) {
+                *word |= bit;
+            }
+        }
+        let mut out = Vec::with_capacity(self.bytes());
+        out.extend_from_slice(&(blocks.len() as u32).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for word in blocks.iter().flatten() {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+}
+
+/// A filter in memory.
+#[derive(Debug)]
+pub struct Filter {
+    blocks: Vec<Words>,
+}
+
+impl Filter {
+    /// Decodes the raw form.
+    pub fn decode(raw: &[u8]) -> Result<Filter> {
+        let mut d = Decoder::new(raw);
+        let (count, zero) = (d.u32()? as usize, d.u32()?);
+        if count == 0 || zero != 0 || d.remaining() != count.saturating_mul(BLOCK_BYTES) {
+            return Err(Error::corruption("malformed filter").expected(
+                format_args!("{} bytes for at least one block", count.saturating_mul(BLOCK_BYTES)),
+                d.remaining(),
+            ));
+        }
+        let word = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("a chunk of four bytes"));
+        let block = |b: &[u8]| {
+            let mut words = [0; 8];
+            words.iter_mut().zip(b.chunks_exact(4)).for_each(|(w, b)| *w = word(b));
+            words
+        };
+        Ok(Filter { blocks: raw[HEAD_BYTES..].chunks_exact(BLOCK_BYTES).map(block).collect() })
+    }
+
+    /// Whether a key with that hash may have been added.
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> bool {
+        let words = &self.blocks[block_of(hash, self.blocks.len())];
+        let missing = words.iter().zip(mask(hash)).fold(0, |m, (word, bit)| m | (bit & !word));
+        missing == 0
+    }
+
+    /// Memory it holds.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.blocks.len() * BLOCK_BYTES) as u64
+    }
+}
+
+/// High bits choose the block, in proportion, so that any number of blocks is used evenly.
+#[inline]
+fn block_of(hash: u64, blocks: usize) -> usize {
+    (((hash >> 32) * blocks as u64) >> 32) as usize
+}
+
+/// Low bits choose one bit in each word.
+#[inline]
+fn mask(hash: u64) -> Words {
+    SALT.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::checksum::key_hash;
+
+    fn build(keys: std::ops::Range<u32>, bits: u8) -> Filter {
+        let mut w = FilterWriter::new(bits);
+        keys.for_each(|k| w.add(key_hash(&k.to_be_bytes())));
+        let raw = w.build();
+        assert_eq!(raw.len(), w.bytes());
+        Filter::decode(&raw).unwrap()
+    }
+
+    #[test]
+    fn no_false_negatives_and_few_false_positives() {
+        for (bits, most_per_mille) in [(1, 1000), (5, 180), (10, 16), (16, 4)] {
+            let f = build(0..20_000, bits);
+            assert!((0..20_000u32).all(|k| f.may_hold(key_hash(&k.to_be_bytes()))));
+            let wrong =
+                (1 << 20..(1 << 20) + 100_000u32).filter(|k| f.may_hold(key_hash(&k.to_be_bytes()))).count();
+            assert!(wrong <= most_per_mille * 100, "{bits} bits: {wrong} of 100000");
+        }
+        let empty = build(0..0, 10);
+        assert!(!empty.may_hold(7));
+    }
+
+    #[test]
+    fn malformed_filters_are_errors() {
+        let mut w = FilterWriter::new(10);
+        (0..100).for_each(|i| w.add(key_hash(&[i])));
+        let good = w.build();
+        for len in 0..good.len() {
+            assert!(Filter::decode(&good[..len]).is_err());
+        }
+        for (at, byte) in [(0, 0), (0, 9), (3, 1), (4, 1)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert!(Filter::decode(&bad).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! One entry per decoder, for fuzz targets and for the mutation tests. Each takes any bytes, must neither
+//! panic nor take memory beyond the limits, and says whether the bytes were accepted. Checksums are mended
+//! first where there are any, so that the bytes reach the code behind them.
+
+use crate::block::column::{Column, SLACK_BYTES};
+use crate::block::frame::{self, Frame, FrameKind};
+use crate::block::{Block, layout::ENTRIES_MAX};
+use crate::cache::BlockCache;
+use crate::filter::Filter;
+use crate::input::Input;
+use crate::klog::layout::{FOOTER_BYTES, Footer};
+use crate::klog::{KlogReader, props};
+use crate::vlog::VlogReader;
+use perigee_base::checksum::{checksum, key_hash};
+use perigee_base::format::HEADER_BYTES;
+use perigee_base::key::VlogPointer;
+use perigee_base::{Error, FamilyId, FileId, KeyOrder, Result, SeqNo};
+use perigee_env::ReadAt;
+use std::sync::Arc;
+
+/// The database that fuzzed files belong to.
+pub const DATABASE: u64 = 0x1122_3344_5566_7788;
+/// The number of a fuzzed klog.
+pub const KLOG: FileId = FileId(7);
+/// The family of a fuzzed klog.
+pub const FAMILY: FamilyId = FamilyId(2);
+/// The number of a fuzzed vlog.
+pub const VLOG: FileId = FileId(10);
+
+/// Any bytes as a frame of every type.
+pub fn fuzz_frame(bytes: &[u8]) -> bool {
+    let mut bytes = bytes.to_vec();
+    mend(&mut bytes, 0, KLOG, 72);
+    let kinds =
+        [FrameKind::Data, FrameKind::Index, FrameKind::Filter, FrameKind::Properties, FrameKind::Chunk];
+    let accepted = |kind: &FrameKind| {
+        let _ = frame::claimed_bytes(&bytes, *kind);
+        let Ok(f) = Frame::decode(KLOG, 72, &bytes, *kind) else { return false };
+        f.unpack(8).is_ok_and(|raw| raw.len() == f.raw_bytes + 8)
+    };
+    kinds.iter().any(accepted)
+}
+
+/// Any bytes as a raw block; if they are one, every look-up in it.
+pub fn fuzz_block(raw: &[u8]) -> bool {
+    let Ok(block) = Block::parse([raw, &[0xcc; Block::SLACK]].concat()) else { return false };
+    let mut key = Vec::new();
+    for i in 0..block.len() {
+        block.copy_key(i, &mut key);
+        assert!(block.key_is(i, &key));
+        std::hint::black_box((block.value(i), block.pinned_value(i)));
+        assert!(block.lower_bound(KeyOrder::Bytes, &key, block.seq(i)) <= block.len());
+        key.push(0);
+        assert!(block.lower_bound(KeyOrder::Bytes, &key, SeqNo::MAX) <= block.len());
+    }
+    true
+}
+
+/// Any bytes as a number of integers (two bytes) and a column of them.
+pub fn fuzz_column(bytes: &[u8]) -> bool {
+    let Some((n, raw)) = bytes.split_first_chunk::<2>() else { return false };
+    let n = usize::from(u16::from_le_bytes(*n)).clamp(1, ENTRIES_MAX);
+    let Ok((column, end)) = Column::parse(raw, 0, n) else { return false };
+    let buf = [&raw[..end], &[0xcc; SLACK_BYTES]].concat();
+    let ends_ascend = column.ascends_to(&buf, n, column.get(&buf, n - 1));
+    assert_eq!(ends_ascend, (0..n).map(|i| column.get(&buf, i)).is_sorted());
+    true
+}
+
+/// Any bytes as a filter.
+pub fn fuzz_filter(raw: &[u8]) -> bool {
+    let Ok(filter) = Filter::decode(raw) else { return false };
+    for hash in [0, 1, u64::MAX, 1 << 32, key_hash(raw)] {
+        std::hint::black_box(filter.may_hold(hash));
+    }
+    true
+}
+
+/// Any bytes as properties.
+pub fn fuzz_props(raw: &[u8]) -> bool {
+    let Ok((summary, order)) = props::decode(raw) else { return false };
+    assert_eq!(props::decode(&props::encode(&summary, order)).ok(), Some((summary, order)));
+    true
+}
+
+/// Any bytes as a footer.
+pub fn fuzz_footer(bytes: &[u8]) -> bool {
+    let mut bytes = bytes.to_vec();
+    let offset = 1 << 20;
+    mend_footer(&mut bytes, offset);
+    let Ok(footer) = Footer::decode(&bytes, KLOG, offset) else { return false };
+    assert_eq!(footer.encode(KLOG, offset)[..], bytes[..]);
+    true
+}
+
+/// Any bytes as a value-log pointer.
+pub fn fuzz_pointer(bytes: &[u8]) -> bool {
+    let Ok(p) = VlogPointer::decode(bytes) else { return false };
+    let mut again = Vec::new();
+    p.encode(&mut again);
+    again == bytes
+}
+
+/// Any bytes as a whole klog: opened, read in both directions, searched, verified.
+pub fn fuzz_klog(bytes: &[u8]) -> bool {
+    let mut bytes = bytes.to_vec();
+    mend_klog(&mut bytes);
+    let len = bytes.len() as u64;
+    let Ok(input) = Input::over(Arc::new(Bytes(bytes)), KLOG, "fuzz.klog".into(), len) else { return false };
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let Ok(reader) = KlogReader::over(input, DATABASE, FAMILY, cache, Arc::default()) else { return false };
+    walk(&Arc::new(reader)).is_ok()
+}
+
+fn walk(reader: &Arc<KlogReader>) -> Result<()> {
+    // Even a file out of order has no more entries than its footer says, or verify would have noticed.
+    let verified = reader.verify(0, &mut |_| {});
+    let whole = verified.err().filter(|e| !e.message().contains("whole file"));
+    let mut cursor = reader.cursor(true);
+    cursor.seek_first()?;
+    while cursor.valid() {
+        let (key, seq) = (cursor.entry().key.to_vec(), cursor.entry().seq);
+        let got = reader.get(&key, key_hash(&key), seq)?;
+        let mut other = reader.cursor(false);
+        other.seek(&key, seq)?;
+        other.seek_before(&key, seq)?;
+        if whole.is_none() {
+            assert_eq!(got, Some((seq, cursor.found())), "a verified klog finds its entries");
+        }
+        cursor.next()?;
+    }
+    cursor.seek_last()?;
+    while cursor.valid() {
+        cursor.prev()?;
+    }
+    whole.map_or(Ok(()), Err)
+}
+
+/// Any bytes as a whole vlog: every frame read as a value, then verified.
+pub fn fuzz_vlog(bytes: &[u8]) -> bool {
+    let mut bytes = bytes.to_vec();
+    mend_header(&mut bytes, VLOG);
+    let len = bytes.len() as u64;
+    let mut pointers = Vec::new();
+    walk_frames(&mut bytes, VLOG, len, |offset, stored_bytes, raw| {
+        let p = |stored_bytes, value_bytes| VlogPointer { file: VLOG, offset, stored_bytes, value_bytes };
+        pointers.extend([p(stored_bytes, raw), p(len - offset, 2 << 20), p(len - offset, raw)]);
+    });
+    let Ok(input) = Input::over(Arc::new(Bytes(bytes)), VLOG, "fuzz.vlog".into(), len) else { return false };
+    let Ok(reader) = VlogReader::over(input, DATABASE, Arc::default()) else { return false };
+    for p in pointers {
+        if let Ok(value) = reader.read(&p) {
+            assert_eq!(value.len() as u64, p.value_bytes, "a value has the length of its pointer");
+        }
+    }
+    reader.verify(0, &mut |_| {}).is_err_and(|e| e.message().contains("whole file"))
+}
+
+/// A file that is a vector.
+#[derive(Debug)]
+struct Bytes(Vec<u8>);
+
+impl ReadAt for Bytes {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let part = self.0.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
+        buf.copy_from_slice(part.ok_or_else(|| Error::corruption("the file ends early"))?);
+        Ok(())
+    }
+    fn len(&self) -> Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+}
+
+/// Puts the right checksum into the last eight of `bytes[start..]`.
+fn mend(bytes: &mut [u8], start: usize, file: FileId, offset: u64) {
+    if let Some(end) = bytes.len().checked_sub(8).filter(|&end| end >= start) {
+        let sum = checksum(file, offset, &bytes[start..end]);
+        bytes[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn mend_header(bytes: &mut [u8], file: FileId) {
+    if let Some(header) = bytes.get_mut(..HEADER_BYTES) {
+        mend(header, 0, file, 0);
+    }
+}
+
+fn mend_footer(bytes: &mut [u8], offset: u64) {
+    let end = bytes.len().saturating_sub(8);
+    if let Some(body) = bytes.get_mut(..end) {
+        mend(body, 0, KLOG, offset);
+    }
+}
+
+/// Mends frame after frame from the header to `end`, as far as their lengths lead.
+fn walk_frames(bytes: &mut [u8], file: FileId, end: u64, mut each: impl FnMut(u64, u64, u64)) {
+    let mut offset = HEADER_BYTES;
+    while let Some(head) = bytes.get(offset..offset + frame::HEAD_BYTES) {
+        let Ok(length) = frame::claimed_bytes(head, FrameKind::Index) else { return };
+        let raw = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+        let next = offset + length as usize;
+        if next as u64 > end {
+            return;
+        }
+        mend(&mut bytes[offset..next], 0, file, offset as u64);
+        each(offset as u64, length, raw);
+        offset = next;
+    }
+}
+
+fn mend_klog(bytes: &mut [u8]) {
+    mend_header(bytes, KLOG);
+    let Some(footer) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
+    mend_footer(&mut bytes[footer..], footer as u64);
+    walk_frames(bytes, KLOG, footer as u64, |_, _, _| {});
+}

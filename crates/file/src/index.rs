@@ -1,0 +1,206 @@
+//! The index of a klog: which data block holds the first entry at or after a position. The only room that
+//! knows its kind: a block with one entry for each data block, searched like any block.
+//!
+//! Invariant (kept by the writer, checked by `verify`): last entry of block i <= separator i < first entry of
+//! block i + 1, in entry order. So a point read looks into exactly one block, however many versions a key has.
+
+use crate::block::Block;
+use crate::block::frame::{self, FrameKind};
+use crate::block::writer::{BlockWriter, common_prefix};
+use perigee_base::codec::{Decoder, put_varint};
+use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
+
+/// Gathers the index while data blocks are written.
+#[derive(Debug)]
+pub struct IndexWriter {
+    block: BlockWriter,
+    value: Vec<u8>,
+}
+
+impl IndexWriter {
+    /// An empty index.
+    pub fn new(order: KeyOrder) -> Self {
+        IndexWriter { block: BlockWriter::new(order), value: Vec::new() }
+    }
+
+    /// Adds the data block at `offset`, `length` bytes as a frame.
+    pub fn add(&mut self, separator: (&[u8], SeqNo), offset: u64, length: u64) {
+        self.value.clear();
+        put_varint(&mut self.value, offset);
+        put_varint(&mut self.value, length);
+        self.block.add_raw(separator.0, separator.1, EntryKind::Put, &self.value);
+    }
+
+    /// Data blocks so far.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.block.len()
+    }
+    /// Raw bytes so far, about.
+    pub fn estimated_bytes(&self) -> usize {
+        self.block.estimated_bytes()
+    }
+    /// Bytes in memory for it; see [`BlockWriter::gathered_bytes`].
+    pub fn gathered_bytes(&self) -> usize {
+        self.block.gathered_bytes()
+    }
+    /// The raw form; there is at least one data block.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.block.finish(out);
+    }
+}
+
+/// The separator between the last entry of a block and the first of the next: a short key that sorts between
+/// theirs, with sequence number 0; or the last entry's own position, if the next block goes on with its key.
+pub fn separator(order: KeyOrder, last: (&[u8], SeqNo), next: &[u8]) -> (Vec<u8>, SeqNo) {
+    if last.0 == next {
+        return (next.to_vec(), last.1);
+    }
+    if order != KeyOrder::Bytes {
+        return (last.0.to_vec(), SeqNo::ZERO);
+    }
+    (short_between(last.0, next), SeqNo::ZERO)
+}
+
+/// A short key that is at least `a` and less than `b`, for `a < b` in byte order.
+fn short_between(a: &[u8], b: &[u8]) -> Vec<u8> {
+    let p = common_prefix(a, b);
+    if p >= a.len() || p >= b.len() {
+        return a.to_vec(); // a is a prefix of b: nothing shorter is at least a
+    }
+    if b[p] - a[p] > 1 {
+        return [&a[..p], &[a[p] + 1]].concat();
+    }
+    if b.len() > p + 1 {
+        return b[..=p].to_vec();
+    }
+    // b ends right after the differing byte: step up the first byte of a behind it that can be.
+    match a[p + 1..].iter().position(|&x| x != 0xff) {
+        Some(i) if p + 1 + i + 1 < a.len() => {
+            let at = p + 1 + i;
+            [&a[..at], &[a[at] + 1]].concat()
+        }
+        _ => a.to_vec(),
+    }
+}
+
+/// The index in memory.
+#[derive(Debug)]
+pub struct Index {
+    block: Block,
+    /// Start of each data block, and the end of the last.
+    starts: Vec<u64>,
+}
+
+impl Index {
+    /// Decodes the raw form (with slack) of an index whose data blocks fill `data` without a gap.
+    pub fn decode(buf: Vec<u8>, data: std::ops::Range<u64>) -> Result<Index> {
+        let block = Block::parse(buf)?;
+        let mut starts = Vec::with_capacity(block.len() + 1);
+        let mut expected = data.start;
+        for i in 0..block.len() {
+            let mut d = Decoder::new(block.raw_value(i));
+            let (offset, length) = (d.varint()?, d.varint()?);
+            let possible = frame::OVERHEAD_BYTES as u64..=FrameKind::Data.bytes_max() as u64;
+            if !d.is_empty()
+                || block.kind(i) != EntryKind::Put
+                || !possible.contains(&length)
+                || offset != expected
+            {
+                return Err(Error::corruption(format!("entry {i} of the index is malformed")).expected(
+                    format_args!("a data block at {expected}"),
+                    format_args!("{length} bytes at {offset}"),
+                ));
+            }
+            starts.push(offset);
+            expected = offset.saturating_add(length);
+        }
+        starts.push(expected);
+        if expected != data.end {
+            return Err(Error::corruption("the data blocks of the index do not fill their part of the file")
+                .expected(data.end, expected));
+        }
+        Ok(Index { block, starts })
+    }
+
+    /// Number of data blocks, at least 1.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.block.len()
+    }
+
+    /// The only data block that can hold the first entry at or after (key, seq), or `len()` if none does. If
+    /// all its entries are before, that entry is the first of the next block, and has a greater key.
+    #[inline]
+    pub fn find(&self, order: KeyOrder, key: &[u8], seq: SeqNo) -> usize {
+        self.block.lower_bound(order, key, seq)
+    }
+
+    /// Offset and frame length of data block `i`.
+    #[inline]
+    pub fn place(&self, i: usize) -> (u64, u64) {
+        (self.starts[i], self.starts[i + 1] - self.starts[i])
+    }
+    /// Separator of data block `i`.
+    pub fn separator(&self, i: usize) -> (Vec<u8>, SeqNo) {
+        let mut key = Vec::new();
+        self.block.copy_key(i, &mut key);
+        (key, self.block.seq(i))
+    }
+    /// Whether the separator of data block `i` has that key.
+    pub fn separator_is(&self, i: usize, key: &[u8]) -> bool {
+        self.block.key_is(i, key)
+    }
+    /// Memory it holds.
+    pub fn memory_bytes(&self) -> u64 {
+        self.block.memory_bytes() + (self.starts.len() * 8) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Rng;
+
+    #[test]
+    fn separators_are_complete() {
+        let mut rng = Rng::new(6);
+        for _ in 0..20_000 {
+            let mut key = || {
+                let n = rng.below(5);
+                (0..n).map(|_| [0, 1, 2, 254, 255][rng.below(5) as usize]).collect::<Vec<u8>>()
+            };
+            let (a, b) = (key(), key());
+            if a < b {
+                let s = short_between(&a, &b);
+                assert!(a <= s && s < b && s.len() <= a.len().max(b.len()), "{a:?} {s:?} {b:?}");
+            }
+        }
+        assert_eq!(short_between(b"abcdef", b"abzz"), b"abd");
+        assert_eq!(short_between(b"abcdef", b"abdd"), b"abd");
+        assert_eq!(short_between(b"abc\x01\x05", b"abd"), b"abc\x02");
+    }
+
+    #[test]
+    fn blocks_must_tile_their_part() {
+        let build = |places: &[(u64, u64)]| {
+            let mut w = IndexWriter::new(KeyOrder::Bytes);
+            places.iter().enumerate().for_each(|(i, p)| w.add((&[i as u8], SeqNo::ZERO), p.0, p.1));
+            let mut out = Vec::new();
+            w.finish(&mut out);
+            out.resize(out.len() + Block::SLACK, 0);
+            Index::decode(out, 72..300)
+        };
+        let good = build(&[(72, 100), (172, 128)]).unwrap();
+        assert_eq!((good.place(0), good.place(1)), ((72, 100), (172, 128)));
+        for bad in [
+            &[(72, 100), (172, 127)][..],
+            &[(72, 100), (173, 127)],
+            &[(0, 300)],
+            &[(72, 10), (82, 218)],
+            &[(72, u64::MAX)],
+        ] {
+            assert!(build(bad).is_err(), "{bad:?}");
+        }
+    }
+}

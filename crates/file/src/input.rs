@@ -1,0 +1,136 @@
+//! A file being read: every read is inside the length the manifest gives, every error has a place. Shared by
+//! the klog and vlog readers; must not know what the bytes mean.
+
+use crate::name::file_name;
+use perigee_base::checksum::Running;
+use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_env::{Dir, ReadAt};
+use std::sync::Arc;
+
+/// A file being read.
+#[derive(Debug)]
+pub(crate) struct Input {
+    file: Arc<dyn ReadAt>,
+    id: FileId,
+    name: String,
+    bytes: u64,
+}
+
+impl Input {
+    /// Opens the file of that number, which the manifest says is `bytes` long.
+    pub fn open(dir: &dyn Dir, id: FileId, kind: FileKind, bytes: u64) -> Result<Input> {
+        let name = file_name(id, kind);
+        let file = dir.open(&name).map_err(|e| e.in_file(&name))?;
+        Self::over(file, id, name, bytes)
+    }
+
+    /// Reads from an open file.
+    pub fn over(file: Arc<dyn ReadAt>, id: FileId, name: String, bytes: u64) -> Result<Input> {
+        let len = file.len().map_err(|e| e.in_file(&name))?;
+        if len != bytes {
+            return Err(Error::corruption("the file has another length than the manifest says")
+                .expected(bytes, len)
+                .at(&name, len.min(bytes)));
+        }
+        Ok(Input { file, id, name, bytes })
+    }
+
+    /// The file's number.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+    /// The file's length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// An error at `offset` of this file.
+    pub fn damage(&self, offset: u64, e: Error) -> Error {
+        e.at(&self.name, offset)
+    }
+
+    /// Reads the header and compares it with what the caller knows.
+    pub fn header(&self, kind: FileKind, database: u64) -> Result<FileHeader> {
+        let raw = self.read(0, HEADER_BYTES as u64)?;
+        FileHeader::decode(&raw, kind, Some(self.id), Some(database)).map_err(|e| self.damage(0, e))
+    }
+
+    /// `len` bytes at `offset`. Memory is taken only for bytes that lie in the file.
+    pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let mut buf = Vec::new();
+        self.read_into(offset, len, &mut buf)?;
+        Ok(buf)
+    }
+
+    /// Appends `len` bytes at `offset` to `buf`.
+    pub fn read_into(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
+        if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
+            return Err(self.damage(
+                offset,
+                Error::corruption("a part lies outside the file").expected(
+                    format_args!("an end of at most {}", self.bytes),
+                    format_args!("{offset} + {len}"),
+                ),
+            ));
+        }
+        let start = buf.len();
+        grow(buf, len as usize)?;
+        self.file.read_exact_at(&mut buf[start..], offset).map_err(|e| self.damage(offset, e))
+    }
+
+    /// Starts a pass over the whole file.
+    pub fn pass<'a>(&'a self, progress: &'a mut dyn FnMut(u64)) -> Pass<'a> {
+        Pass { input: self, offset: 0, running: Running::new(self.id), buf: Vec::new(), progress }
+    }
+}
+
+/// One pass over a file from its first byte to its last, with the checksum of the whole.
+pub(crate) struct Pass<'a> {
+    input: &'a Input,
+    offset: u64,
+    running: Running,
+    buf: Vec<u8>,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Pass<'_> {
+    /// Where the next bytes lie.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next `len` bytes.
+    pub fn take(&mut self, len: u64) -> Result<&[u8]> {
+        self.buf.clear();
+        self.input.read_into(self.offset, len, &mut self.buf)?;
+        self.running.update(&self.buf);
+        self.offset += len;
+        (self.progress)(self.offset);
+        Ok(&self.buf)
+    }
+
+    /// Demands that every byte was taken, and that the whole has that checksum.
+    pub fn finish(self, checksum: u64) -> Result<()> {
+        if self.offset != self.input.bytes {
+            let e = Error::corruption("bytes behind the last part of the file")
+                .expected(self.input.bytes, self.offset);
+            return Err(self.input.damage(self.offset, e));
+        }
+        let got = self.running.finish();
+        if got != checksum {
+            let e = Error::corruption("the checksum of the whole file differs from the manifest's")
+                .expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}"));
+            return Err(self.input.damage(0, e));
+        }
+        Ok(())
+    }
+}
+
+/// Adds `n` zero bytes, or says that there is no memory for them.
+pub(crate) fn grow(buf: &mut Vec<u8>, n: usize) -> Result<()> {
+    buf.try_reserve_exact(n)
+        .map_err(|_| Error::new(ErrorKind::NoMemory, format!("no memory for a buffer of {n} bytes")))?;
+    buf.resize(buf.len() + n, 0);
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! The footer of a klog and the order of its parts.
+//!
+//! ```text
+//! file header, data frames, filter frame (perhaps), index frame, property frame, footer
+//!
+//! footer:  0  filter frame: offset u64, length u64 (0, 0 if absent)
+//!         16  index frame
+//!         32  property frame
+//!         48  u64  number of data frames
+//!         56  u64  number of entries
+//!         64  u64  zero
+//!         72  u64  checksum of bytes 0..72, seeded with (file id, offset of the footer)
+//!         80  magic "PERIKLOG"
+//! ```
+//! Invariant after [`Footer::decode`]: the parts follow each other without a gap from header to footer.
+
+use crate::block::frame::{FrameKind, OVERHEAD_BYTES};
+use perigee_base::checksum::checksum;
+use perigee_base::codec::Decoder;
+use perigee_base::format::HEADER_BYTES;
+use perigee_base::{Error, FileId, Result};
+use std::ops::Range;
+
+/// Bytes of the footer.
+pub const FOOTER_BYTES: usize = 88;
+/// The last eight bytes of every klog.
+pub const FOOTER_MAGIC: [u8; 8] = *b"PERIKLOG";
+/// Bytes before the checksum.
+const BODY_BYTES: usize = 72;
+
+/// Offset and length of a frame; (0, 0) is none.
+pub type Place = (u64, u64);
+
+/// Where the parts lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The filter frame, or (0, 0).
+    pub filter: Place,
+    /// The index frame.
+    pub index: Place,
+    /// The property frame.
+    pub properties: Place,
+    /// Number of data frames.
+    pub blocks: u64,
+    /// Number of entries.
+    pub entries: u64,
+}
+
+impl Footer {
+    /// The bytes on disk, for a footer at `offset` of `file`.
+    pub fn encode(&self, file: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
+        let mut out = [0; FOOTER_BYTES];
+        let (f, i, p) = (self.filter, self.index, self.properties);
+        let words = [f.0, f.1, i.0, i.1, p.0, p.1, self.blocks, self.entries, 0];
+        out.chunks_exact_mut(8).zip(words).for_each(|(at, w)| at.copy_from_slice(&w.to_le_bytes()));
+        let sum = checksum(file, offset, &out[..BODY_BYTES]);
+        out[BODY_BYTES..BODY_BYTES + 8].copy_from_slice(&sum.to_le_bytes());
+        out[BODY_BYTES + 8..].copy_from_slice(&FOOTER_MAGIC);
+        out
+    }
+
+    /// Verifies the footer that lies at `offset` of `file`, and that its parts fill the file up to it.
+    pub fn decode(bytes: &[u8], file: FileId, offset: u64) -> Result<Footer> {
+        let mut d = Decoder::new(bytes);
+        let body = d.take(BODY_BYTES)?;
+        let (stored, magic) = (d.u64()?, d.take(8)?);
+        if magic != FOOTER_MAGIC || !d.is_empty() {
+            return Err(Error::corruption("the file does not end like a klog: wrong magic bytes"));
+        }
+        let got = checksum(file, offset, body);
+        if stored != got {
+            return Err(Error::corruption("the checksum of the footer differs")
+                .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
+        }
+        let mut d = Decoder::new(body);
+        let mut place = || -> Result<Place> { Ok((d.u64()?, d.u64()?)) };
+        let (filter, index, properties) = (place()?, place()?, place()?);
+        let footer = Footer { filter, index, properties, blocks: d.u64()?, entries: d.u64()? };
+        if d.u64()? != 0 {
+            return Err(Error::corruption("a reserved word of the footer is not zero"));
+        }
+        footer.check(offset)?;
+        Ok(footer)
+    }
+
+    fn check(&self, offset: u64) -> Result<()> {
+        let mut end = offset;
+        let parts = [
+            (self.properties, FrameKind::Properties),
+            (self.index, FrameKind::Index),
+            (self.filter, FrameKind::Filter),
+        ];
+        for ((start, length), kind) in parts {
+            if kind == FrameKind::Filter && (start, length) == (0, 0) {
+                continue;
+            }
+            let possible = OVERHEAD_BYTES as u64..=kind.bytes_max() as u64;
+            if !possible.contains(&length)
+                || start.checked_add(length) != Some(end)
+                || start < HEADER_BYTES as u64
+            {
+                return Err(Error::corruption(format!(
+                    "the {kind:?} frame does not follow the part before it"
+                ))
+                .expected(format_args!("an end at {end}"), format_args!("{length} bytes at {start}")));
+            }
+            end = start;
+        }
+        Ok(())
+    }
+
+    /// The bytes that the data frames fill.
+    pub fn data(&self) -> Range<u64> {
+        let end = if self.filter == (0, 0) { self.index.0 } else { self.filter.0 };
+        HEADER_BYTES as u64..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_each_other() {
+        let good =
+            Footer { filter: (172, 50), index: (222, 60), properties: (282, 70), blocks: 1, entries: 2 };
+        let decode = |f: Footer, at| Footer::decode(&f.encode(FileId(7), at), FileId(7), at);
+        assert_eq!(decode(good, 352).unwrap(), good);
+        assert_eq!(good.data(), 72..172);
+        assert!(decode(good, 353).is_err());
+        assert!(decode(Footer { filter: (172, 51), ..good }, 352).is_err());
+        assert!(decode(Footer { filter: (0, 0), ..good }, 352).is_ok(), "the data reaches up to the index");
+        assert!(decode(Footer { filter: (0, 222), ..good }, 352).is_err());
+        assert!(decode(Footer { properties: (u64::MAX, 353), ..good }, 352).is_err());
+        assert!(Footer::decode(&good.encode(FileId(7), 352)[..87], FileId(7), 352).is_err());
+    }
+}

@@ -1,0 +1,17 @@
+//! The klog: keys, small values and pointers of a sorted table. Immutable once named by the manifest.
+//! Format: `docs/format/klog.md`.
+
+pub mod layout;
+pub mod props;
+pub mod writer;
+pub mod reader;
+pub mod cursor;
+pub mod verify;
+
+pub use cursor::KlogCursor;
+pub use props::KlogSummary;
+pub use reader::{Found, KlogReader};
+pub use writer::{KlogOptions, KlogWriter};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! What a klog says about itself: the summary that the manifest keeps, its encoding as properties, and the
+//! tally that counts it (in the writer, and again in `verify`).
+//!
+//! ```text
+//! pairs  varint tag | varint length | bytes, tags ascending
+//! ```
+//! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
+
+use perigee_base::codec::{Decoder, put_bytes, put_varint};
+use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
+use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
+use std::collections::BTreeMap;
+
+/// What a klog holds: for the manifest and for statistics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KlogSummary {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Checksum of the whole file.
+    pub checksum: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Smallest sequence number.
+    pub smallest: SeqNo,
+    /// Largest sequence number.
+    pub largest: SeqNo,
+    /// First key.
+    pub first_key: Vec<u8>,
+    /// Last key.
+    pub last_key: Vec<u8>,
+    /// Bytes of all keys.
+    pub raw_key_bytes: u64,
+    /// Bytes of all values, inline and separated.
+    pub raw_value_bytes: u64,
+    /// Value logs referenced, ascending, each with the stored bytes referenced.
+    pub vlogs: Vec<(FileId, u64)>,
+}
+
+/// The tags, in the order they are written.
+const TAGS: [u64; 10] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19];
+
+/// The raw form of the property frame.
+pub fn encode(s: &KlogSummary, order: KeyOrder) -> Vec<u8> {
+    let number = |v: u64| {
+        let mut out = Vec::new();
+        put_varint(&mut out, v);
+        out
+    };
+    let mut vlogs = Vec::new();
+    for (file, stored) in &s.vlogs {
+        put_varint(&mut vlogs, file.0);
+        put_varint(&mut vlogs, *stored);
+    }
+    let values = [
+        number(s.entries),
+        number(s.tombstones),
+        number(s.smallest.0),
+        number(s.largest.0),
+        s.first_key.clone(),
+        s.last_key.clone(),
+        number(s.raw_key_bytes),
+        number(s.raw_value_bytes),
+        vlogs,
+        order.name().as_bytes().to_vec(),
+    ];
+    let mut out = Vec::new();
+    for (tag, value) in TAGS.iter().zip(values) {
+        put_varint(&mut out, *tag);
+        put_bytes(&mut out, &value);
+    }
+    out
+}
+
+/// Decodes the raw form. `bytes` and `checksum` are 0: the file cannot say them of itself.
+pub fn decode(raw: &[u8]) -> Result<(KlogSummary, KeyOrder)> {
+    let fields = fields(raw)?;
+    let s = KlogSummary {
+        bytes: 0,
+        checksum: 0,
+        entries: number(fields[0])?,
+        tombstones: number(fields[1])?,
+        smallest: SeqNo(number(fields[2])?),
+        largest: SeqNo(number(fields[3])?),
+        first_key: fields[4].to_vec(),
+        last_key: fields[5].to_vec(),
+        raw_key_bytes: number(fields[6])?,
+        raw_value_bytes: number(fields[7])?,
+        vlogs: decode_vlogs(fields[8])?,
+    };
+    let name = std::str::from_utf8(fields[9])
+        .map_err(|_| Error::corruption("the name of a key order is not text"))?;
+    let order = KeyOrder::by_name(name)?;
+    let possible = s.entries > 0
+        && s.tombstones <= s.entries
+        && s.smallest <= s.largest
+        && s.first_key.len().max(s.last_key.len()) <= KEY_BYTES_MAX
+        && order.cmp(&s.first_key, &s.last_key).is_le();
+    if !possible {
+        return Err(Error::corruption("the properties of a klog contradict each other"));
+    }
+    Ok((s, order))
+}
+
+/// The value of each known tag.
+fn fields(raw: &[u8]) -> Result<[&[u8]; TAGS.len()]> {
+    let mut found = [None; TAGS.len()];
+    let mut d = Decoder::new(raw);
+    let mut previous = None;
+    while !d.is_empty() {
+        let tag = d.varint()?;
+        let value = d.bytes(BLOCK_RAW_BYTES_MAX)?;
+        if previous.is_some_and(|p| p >= tag) {
+            return Err(Error::corruption("property tags do not ascend"));
+        }
+        previous = Some(tag);
+        match TAGS.iter().position(|&t| t == tag) {
+            Some(i) => found[i] = Some(value),
+            None if tag % 2 == 0 => {}
+            None => {
+                let what = format!(
+                    "the klog has a property {tag} that this build does not know: use a newer Perigee"
+                );
+                return Err(Error::new(ErrorKind::FormatTooNew, what));
+            }
+        }
+    }
+    if let Some(i) = found.iter().position(Option::is_none) {
+        return Err(Error::corruption(format!("property {} is missing", TAGS[i])));
+    }
+    Ok(found.map(Option::unwrap_or_default))
+}
+
+fn number(bytes: &[u8]) -> Result<u64> {
+    let mut d = Decoder::new(bytes);
+    let v = d.varint()?;
+    if d.is_empty() { Ok(v) } else { Err(Error::corruption("bytes after a number in the properties")) }
+}
+
+fn decode_vlogs(bytes: &[u8]) -> Result<Vec<(FileId, u64)>> {
+    let mut d = Decoder::new(bytes);
+    let mut out: Vec<(FileId, u64)> = Vec::new();
+    while !d.is_empty() {
+        let next = (FileId(d.varint()?), d.varint()?);
+        if out.last().is_some_and(|last| last.0 >= next.0) {
+            return Err(Error::corruption("the value logs in the properties do not ascend"));
+        }
+        out.push(next);
+    }
+    Ok(out)
+}
+
+/// Counts entries as they pass, and refuses those out of order.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    order: KeyOrder,
+    entries: u64,
+    tombstones: u64,
+    smallest: SeqNo,
+    largest: SeqNo,
+    first_key: Vec<u8>,
+    /// The newest entry's place.
+    last_key: Vec<u8>,
+    last_seq: SeqNo,
+    raw_key_bytes: u64,
+    raw_value_bytes: u64,
+    vlogs: BTreeMap<FileId, u64>,
+}
+
+impl Tally {
+    pub fn new(order: KeyOrder) -> Tally {
+        Tally {
+            order,
+            entries: 0,
+            tombstones: 0,
+            smallest: SeqNo::MAX,
+            largest: SeqNo::ZERO,
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            last_seq: SeqNo::ZERO,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            vlogs: BTreeMap::new(),
+        }
+    }
+
+    /// The last entry's place, if there is one.
+    pub fn last(&self) -> Option<(&[u8], SeqNo)> {
+        (self.entries > 0).then_some((&self.last_key, self.last_seq))
+    }
+
+    /// Counts an entry. Whether its key is another than the entry's before; `None` if it is out of order.
+    pub fn add(&mut self, e: EntryRef<'_>) -> Option<bool> {
+        let new_key = match self.last() {
+            None => {
+                self.first_key = e.key.to_vec();
+                true
+            }
+            Some(last) if key::cmp_entry(self.order, last, (e.key, e.seq)).is_lt() => last.0 != e.key,
+            Some(_) => return None,
+        };
+        if new_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(e.key);
+        }
+        self.last_seq = e.seq;
+        self.entries += 1;
+        self.smallest = self.smallest.min(e.seq);
+        self.largest = self.largest.max(e.seq);
+        self.raw_key_bytes = self.raw_key_bytes.wrapping_add(e.key.len() as u64);
+        self.add_value(e.value);
+        Some(new_key)
+    }
+
+    // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared, not used.
+    fn add_value(&mut self, value: ValueRef<'_>) {
+        let bytes = match value {
+            ValueRef::None => {
+                self.tombstones += 1;
+                0
+            }
+            ValueRef::Inline(v) => v.len() as u64,
+            ValueRef::Pointer(p) => {
+                let stored = self.vlogs.entry(p.file).or_default();
+                *stored = stored.wrapping_add(p.stored_bytes);
+                p.value_bytes
+            }
+        };
+        self.raw_value_bytes = self.raw_value_bytes.wrapping_add(bytes);
+    }
+
+    /// Everything counted, without length and checksum.
+    pub fn summary(self) -> KlogSummary {
+        KlogSummary {
+            bytes: 0,
+            checksum: 0,
+            entries: self.entries,
+            tombstones: self.tombstones,
+            smallest: self.smallest,
+            largest: self.largest,
+            first_key: self.first_key,
+            last_key: self.last_key,
+            raw_key_bytes: self.raw_key_bytes,
+            raw_value_bytes: self.raw_value_bytes,
+            vlogs: self.vlogs.into_iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> KlogSummary {
+        let mut t = Tally::new(KeyOrder::Bytes);
+        for (k, seq, value) in
+            [(b"a", 9, ValueRef::Inline(b"xyz")), (b"a", 4, ValueRef::None), (b"b", 5, ValueRef::None)]
+        {
+            assert!(t.add(EntryRef { key: k, seq: SeqNo(seq), value }).is_some());
+        }
+        assert!(
+            t.add(EntryRef { key: b"b", seq: SeqNo(5), value: ValueRef::None }).is_none(),
+            "the same twice"
+        );
+        assert!(t.add(EntryRef { key: b"a", seq: SeqNo(1), value: ValueRef::None }).is_none(), "backwards");
+        KlogSummary { vlogs: vec![(FileId(3), 700), (FileId(9), 1)], ..t.summary() }
+    }
+
+    #[test]
+    fn properties_round_trip_and_tags_mean_what_they_say() {
+        let raw = encode(&sample(), KeyOrder::Bytes);
+        assert_eq!(decode(&raw).unwrap(), (sample(), KeyOrder::Bytes));
+        let with = |extra: &[u8]| decode(&[&raw, extra].concat());
+        assert_eq!(with(&[20, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
+        assert_eq!(with(&[21, 1, 7]).unwrap_err().kind(), ErrorKind::FormatTooNew);
+        assert!(with(&[1, 1, 7]).unwrap_err().is_corruption());
+        for len in 0..raw.len() {
+            assert!(decode(&raw[..len]).is_err());
+        }
+        let mut other = raw.clone();
+        let end = other.len();
+        other[end - 1] = b'z';
+        assert_eq!(decode(&other).unwrap_err().kind(), ErrorKind::FormatTooNew, "an unknown key order");
+    }
+}

@@ -1,0 +1,224 @@
+//! Reads a klog: filter, then index, then one block, then the entry. Index and filter stay in memory; data
+//! blocks come from the cache or from one read, verified before use.
+//!
+//! "Not here" is an assertion: it is said only when the filter excludes the key, or the one block that could
+//! hold it was read and verified.
+
+use super::cursor::KlogCursor;
+use super::layout::{FOOTER_BYTES, Footer, Place};
+use super::props::{self, KlogSummary};
+use crate::block::Block;
+use crate::block::frame::{Frame, FrameKind};
+use crate::cache::BlockCache;
+use crate::filter::Filter;
+use crate::index::Index;
+use crate::input::Input;
+use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::key::VlogPointer;
+use perigee_base::stats::Counters;
+use perigee_base::{EntryKind, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared};
+use perigee_env::Dir;
+use std::sync::Arc;
+
+/// What a look-up found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The key is deleted.
+    Tombstone,
+    /// The value, pinned in its block.
+    Value(Shared),
+    /// The value lies in a value log.
+    Pointer(VlogPointer),
+}
+
+impl Found {
+    /// Entry `i` of a block.
+    pub(crate) fn of(block: &Block, i: usize) -> Found {
+        match block.kind(i) {
+            EntryKind::Put => Found::Value(block.pinned_value(i)),
+            EntryKind::Delete => Found::Tombstone,
+            EntryKind::PutPointer => Found::Pointer(block.pointer(i)),
+        }
+    }
+}
+
+/// Reads one klog.
+#[derive(Debug)]
+pub struct KlogReader {
+    pub(super) input: Input,
+    pub(super) database: u64,
+    pub(super) family: FamilyId,
+    pub(super) parts: Parts,
+    cache: Arc<BlockCache>,
+    counters: Arc<Counters>,
+}
+
+/// Everything of a klog but its data blocks.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub footer: Footer,
+    pub summary: KlogSummary,
+    pub order: KeyOrder,
+    pub index: Index,
+    pub filter: Option<Filter>,
+}
+
+impl Parts {
+    /// Reads header, footer, properties, index and filter from disk, and verifies each and that they agree.
+    pub fn read(input: &Input, database: u64, family: FamilyId) -> Result<Parts> {
+        let header = input.header(FileKind::Klog, database)?;
+        if header.a != u64::from(family.0) || header.b != 0 {
+            let e = Error::corruption("the klog belongs to another family").expected(family, header.a);
+            return Err(input.damage(0, e));
+        }
+        let footer = read_footer(input)?;
+        let (summary, order) =
+            part(input, footer.properties, FrameKind::Properties, |raw| props::decode(&raw))?;
+        let index =
+            part_with_slack(input, footer.index, FrameKind::Index, |raw| Index::decode(raw, footer.data()))?;
+        let filter = match footer.filter {
+            (0, 0) => None,
+            place => Some(part(input, place, FrameKind::Filter, |raw| Filter::decode(&raw))?),
+        };
+        if summary.entries != footer.entries || index.len() as u64 != footer.blocks {
+            let e = Error::corruption("footer, index and properties disagree").expected(
+                format_args!("{} entries in {} blocks", footer.entries, footer.blocks),
+                format_args!("{} in {}", summary.entries, index.len()),
+            );
+            return Err(input.damage(footer.properties.0, e));
+        }
+        Ok(Parts { footer, summary: KlogSummary { bytes: input.bytes(), ..summary }, order, index, filter })
+    }
+}
+
+fn read_footer(input: &Input) -> Result<Footer> {
+    let least = (HEADER_BYTES + FOOTER_BYTES) as u64;
+    if input.bytes() < least {
+        let e = Error::corruption("the file is too short for a klog").expected(least, input.bytes());
+        return Err(input.damage(input.bytes(), e));
+    }
+    let offset = input.bytes() - FOOTER_BYTES as u64;
+    let raw = input.read(offset, FOOTER_BYTES as u64)?;
+    Footer::decode(&raw, input.id(), offset).map_err(|e| input.damage(offset, e))
+}
+
+fn part<T>(input: &Input, place: Place, kind: FrameKind, decode: impl Fn(Vec<u8>) -> Result<T>) -> Result<T> {
+    unpack(input, place, kind, 0).and_then(decode).map_err(|e| input.damage(place.0, e))
+}
+
+fn part_with_slack<T>(
+    input: &Input,
+    place: Place,
+    kind: FrameKind,
+    decode: impl Fn(Vec<u8>) -> Result<T>,
+) -> Result<T> {
+    unpack(input, place, kind, Block::SLACK).and_then(decode).map_err(|e| input.damage(place.0, e))
+}
+
+fn unpack(input: &Input, place: Place, kind: FrameKind, slack: usize) -> Result<Vec<u8>> {
+    let bytes = input.read(place.0, place.1)?;
+    Frame::decode(input.id(), place.0, &bytes, kind)?.unpack(slack)
+}
+
+impl KlogReader {
+    /// Opens a klog that the manifest says is `bytes` long, and verifies everything but the data blocks.
+    #[allow(clippy::too_many_arguments)]
+    pub fn open(
+        dir: &dyn Dir,
+        id: FileId,
+        database: u64,
+        family: FamilyId,
+        bytes: u64,
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
+    ) -> Result<KlogReader> {
+        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, family, cache, counters)
+    }
+
+    pub(crate) fn over(
+        input: Input,
+        database: u64,
+        family: FamilyId,
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
+    ) -> Result<KlogReader> {
+        let parts = Parts::read(&input, database, family)?;
+        Ok(KlogReader { input, database, family, parts, cache, counters })
+    }
+
+    /// The newest version of `key` that is not newer than `at`. `hash` is the key's
+    /// [`key_hash`](perigee_base::checksum::key_hash), computed once for all files.
+    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
+        if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
+            self.counters.filter_negatives.add(1);
+            return Ok(None);
+        }
+        let i = self.parts.index.find(self.parts.order, key, at);
+        if i == self.parts.index.len() {
+            self.count_miss(key, i, None);
+            return Ok(None);
+        }
+        let block = self.block(i, true)?;
+        let entry = block.lower_bound(self.parts.order, key, at);
+        if entry < block.len() && block.key_is(entry, key) {
+            return Ok(Some((block.seq(entry), Found::of(&block, entry))));
+        }
+        self.count_miss(key, i, Some((&block, entry)));
+        Ok(None)
+    }
+
+    /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
+    fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
+        let has_newer = match at {
+            Some((block, entry)) if entry > 0 => block.key_is(entry - 1, key),
+            _ => i > 0 && self.parts.index.separator_is(i - 1, key),
+        };
+        if self.parts.filter.is_some() && !has_newer {
+            self.counters.filter_false_positives.add(1);
+        }
+    }
+
+    /// Data block `i`, from the cache or from disk.
+    pub(super) fn block(&self, i: usize, fill_cache: bool) -> Result<Arc<Block>> {
+        let (offset, length) = self.parts.index.place(i);
+        if let Some(block) = self.cache.get(self.id(), offset) {
+            self.counters.cache_hits.add(1);
+            return Ok(block);
+        }
+        self.counters.cache_misses.add(1);
+        self.counters.klog_bytes_read.add(length);
+        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, Block::parse)?);
+        if fill_cache {
+            self.cache.insert(self.id(), offset, block.clone());
+        }
+        Ok(block)
+    }
+
+    /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling it.
+    pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> KlogCursor {
+        KlogCursor::new(self.clone(), fill_cache)
+    }
+
+    /// The file.
+    pub fn id(&self) -> FileId {
+        self.input.id()
+    }
+    /// The order of its keys.
+    pub fn order(&self) -> KeyOrder {
+        self.parts.order
+    }
+    /// Memory held outside the block cache.
+    pub fn memory_bytes(&self) -> u64 {
+        let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
+        size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter
+    }
+    /// What the file says about itself; `checksum` is 0, which only the manifest knows.
+    pub fn summary(&self) -> &KlogSummary {
+        &self.parts.summary
+    }
+    /// Offset, frame length and separator of every data block.
+    pub fn blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {
+        let index = &self.parts.index;
+        Ok((0..index.len()).map(|i| (index.place(i).0, index.place(i).1, index.separator(i).0)).collect())
+    }
+}

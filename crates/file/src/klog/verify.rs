@@ -1,0 +1,87 @@
+//! Reads every byte of a klog from disk and checks everything that the format promises.
+
+use super::layout::FOOTER_BYTES;
+use super::props::{KlogSummary, Tally};
+use super::reader::{KlogReader, Parts};
+use crate::block::Block;
+use crate::block::frame::{Frame, FrameKind};
+use perigee_base::checksum::key_hash;
+use perigee_base::format::HEADER_BYTES;
+use perigee_base::{EntryRef, Error, Result, SeqNo, key};
+
+impl KlogReader {
+    /// Reads every byte from disk, not from the cache: frames without a gap, the whole-file checksum, strict entry
+    /// order, separators, every key in the filter, and counts and key range as the properties say. `progress`
+    /// hears how many bytes were checked so far.
+    pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let parts = Parts::read(&self.input, self.database, self.family)?;
+        let mut pass = self.input.pass(progress);
+        let mut walk = Walk { parts: &parts, tally: Tally::new(parts.order), key: Vec::new() };
+        pass.take(HEADER_BYTES as u64)?;
+        for i in 0..parts.index.len() {
+            let (offset, length) = parts.index.place(i);
+            let bytes = pass.take(length)?;
+            Frame::decode(self.input.id(), offset, bytes, FrameKind::Data)
+                .and_then(|f| f.unpack(Block::SLACK))
+                .and_then(Block::parse)
+                .and_then(|block| walk.block(i, &block))
+                .map_err(|e| self.input.damage(offset, e))?;
+        }
+        // These were verified above; here they only count for the checksum of the whole.
+        for (_, length) in [parts.footer.filter, parts.footer.index, parts.footer.properties] {
+            pass.take(length)?;
+        }
+        pass.take(FOOTER_BYTES as u64)?;
+        let counted = KlogSummary { bytes: self.input.bytes(), ..walk.tally.summary() };
+        if counted != parts.summary || counted != *self.summary() {
+            let e = Error::corruption("the properties are not those of the entries")
+                .expected(format_args!("{:?}", parts.summary), format_args!("{counted:?}"));
+            return Err(self.input.damage(parts.footer.properties.0, e));
+        }
+        pass.finish(checksum)
+    }
+}
+
+/// Goes through the blocks in order.
+struct Walk<'a> {
+    parts: &'a Parts,
+    tally: Tally,
+    key: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, i: usize, block: &Block) -> Result<()> {
+        for entry in 0..block.len() {
+            block.copy_key(entry, &mut self.key);
+            if entry == 0 && i > 0 {
+                self.check_separator_before(i - 1, block.seq(0))?;
+            }
+            let e = EntryRef { key: &self.key, seq: block.seq(entry), value: block.value(entry) };
+            let Some(new_key) = self.tally.add(e) else {
+                return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
+            };
+            if new_key && self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(key_hash(&self.key))) {
+                return Err(Error::corruption(format!(
+                    "the filter denies the key of entry {entry} of block {i}"
+                )));
+            }
+        }
+        let separator = self.parts.index.separator(i);
+        let last = self.tally.last().expect("a block has entries");
+        if key::cmp_entry(self.parts.order, last, (&separator.0, separator.1)).is_gt() {
+            return Err(Error::corruption(format!("the separator of block {i} is before its last entry")));
+        }
+        Ok(())
+    }
+
+    /// The entry at hand, first of its block, must be behind the separator of the block before.
+    fn check_separator_before(&self, i: usize, seq: SeqNo) -> Result<()> {
+        let separator = self.parts.index.separator(i);
+        if key::cmp_entry(self.parts.order, (&separator.0, separator.1), (&self.key, seq)).is_ge() {
+            return Err(Error::corruption(format!(
+                "the separator of block {i} is not before the next block"
+            )));
+        }
+        Ok(())
+    }
+}

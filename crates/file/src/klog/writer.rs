@@ -1,0 +1,172 @@
+//! Writes a klog: entries in order, gathered into blocks, then filter, index, properties and footer.
+//!
+//! Invariants: entries come strictly in entry order (checked); a separator is written only when the first entry
+//! behind it is known.
+
+use super::layout::Footer;
+use super::props::{self, KlogSummary, Tally};
+use crate::block::frame::{self, FrameKind};
+use crate::block::layout::ENTRIES_MAX;
+use crate::block::writer::BlockWriter;
+use crate::compress::{Codec, Compressor};
+use crate::filter::FilterWriter;
+use crate::index::{self, IndexWriter};
+use crate::output::{Output, table_header};
+use perigee_base::checksum::key_hash;
+use perigee_base::format::FileKind;
+use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
+use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
+use perigee_env::Dir;
+
+/// Largest block size that may be asked for, and most bytes gathered for a block: with one entry more and the
+/// columns that still fits under the readers' bound.
+const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
+/// What a file holds beside data, filter and index, about.
+const TAIL_BYTES: u64 = 300;
+
+/// What a klog is written with.
+#[derive(Clone, Debug)]
+pub struct KlogOptions {
+    /// The database's id (the shelf fills it in).
+    pub database: u64,
+    /// The family the entries belong to.
+    pub family: FamilyId,
+    /// The order of its keys.
+    pub order: KeyOrder,
+    /// Raw bytes that a data block stays under, unless one entry is larger.
+    pub block_bytes: usize,
+    /// How blocks are compressed.
+    pub codec: Codec,
+    /// Filter bits per distinct key; 0 writes no filter.
+    pub filter_bits: u8,
+}
+
+/// Writes one klog. After an error it is of no more use; the caller removes the file.
+#[derive(Debug)]
+pub struct KlogWriter {
+    output: Output,
+    options: KlogOptions,
+    block: BlockWriter,
+    index: IndexWriter,
+    filter: FilterWriter,
+    tally: Tally,
+    compressor: Compressor,
+    /// The raw form of the part being written.
+    raw: Vec<u8>,
+}
+
+impl KlogWriter {
+    /// Creates the file.
+    pub fn create(dir: &dyn Dir, id: FileId, options: KlogOptions) -> Result<KlogWriter> {
+        if options.block_bytes > BLOCK_BYTES_MAX {
+            return Err(Error::invalid("the block size is too large")
+                .expected(format_args!("at most {BLOCK_BYTES_MAX}"), options.block_bytes));
+        }
+        let header = table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
+        Ok(KlogWriter {
+            output: Output::create(dir, header)?,
+            block: BlockWriter::new(options.order),
+            index: IndexWriter::new(options.order),
+            filter: FilterWriter::new(options.filter_bits),
+            tally: Tally::new(options.order),
+            compressor: Compressor::new(),
+            raw: Vec::new(),
+            options,
+        })
+    }
+
+    /// Adds the next entry; one that is out of order or too large is a bug of the caller.
+    pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
+        let inline = if let ValueRef::Inline(v) = e.value { v.len() } else { 0 };
+        if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
+            return Err(Error::internal("an entry is too large for a block")
+                .expected(
+                    format_args!("{KEY_BYTES_MAX} + {INLINE_VALUE_BYTES_MAX}"),
+                    format_args!("{} + {inline}", e.key.len()),
+                )
+                .in_file(self.output.name()));
+        }
+        if self.block_is_full(e.key, inline) {
+            let (key, seq) = self.tally.last().expect("a full block has a last entry");
+            let (key, seq) = index::separator(self.options.order, (key, seq), e.key);
+            self.write_block(&key, seq)?;
+        }
+        let Some(new_key) = self.tally.add(e) else {
+            return Err(Error::internal("entries are not in order").in_file(self.output.name()));
+        };
+        if new_key && self.filter.is_on() {
+            self.filter.add(key_hash(e.key));
+        }
+        self.block.add(e);
+        Ok(())
+    }
+
+    fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
+        let block = &self.block;
+        !block.is_empty()
+            && (block.estimated_bytes_with(key, value_bytes) > self.options.block_bytes
+                || block.gathered_bytes() > BLOCK_BYTES_MAX
+                || block.len() >= ENTRIES_MAX)
+    }
+
+    fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
+        self.block.finish(&mut self.raw);
+        let (offset, length) = self.write_frame(FrameKind::Data, self.options.codec)?;
+        self.index.add((separator, seq), offset, length);
+        Ok(())
+    }
+
+    /// Writes `self.raw`. Where it lies.
+    fn write_frame(&mut self, kind: FrameKind, codec: Codec) -> Result<(u64, u64)> {
+        let place = (self.output.id(), self.output.offset());
+        let codec = (codec, &mut self.compressor);
+        let length = frame::append(self.output.buffer(), place, kind, &self.raw, codec)
+            .map_err(|e| e.at(self.output.name(), place.1))?;
+        self.output.spill()?;
+        Ok((place.1, length))
+    }
+
+    /// Bytes of the file if it were finished now, about.
+    pub fn bytes_written(&self) -> u64 {
+        let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
+        self.output.offset()
+            + (block + self.filter.bytes() + self.index.estimated_bytes()) as u64
+            + TAIL_BYTES
+    }
+
+    /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.
+    pub fn pending_index_bytes(&self) -> usize {
+        self.index.gathered_bytes()
+    }
+
+    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry.
+    pub fn finish(mut self) -> Result<KlogSummary> {
+        let Some((last, _)) = self.tally.last() else {
+            return Err(Error::internal("a klog without entries").in_file(self.output.name()));
+        };
+        let last = last.to_vec();
+        self.write_block(&last, SeqNo::ZERO)?;
+        let filter = self.write_filter()?;
+        let blocks = self.index.len() as u64;
+        self.index.finish(&mut self.raw);
+        let index = self.write_frame(FrameKind::Index, self.options.codec)?;
+        let order = self.options.order;
+        let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
+        self.raw = props::encode(&summary, order);
+        let properties = self.write_frame(FrameKind::Properties, Codec::None)?;
+        let footer = Footer { filter, index, properties, blocks, entries: summary.entries };
+        let end = footer.encode(self.output.id(), self.output.offset());
+        self.output.buffer().extend_from_slice(&end);
+        let (bytes, checksum) = self.output.finish()?;
+        Ok(KlogSummary { bytes, checksum, ..summary })
+    }
+
+    /// A filter is noise to every codec, so it is stored as it is.
+    fn write_filter(&mut self) -> Result<(u64, u64)> {
+        if !self.filter.is_on() {
+            return Ok((0, 0));
+        }
+        self.raw = self.filter.build();
+        self.write_frame(FrameKind::Filter, Codec::None)
+    }
+}

@@ -1,0 +1,268 @@
+//! The write batch: operations in log format, with room for the record header in front.
+//! See `docs/format/batch.md`.
+
+use super::layout::{RECORD_HEADER_BYTES, padded};
+use perigee_base::codec::{self, Decoder};
+use perigee_base::{EntryKind, Error, FamilyId, Result, checksum, limits};
+use std::ops::Range;
+
+/// Operations in log format.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// `RECORD_HEADER_BYTES` of room, then the payload.
+    buf: Vec<u8>,
+    count: u32,
+    user_bytes: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::with_capacity(0)
+    }
+
+    /// An empty batch with room for `payload` bytes.
+    pub fn with_capacity(payload: usize) -> Batch {
+        let mut buf = Vec::new();
+        if payload > 0 {
+            buf.reserve_exact(RECORD_HEADER_BYTES + padded(payload));
+            buf.resize(RECORD_HEADER_BYTES, 0);
+        }
+        Batch { buf, count: 0, user_bytes: 0 }
+    }
+
+    /// Bytes that one put takes.
+    pub fn put_bytes(family: FamilyId, key: &[u8], value: &[u8]) -> usize {
+        1 + codec::varint_len(u64::from(family.0))
+            + codec::varint_len(key.len() as u64)
+            + codec::varint_len(value.len() as u64)
+            + key.len()
+            + value.len()
+    }
+
+    /// Adds a put.
+    pub fn put(&mut self, family: FamilyId, key: &[u8], value: &[u8]) -> Result<()> {
+        if value.len() > limits::VALUE_BYTES_MAX {
+            return Err(Error::invalid("the value is too long")
+                .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
+        }
+        self.admit(key, Batch::put_bytes(family, key, value))?;
+        self.buf.push(EntryKind::Put.code());
+        codec::put_varint(&mut self.buf, u64::from(family.0));
+        codec::put_varint(&mut self.buf, key.len() as u64);
+        codec::put_varint(&mut self.buf, value.len() as u64);
+        self.buf.extend_from_slice(key);
+        self.buf.extend_from_slice(value);
+        self.count += 1;
+        self.user_bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    /// Adds a delete.
+    pub fn delete(&mut self, family: FamilyId, key: &[u8]) -> Result<()> {
+        self.admit(key, key.len() + 16)?;
+        self.buf.push(EntryKind::Delete.code());
+        codec::put_varint(&mut self.buf, u64::from(family.0));
+        codec::put_bytes(&mut self.buf, key);
+        self.count += 1;
+        self.user_bytes += key.len() as u64;
+        Ok(())
+    }
+
+    /// Checks the limits and takes the memory, before anything is changed.
+    fn admit(&mut self, key: &[u8], bytes: usize) -> Result<()> {
+        if key.len() > limits::KEY_BYTES_MAX {
+            return Err(Error::invalid("the key is too long")
+                .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), key.len()));
+        }
+        if self.payload_bytes() + bytes > limits::BATCH_BYTES_MAX || self.count >= limits::BATCH_OPS_MAX {
+            return Err(Error::invalid("the batch is too large: commit it and start another").expected(
+                format_args!("at most {} bytes", limits::BATCH_BYTES_MAX),
+                self.payload_bytes() + bytes,
+            ));
+        }
+        let room = if self.buf.is_empty() { RECORD_HEADER_BYTES } else { 0 };
+        if bytes > 64 << 10 {
+            self.buf.try_reserve(room + bytes + 8).map_err(|_| {
+                Error::new(
+                    perigee_base::ErrorKind::NoMemory,
+                    format!("no memory for a batch of {bytes} bytes"),
+                )
+            })?;
+        }
+        self.buf.resize(self.buf.len() + room, 0);
+        Ok(())
+    }
+
+    /// Operations in it.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+    /// Bytes of keys and values in it.
+    pub fn user_bytes(&self) -> u64 {
+        self.user_bytes
+    }
+    /// Bytes of its payload.
+    pub fn payload_bytes(&self) -> usize {
+        self.buf.len().saturating_sub(RECORD_HEADER_BYTES)
+    }
+    /// Forgets the operations, keeps the memory.
+    pub fn clear(&mut self) {
+        self.buf.truncate(RECORD_HEADER_BYTES);
+        self.count = 0;
+        self.user_bytes = 0;
+    }
+
+    /// Pads the payload and computes its checksum: the part of sealing that needs no place in the log.
+    pub fn finish(self) -> Finished {
+        let payload_bytes = self.payload_bytes();
+        let mut buf = self.buf;
+        buf.resize(RECORD_HEADER_BYTES + padded(payload_bytes), 0);
+        let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
+        Finished { buf, payload_bytes: payload_bytes as u32, count: self.count, payload_checksum }
+    }
+}
+
+/// A record that lacks only its header.
+#[derive(Debug)]
+pub struct Finished {
+    /// Room for the header, payload, padding.
+    pub buf: Vec<u8>,
+    /// Payload bytes without padding.
+    pub payload_bytes: u32,
+    /// LSNs it will occupy.
+    pub count: u32,
+    /// Checksum of payload and padding.
+    pub payload_checksum: u64,
+}
+
+impl Finished {
+    /// A record around any payload.
+    pub fn around(payload: &[u8], count: u32) -> Finished {
+        let mut buf = vec![0; RECORD_HEADER_BYTES];
+        buf.extend_from_slice(payload);
+        buf.resize(RECORD_HEADER_BYTES + padded(payload.len()), 0);
+        let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
+        Finished { buf, payload_bytes: payload.len() as u32, count, payload_checksum }
+    }
+    /// Where the payload lies in `buf`.
+    pub fn payload(&self) -> Range<usize> {
+        RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.payload_bytes as usize
+    }
+}
+
+/// One operation: kind, family, and where its key and value lie in the buffer it was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// Put or delete.
+    pub kind: EntryKind,
+    /// The family.
+    pub family: FamilyId,
+    /// The key's bytes.
+    pub key: Range<usize>,
+    /// The value's bytes (empty for a delete).
+    pub value: Range<usize>,
+}
+
+/// Reads the operations of the payload `buf[range]`, with ranges relative to `buf`.
+#[derive(Clone, Debug)]
+pub struct Ops<'a> {
+    decoder: Decoder<'a>,
+    base: usize,
+}
+
+impl<'a> Ops<'a> {
+    /// Starts at the first operation.
+    pub fn new(buf: &'a [u8], payload: Range<usize>) -> Ops<'a> {
+        Ops { base: payload.start, decoder: Decoder::new(&buf[payload]) }
+    }
+
+    fn op(&mut self) -> Result<Op> {
+        let d = &mut self.decoder;
+        let kind = EntryKind::decode(d.u8()?)?;
+        let family = FamilyId(d.varint32()?);
+        let key_len = bounded(d.varint()?, limits::KEY_BYTES_MAX, "key")?;
+        let value_len = match kind {
+            EntryKind::Put => bounded(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
+            EntryKind::Delete => 0,
+            EntryKind::PutPointer => return Err(Error::corruption("a value-log pointer inside a batch")),
+        };
+        let key = self.base + d.position();
+        d.take(key_len)?;
+        let value = self.base + d.position();
+        d.take(value_len)?;
+        Ok(Op { kind, family, key: key..key + key_len, value: value..value + value_len })
+    }
+}
+
+impl Iterator for Ops<'_> {
+    type Item = Result<Op>;
+    fn next(&mut self) -> Option<Result<Op>> {
+        if self.decoder.is_empty() {
+            return None;
+        }
+        let op = self.op();
+        if op.is_err() {
+            self.decoder = Decoder::new(&[]);
+        }
+        Some(op)
+    }
+}
+
+fn bounded(n: u64, max: usize, what: &str) -> Result<usize> {
+    if n > max as u64 {
+        return Err(Error::corruption(format!("a {what} in a batch is too long"))
+            .expected(format_args!("at most {max}"), n));
+    }
+    Ok(n as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(page: &str) -> Vec<u8> {
+        let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();
+        let flat: String = block.split_whitespace().collect();
+        (0..flat.len()).step_by(2).map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_worked_example_of_the_format_page() {
+        let mut b = Batch::new();
+        b.put(FamilyId(0), b"moon", b"tide").unwrap();
+        b.delete(FamilyId(3), b"sun").unwrap();
+        let f = b.finish();
+        assert_eq!(&f.buf[f.payload()], hex(include_str!("../../../../docs/format/batch.md")));
+        let ops: Vec<Op> = Ops::new(&f.buf, f.payload()).map(|op| op.unwrap()).collect();
+        assert_eq!(ops.len(), 2);
+        assert_eq!(&f.buf[ops[0].key.clone()], b"moon");
+        assert_eq!(&f.buf[ops[0].value.clone()], b"tide");
+        assert_eq!((ops[1].kind, ops[1].family), (EntryKind::Delete, FamilyId(3)));
+    }
+
+    #[test]
+    fn limits_refuse_and_change_nothing() {
+        let mut b = Batch::new();
+        b.put(FamilyId(0), &vec![1; limits::KEY_BYTES_MAX], b"").unwrap();
+        let before = b.payload_bytes();
+        assert!(b.put(FamilyId(0), &vec![1; limits::KEY_BYTES_MAX + 1], b"").is_err());
+        assert!(b.delete(FamilyId(0), &vec![1; limits::KEY_BYTES_MAX + 1]).is_err());
+        assert_eq!((b.payload_bytes(), b.count()), (before, 1));
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer() {
+        for n in 0..2000u64 {
+            let bytes: Vec<u8> =
+                (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 7) as u8).collect();
+            let _ = Ops::new(&bytes, 0..bytes.len()).count();
+        }
+    }
+}

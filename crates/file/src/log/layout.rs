@@ -1,0 +1,157 @@
+//! The record header (drawn in `docs/format/log.md`).
+
+use perigee_base::codec::Decoder;
+use perigee_base::{Error, FileId, Result, checksum};
+
+/// Bytes of a record header.
+pub const RECORD_HEADER_BYTES: usize = 64;
+/// `PRLG`.
+pub const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PRLG");
+/// Records start at multiples of this.
+pub const ALIGNMENT: usize = 8;
+
+/// What a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// A write batch.
+    Batch = 1,
+    /// A manifest edit.
+    Edit = 2,
+    /// The mark of a clean close.
+    Close = 3,
+}
+
+impl RecordKind {
+    fn decode(b: u8) -> Result<RecordKind> {
+        match b {
+            1 => Ok(RecordKind::Batch),
+            2 => Ok(RecordKind::Edit),
+            3 => Ok(RecordKind::Close),
+            other => Err(too_new(format_args!("kind {other}"))),
+        }
+    }
+}
+
+/// A decoded record header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// What the payload is.
+    pub kind: RecordKind,
+    /// Bytes of the payload without padding.
+    pub payload_bytes: u32,
+    /// LSNs the record occupies.
+    pub count: u32,
+    /// Its first LSN.
+    pub lsn: u64,
+    /// Everything up to this LSN was durable when the record was sealed.
+    pub durable: u64,
+    /// The manifest held this many synced edits when the record was sealed (0 in the manifest itself).
+    pub edits: u64,
+    /// Header checksum of the record before.
+    pub previous: u64,
+    /// Checksum of payload and padding.
+    pub payload_checksum: u64,
+}
+
+impl RecordHeader {
+    /// The bytes on disk at `offset` of the log with this seal (see [`seal`]).
+    pub fn encode(&self, seal: FileId, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
+        let mut out = [0u8; RECORD_HEADER_BYTES];
+        out[8..12].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
+        out[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        out[16..20].copy_from_slice(&self.count.to_le_bytes());
+        out[20] = self.kind as u8;
+        out[24..32].copy_from_slice(&self.lsn.to_le_bytes());
+        out[32..40].copy_from_slice(&self.durable.to_le_bytes());
+        out[40..48].copy_from_slice(&self.edits.to_le_bytes());
+        out[48..56].copy_from_slice(&self.previous.to_le_bytes());
+        out[56..64].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        let sum = checksum::checksum(seal, offset, &out[8..]);
+        out[0..8].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Decodes the header at `offset` of the log with this seal; the second value is its checksum, which the next record names.
+    pub fn decode(bytes: &[u8], seal: FileId, offset: u64) -> Result<(RecordHeader, u64)> {
+        let mut d = Decoder::new(bytes);
+        let stored = d.u64()?;
+        let magic = d.u32()?;
+        if magic != RECORD_MAGIC {
+            return Err(Error::corruption("no log record here")
+                .expected(format_args!("{RECORD_MAGIC:#010x}"), format_args!("{magic:#010x}")));
+        }
+        let (payload_bytes, count) = (d.u32()?, d.u32()?);
+        let (kind, codec, zero) = (d.u8()?, d.u8()?, d.u16()?);
+        let (lsn, durable, edits) = (d.u64()?, d.u64()?, d.u64()?);
+        let (previous, payload_checksum) = (d.u64()?, d.u64()?);
+        let got = checksum::checksum(seal, offset, &bytes[8..RECORD_HEADER_BYTES]);
+        if stored != got {
+            return Err(Error::corruption("log record header checksum differs")
+                .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
+        }
+        let kind = RecordKind::decode(kind)?;
+        if codec != 0 || zero != 0 {
+            return Err(too_new(format_args!("codec {codec}, flags {zero}")));
+        }
+        if lsn.checked_add(u64::from(count)).is_none() {
+            return Err(Error::corruption("log record sequence number overflows"));
+        }
+        Ok((
+            RecordHeader { kind, payload_bytes, count, lsn, durable, edits, previous, payload_checksum },
+            stored,
+        ))
+    }
+
+    /// Bytes of the whole record, padding included.
+    pub fn record_bytes(&self) -> u64 {
+        (RECORD_HEADER_BYTES + padded(self.payload_bytes as usize)) as u64
+    }
+}
+
+/// What binds record headers to their log: the database's random id and the file's, so that neither a stale record
+/// nor bytes that a user stored can pass for a record.
+pub fn seal(database: u64, file: FileId) -> FileId {
+    FileId(database.wrapping_add(file.0))
+}
+
+fn too_new(what: std::fmt::Arguments<'_>) -> Error {
+    Error::new(
+        perigee_base::ErrorKind::FormatTooNew,
+        format!("a log record uses {what}, which this version does not know: open it with a newer Perigee"),
+    )
+}
+
+/// `n` rounded up to the alignment.
+pub fn padded(n: usize) -> usize {
+    n.next_multiple_of(ALIGNMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_of_a_header_counts_and_so_does_its_place() {
+        let h = RecordHeader {
+            kind: RecordKind::Batch,
+            payload_bytes: 20,
+            count: 2,
+            lsn: 7,
+            durable: 5,
+            edits: 4,
+            previous: 99,
+            payload_checksum: 1234,
+        };
+        let good = h.encode(FileId(3), 72);
+        assert_eq!(RecordHeader::decode(&good, FileId(3), 72).unwrap().0, h);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(RecordHeader::decode(&bad, FileId(3), 72).is_err(), "bit {bit}");
+        }
+        assert!(RecordHeader::decode(&good, FileId(3), 80).is_err());
+        assert!(RecordHeader::decode(&good, FileId(4), 72).is_err());
+        assert!(RecordHeader::decode(&good[..63], FileId(3), 72).is_err());
+    }
+}

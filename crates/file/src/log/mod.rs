@@ -1,0 +1,14 @@
+//! Log framing, for the write-ahead log and the manifest alike. See `docs/format/log.md`.
+//!
+//! This room seals and reads records. What a payload means, which segments exist and whether a bad record is a
+//! torn end or damage is decided above, from what is reported here.
+
+pub mod layout;
+pub mod batch;
+pub mod writer;
+pub mod reader;
+
+pub use batch::{Batch, Op, Ops};
+pub use layout::{RecordHeader, RecordKind};
+pub use reader::{Bad, Behind, LogReader, Record, Step};
+pub use writer::{LogWriter, Stamp};

@@ -1,0 +1,97 @@
+//! A file on its way to disk: buffered, positioned, checksummed as a whole. Shared by the klog and vlog
+//! writers; must not know what the bytes mean.
+
+use crate::name::file_name;
+use perigee_base::bug::{self, Bug};
+use perigee_base::checksum::Running;
+use perigee_base::format::{FileHeader, FileKind};
+use perigee_base::{Error, FileId, Result};
+use perigee_env::{Append, Dir};
+use std::sync::Arc;
+
+/// Bytes gathered before the file system is called.
+const BUFFER_BYTES: usize = 512 << 10;
+
+/// A file being written.
+#[derive(Debug)]
+pub(crate) struct Output {
+    file: Arc<dyn Append>,
+    id: FileId,
+    name: String,
+    buffer: Vec<u8>,
+    /// Bytes handed to the file system; the buffer follows.
+    appended: u64,
+    checksum: Running,
+    /// An append failed: what the file holds is unknown, and nothing may follow it.
+    failed: bool,
+}
+
+impl Output {
+    /// Creates the file and puts its header into the buffer.
+    pub fn create(dir: &dyn Dir, header: FileHeader) -> Result<Output> {
+        let name = file_name(header.file, header.kind);
+        let file = dir.create(&name)?;
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
+        buffer.extend_from_slice(&header.encode());
+        Ok(Output {
+            file,
+            id: header.file,
+            name,
+            buffer,
+            appended: 0,
+            checksum: Running::new(header.file),
+            failed: false,
+        })
+    }
+
+    /// The file's number.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Where the next byte goes.
+    pub fn offset(&self) -> u64 {
+        self.appended + self.buffer.len() as u64
+    }
+    /// The buffer, to append to. Call [`Output::spill`] afterwards.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Hands the buffer to the file system if it has grown large.
+    pub fn spill(&mut self) -> Result<()> {
+        if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.failed {
+            return Err(
+                Error::internal("an earlier write of this file failed; discard it").in_file(&self.name)
+            );
+        }
+        self.failed = true;
+        self.checksum.update(&self.buffer);
+        self.file.append(&[&self.buffer]).map_err(|e| e.at(&self.name, self.appended))?;
+        self.appended += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.failed = false;
+        Ok(())
+    }
+
+    /// Writes the rest and puts the file on stable storage. Its length and whole-file checksum.
+    pub fn finish(mut self) -> Result<(u64, u64)> {
+        self.flush()?;
+        if !bug::on(Bug::SkipTableSync) {
+            self.file.sync().map_err(|e| e.in_file(&self.name))?;
+        }
+        Ok((self.appended, self.checksum.finish()))
+    }
+}
+
+/// The header of a table file.
+pub(crate) fn table_header(kind: FileKind, database: u64, file: FileId, a: u64) -> FileHeader {
+    FileHeader { kind, database, file, a, b: 0 }
+}

@@ -1,0 +1,141 @@
+//! The shelf: the door of this crate. Opens readers once and keeps them by file number, hands out writers. Must
+//! not know which files should exist: that is the manifest's.
+//!
+//! Invariant: a file is opened (and so verified) outside the lock; of two that open it at once one reader stays.
+
+use crate::cache::BlockCache;
+use crate::compress::Codec;
+use crate::klog::{KlogOptions, KlogReader, KlogWriter};
+use crate::vlog::{VlogReader, VlogWriter};
+use perigee_base::stats::Counters;
+use perigee_base::{Error, FamilyId, FileId, Result};
+use perigee_env::Dir;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+type Readers<R> = RwLock<BTreeMap<FileId, Arc<R>>>;
+
+/// The table files of one database directory.
+#[derive(Debug)]
+pub struct Shelf {
+    dir: Arc<dyn Dir>,
+    database: u64,
+    cache: Arc<BlockCache>,
+    counters: Arc<Counters>,
+    klogs: Readers<KlogReader>,
+    vlogs: Readers<VlogReader>,
+}
+
+impl Shelf {
+    /// An empty shelf over `dir`.
+    pub fn new(dir: Arc<dyn Dir>, database: u64, cache: Arc<BlockCache>, counters: Arc<Counters>) -> Shelf {
+        Shelf { dir, database, cache, counters, klogs: Readers::default(), vlogs: Readers::default() }
+    }
+
+    /// The reader of a klog, opened at the first call.
+    pub fn klog(&self, id: FileId, family: FamilyId, bytes: u64) -> Result<Arc<KlogReader>> {
+        let reader = keep(&self.klogs, id, || {
+            let (cache, counters) = (self.cache.clone(), self.counters.clone());
+            KlogReader::open(&*self.dir, id, self.database, family, bytes, cache, counters)
+        })?;
+        same_bytes(id, reader.summary().bytes, bytes)?;
+        Ok(reader)
+    }
+
+    /// The reader of a vlog, opened at the first call.
+    pub fn vlog(&self, id: FileId, bytes: u64) -> Result<Arc<VlogReader>> {
+        let open = || VlogReader::open(&*self.dir, id, self.database, bytes, self.counters.clone());
+        let reader = keep(&self.vlogs, id, open)?;
+        same_bytes(id, reader.bytes(), bytes)?;
+        Ok(reader)
+    }
+
+    /// A writer of a new klog; `options.database` is filled in.
+    pub fn klog_writer(&self, id: FileId, options: KlogOptions) -> Result<KlogWriter> {
+        KlogWriter::create(&*self.dir, id, KlogOptions { database: self.database, ..options })
+    }
+    /// A writer of a new vlog.
+    pub fn vlog_writer(&self, id: FileId, codec: Codec) -> Result<VlogWriter> {
+        VlogWriter::create(&*self.dir, id, self.database, codec)
+    }
+
+    /// Drops a reader and its cached blocks. Whoever still holds the reader may go on with it.
+    pub fn forget(&self, id: FileId) {
+        self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.vlogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.cache.forget_file(id);
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Arc<dyn Dir> {
+        &self.dir
+    }
+    /// The block cache.
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+    /// The counters.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+    /// The database's id.
+    pub fn database(&self) -> u64 {
+        self.database
+    }
+}
+
+/// The kept reader, or a new one.
+fn keep<R>(readers: &Readers<R>, id: FileId, open: impl FnOnce() -> Result<R>) -> Result<Arc<R>> {
+    if let Some(r) = readers.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        return Ok(r.clone());
+    }
+    let opened = Arc::new(open()?);
+    Ok(readers.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(opened).clone())
+}
+
+/// Numbers are never reused and files never change, so two lengths for one number are a bug.
+fn same_bytes(id: FileId, open: u64, asked: u64) -> Result<()> {
+    if open == asked {
+        return Ok(());
+    }
+    Err(Error::internal(format!("file {id} was opened with another length")).expected(open, asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Entry, TestDir};
+    use perigee_base::{ErrorKind, KeyOrder, SeqNo, checksum};
+
+    #[test]
+    fn readers_are_kept_and_forgotten() {
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let shelf = Shelf::new(TestDir::new(), 77, cache.clone(), Arc::default());
+        let options = KlogOptions {
+            database: 0,
+            family: FamilyId(2),
+            order: KeyOrder::Bytes,
+            block_bytes: 4096,
+            codec: Codec::Lz4,
+            filter_bits: 10,
+        };
+        let mut w = shelf.klog_writer(FileId(1), options).unwrap();
+        w.add(Entry::put(b"k", 1, b"v").as_ref()).unwrap();
+        let s = w.finish().unwrap();
+        let a = shelf.klog(FileId(1), FamilyId(2), s.bytes).unwrap();
+        assert!(Arc::ptr_eq(&a, &shelf.klog(FileId(1), FamilyId(2), s.bytes).unwrap()));
+        assert!(a.get(b"k", checksum::key_hash(b"k"), SeqNo::MAX).unwrap().is_some());
+        assert!(cache.used_bytes() > 0);
+        shelf.forget(FileId(1));
+        assert_eq!(cache.used_bytes(), 0);
+        assert!(!Arc::ptr_eq(&a, &shelf.klog(FileId(1), FamilyId(2), s.bytes).unwrap()));
+        shelf.forget(FileId(1));
+        assert!(shelf.klog(FileId(1), FamilyId(3), s.bytes).unwrap_err().is_corruption(), "another family");
+        assert!(shelf.klog(FileId(1), FamilyId(2), s.bytes + 1).unwrap_err().is_corruption());
+        assert_eq!(shelf.vlog(FileId(1), 72).unwrap_err().kind(), ErrorKind::NotFound);
+        let mut w = shelf.vlog_writer(FileId(2), Codec::None).unwrap();
+        let p = w.append(b"value").unwrap();
+        let s = w.finish().unwrap();
+        assert_eq!(&shelf.vlog(FileId(2), s.bytes).unwrap().read(&p).unwrap()[..], b"value");
+    }
+}

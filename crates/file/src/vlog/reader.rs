@@ -1,0 +1,149 @@
+//! Reads values out of a vlog, each chunk verified before it is used. A pointer is believed only as far as it
+//! lies inside the file and its chunks add up to it.
+
+use crate::block::frame::{self, Frame, FrameKind};
+use crate::compress::{self, Codec};
+use crate::input::{Input, grow};
+use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::key::VlogPointer;
+use perigee_base::limits::{LZ4_RATIO_MAX, VLOG_CHUNK_BYTES};
+use perigee_base::stats::Counters;
+use perigee_base::{Error, FileId, Result, Shared};
+use perigee_env::Dir;
+use std::sync::Arc;
+
+/// Reads one vlog.
+#[derive(Debug)]
+pub struct VlogReader {
+    input: Input,
+    database: u64,
+    counters: Arc<Counters>,
+}
+
+impl VlogReader {
+    /// Opens a vlog that the manifest says is `bytes` long, and verifies its header.
+    pub fn open(
+        dir: &dyn Dir,
+        id: FileId,
+        database: u64,
+        bytes: u64,
+        counters: Arc<Counters>,
+    ) -> Result<VlogReader> {
+        Self::over(Input::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
+    }
+
+    pub(crate) fn over(input: Input, database: u64, counters: Arc<Counters>) -> Result<VlogReader> {
+        let header = input.header(FileKind::Vlog, database)?;
+        if header.a != 0 || header.b != 0 {
+            return Err(input.damage(0, Error::corruption("unused fields of a vlog header are not zero")));
+        }
+        Ok(VlogReader { input, database, counters })
+    }
+
+    /// The file.
+    pub fn id(&self) -> FileId {
+        self.input.id()
+    }
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.input.bytes()
+    }
+
+    /// The value that a pointer names.
+    pub fn read(&self, p: &VlogPointer) -> Result<Shared> {
+        self.check(p).map_err(|e| self.input.damage(p.offset, e))?;
+        self.counters.vlog_bytes_read.add(p.stored_bytes);
+        if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
+    }
+
+    /// Refuses a pointer that cannot be right, before memory is taken for its value.
+    fn check(&self, p: &VlogPointer) -> Result<()> {
+        let chunks = p.value_bytes.div_ceil(VLOG_CHUNK_BYTES as u64);
+        let overhead = chunks.saturating_mul(frame::OVERHEAD_BYTES as u64);
+        let payload = p.stored_bytes.saturating_sub(overhead);
+        let inside = p.offset >= HEADER_BYTES as u64
+            && p.offset.checked_add(p.stored_bytes).is_some_and(|end| end <= self.input.bytes());
+        let plausible = payload > 0
+            && payload <= p.value_bytes
+            && p.value_bytes <= payload.saturating_mul(LZ4_RATIO_MAX as u64);
+        if p.file != self.input.id() || !inside || !plausible {
+            return Err(Error::corruption("a value-log pointer names no value of this file").expected(
+                format_args!("a value in {} bytes of file {}", self.input.bytes(), self.input.id()),
+                format_args!("{p:?}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A value of one chunk. Stored as it is, it is not copied.
+    fn read_chunk(&self, p: &VlogPointer) -> Result<Shared> {
+        let value_bytes = p.value_bytes as usize;
+        let bytes = self.input.read(p.offset, p.stored_bytes)?;
+        let frame = self.frame(p.offset, &bytes, value_bytes)?;
+        if frame.codec == Codec::None {
+            return Ok(Shared::new(Arc::new(bytes), frame::HEAD_BYTES..frame::HEAD_BYTES + value_bytes));
+        }
+        frame.unpack(0).map(Shared::from).map_err(|e| self.input.damage(p.offset, e))
+    }
+
+    fn read_chunks(&self, p: &VlogPointer) -> Result<Shared> {
+        let (mut offset, end) = (p.offset, p.offset + p.stored_bytes);
+        let mut value = Vec::new();
+        grow(&mut value, p.value_bytes as usize)?;
+        let mut bytes = Vec::new();
+        for part in value.chunks_mut(VLOG_CHUNK_BYTES) {
+            bytes.clear();
+            let length = self.claimed(offset, end)?;
+            self.input.read_into(offset, length, &mut bytes)?;
+            let frame = self.frame(offset, &bytes, part.len())?;
+            compress::decompress(frame.codec, frame.payload, part)
+                .map_err(|e| self.input.damage(offset, e))?;
+            offset += length;
+        }
+        if offset != end {
+            let e =
+                Error::corruption("the chunks of a value do not add up to its pointer").expected(end, offset);
+            return Err(self.input.damage(p.offset, e));
+        }
+        Ok(Shared::from(value))
+    }
+
+    /// The length that the frame at `offset` claims, which must end by `end`.
+    fn claimed(&self, offset: u64, end: u64) -> Result<u64> {
+        let head = self.input.read(offset, (frame::HEAD_BYTES as u64).min(end - offset))?;
+        let length =
+            frame::claimed_bytes(&head, FrameKind::Chunk).map_err(|e| self.input.damage(offset, e))?;
+        if length > end - offset {
+            let e = Error::corruption("a chunk ends behind its value or file").expected(end - offset, length);
+            return Err(self.input.damage(offset, e));
+        }
+        Ok(length)
+    }
+
+    fn frame<'a>(&self, offset: u64, bytes: &'a [u8], raw_bytes: usize) -> Result<Frame<'a>> {
+        let check = |f: Frame<'a>| match f.raw_bytes == raw_bytes {
+            true => Ok(f),
+            false => Err(Error::corruption("a chunk has another length than its pointer says")
+                .expected(raw_bytes, f.raw_bytes)),
+        };
+        let frame = Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk).and_then(check);
+        frame.map_err(|e| self.input.damage(offset, e))
+    }
+
+    /// Reads every byte from disk: frames without a gap, each one decompressed, and the whole-file checksum.
+    pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.input.header(FileKind::Vlog, self.database)?;
+        let mut pass = self.input.pass(progress);
+        let mut raw = Vec::new();
+        pass.take(HEADER_BYTES as u64)?;
+        while pass.offset() < self.input.bytes() {
+            let offset = pass.offset();
+            let bytes = pass.take(self.claimed(offset, self.input.bytes())?)?;
+            raw.clear();
+            Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk)
+                .and_then(|f| f.unpack_into(&mut raw))
+                .map_err(|e| self.input.damage(offset, e))?;
+        }
+        pass.finish(checksum)
+    }
+}

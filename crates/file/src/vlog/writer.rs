@@ -1,0 +1,67 @@
+//! Writes a vlog: each value as one frame per chunk of 1 MiB. Must not know keys.
+//!
+//! Invariant: an offset that was handed out names the first frame of its value, and the value's frames follow
+//! each other.
+
+use crate::block::frame::{self, FrameKind};
+use crate::compress::{Codec, Compressor};
+use crate::output::{Output, table_header};
+use perigee_base::format::FileKind;
+use perigee_base::key::VlogPointer;
+use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
+use perigee_base::{Error, FileId, Result};
+use perigee_env::Dir;
+
+/// What a finished vlog is, for the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VlogSummary {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Checksum of the whole file.
+    pub checksum: u64,
+}
+
+/// Writes one vlog. After an error it is of no more use; the caller removes the file.
+#[derive(Debug)]
+pub struct VlogWriter {
+    output: Output,
+    codec: Codec,
+    compressor: Compressor,
+}
+
+impl VlogWriter {
+    /// Creates the file.
+    pub fn create(dir: &dyn Dir, id: FileId, database: u64, codec: Codec) -> Result<VlogWriter> {
+        let output = Output::create(dir, table_header(FileKind::Vlog, database, id, 0))?;
+        Ok(VlogWriter { output, codec, compressor: Compressor::new() })
+    }
+
+    /// Appends a value (never an empty one) and says where it lies.
+    pub fn append(&mut self, value: &[u8]) -> Result<VlogPointer> {
+        if value.is_empty() || value.len() > VALUE_BYTES_MAX {
+            return Err(Error::internal("a separated value has an impossible length")
+                .expected(format_args!("1 to {VALUE_BYTES_MAX}"), value.len()));
+        }
+        let file = self.output.id();
+        let start = self.output.offset();
+        for chunk in value.chunks(VLOG_CHUNK_BYTES) {
+            let place = (file, self.output.offset());
+            let codec = (self.codec, &mut self.compressor);
+            frame::append(self.output.buffer(), place, FrameKind::Chunk, chunk, codec)?;
+            self.output.spill()?;
+        }
+        let stored_bytes = self.output.offset() - start;
+        Ok(VlogPointer { file, offset: start, stored_bytes, value_bytes: value.len() as u64 })
+    }
+
+    /// Bytes of the file so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.output.offset()
+    }
+
+    /// Writes the rest and syncs the file; the directory is the caller's.
+    pub fn finish(self) -> Result<VlogSummary> {
+        let (bytes, checksum) = self.output.finish()?;
+        Ok(VlogSummary { bytes, checksum })
+    }
+}

@@ -1,0 +1,129 @@
+//! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
+
+use crate::options::{Compression, Durability, FamilyOptions, Options};
+use crate::stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use perigee_engine::report::{FamilyStatus, Status, TableStatus};
+use perigee_engine::verify::Verified;
+use perigee_engine::{FamilySettings, Settings};
+use perigee_file::Codec;
+
+pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
+    match d {
+        Durability::Full => perigee_engine::Durability::Full,
+        Durability::Interval(t) => {
+            perigee_engine::Durability::Interval(u64::try_from(t.as_micros()).unwrap_or(u64::MAX))
+        }
+        Durability::None => perigee_engine::Durability::None,
+    }
+}
+
+pub(crate) fn settings(o: &Options) -> Settings {
+    Settings {
+        create_if_missing: o.create_if_missing,
+        error_if_exists: o.error_if_exists,
+        durability: durability(o.durability),
+        block_cache_bytes: o.block_cache_bytes,
+        verify_outputs: o.verify_outputs,
+        default_family: o.default_family.as_ref().map(family_settings),
+    }
+}
+
+pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
+    FamilySettings {
+        order: o.order,
+        memtable_bytes: o.memtable_bytes,
+        value_threshold: o.value_threshold as u64,
+        block_bytes: o.block_bytes as u64,
+        codec: match o.compression {
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
+        },
+        filter_bits: o.filter_bits,
+        target_file_bytes: o.target_file_bytes,
+        level1_bytes: o.level1_bytes,
+        level_ratio: o.level_ratio,
+    }
+}
+
+pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
+    FamilyOptions {
+        order: s.order,
+        memtable_bytes: s.memtable_bytes,
+        value_threshold: s.value_threshold as usize,
+        block_bytes: s.block_bytes as usize,
+        compression: match s.codec {
+            Codec::None => Compression::None,
+            Codec::Lz4 => Compression::Lz4,
+        },
+        filter_bits: s.filter_bits,
+        target_file_bytes: s.target_file_bytes,
+        level1_bytes: s.level1_bytes,
+        level_ratio: s.level_ratio,
+    }
+}
+
+pub(crate) fn stats(s: Status) -> Stats {
+    Stats {
+        counters: s.counters,
+        families: s.families.iter().map(family_stats).collect(),
+        last_sequence: s.last_sequence,
+        durable_sequence: s.durable_sequence,
+        block_cache_bytes: s.cache,
+        table_memory_bytes: s.table_memory,
+        wal: s.wal,
+        disk_bytes: s.disk_bytes,
+        snapshots: s.snapshots,
+        pressure: s.pressure.to_owned(),
+        recovery: RecoveryReport {
+            recovered_sequence: s.recovery.recovered,
+            replayed_operations: s.recovery.replayed,
+            truncated_bytes: s.recovery.truncated_bytes,
+            reason: s.recovery.reason.trim_end_matches("; ").to_owned(),
+            orphans: s.recovery.orphans,
+            clean: s.recovery.clean,
+            elapsed_us: s.recovery.elapsed_us,
+        },
+        background_error: s.background_error,
+    }
+}
+
+fn family_stats(f: &FamilyStatus) -> FamilyStats {
+    let level = |(i, l): (usize, &(usize, usize, u64, u64, u64))| LevelStats {
+        level: i as u8,
+        runs: l.0,
+        files: l.1,
+        bytes: l.2,
+        entries: l.3,
+        tombstones: l.4,
+    };
+    FamilyStats {
+        name: f.family.name.clone(),
+        id: f.family.id.0,
+        options: family_options(&f.family.settings),
+        memtable: f.memtable,
+        sealed: f.sealed,
+        levels: f.levels.iter().enumerate().map(level).collect(),
+        vlogs: f.vlogs,
+    }
+}
+
+pub(crate) fn file_stats(t: TableStatus) -> FileStats {
+    let s = &t.table.meta.summary;
+    FileStats {
+        family: t.family,
+        level: t.level,
+        run: t.run,
+        file: t.file,
+        bytes: s.bytes,
+        entries: s.entries,
+        tombstones: s.tombstones,
+        first_key: s.first_key.clone(),
+        last_key: s.last_key.clone(),
+        sequences: (s.smallest.0, s.largest.0),
+        separated_bytes: s.vlogs.iter().map(|(_, bytes)| bytes).sum(),
+    }
+}
+
+pub(crate) fn verify_report(v: Verified) -> VerifyReport {
+    VerifyReport { files: v.files, bytes: v.bytes, entries: v.entries, errors: v.errors }
+}

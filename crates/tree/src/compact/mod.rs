@@ -1,0 +1,8 @@
+//! Compaction: a pure picker proposes a plan, the rewrite road carries it out, an edit comes back.
+
+pub mod plan;
+pub mod pick;
+mod run;
+
+pub use plan::{Plan, Reason, Shape};
+pub use run::compact;

@@ -1,0 +1,68 @@
+//! Leveled compaction: level 0 merges as a whole into level 1; a level over its capacity gives the table that overlaps
+//! least to the level below. The simple, correct picker behind the seam; Spooky replaces it.
+
+use super::super::plan::{Plan, Reason, Shape, TableShape};
+use super::Limits;
+use perigee_base::{LevelNo, limits};
+use std::cmp::Ordering::{Greater, Less};
+use std::collections::BTreeSet;
+
+/// Capacity of a level (1 and deeper).
+pub fn capacity(level: usize, l: &Limits) -> u64 {
+    (1..level).fold(l.level1_bytes.max(1), |c, _| c.saturating_mul(l.ratio.max(2)))
+}
+
+/// How far each level is over its limit; 1.0 and more wants work.
+pub fn scores(shape: &Shape, l: &Limits) -> Vec<f64> {
+    let level0 = shape.levels.first().map_or(0, Vec::len) as f64 / l.level0_runs.max(1) as f64;
+    let deeper = (1..limits::LEVELS - 1).map(|i| shape.bytes(i) as f64 / capacity(i, l) as f64);
+    std::iter::once(level0).chain(deeper).collect()
+}
+
+/// The plan for the level that is furthest over.
+pub fn pick(shape: &Shape, l: &Limits) -> Option<Plan> {
+    let scores = scores(shape, l);
+    let (level, score) =
+        scores.iter().enumerate().fold((0, 0.0), |b, (i, s)| if *s > b.1 { (i, *s) } else { b });
+    if score < 1.0 {
+        return None;
+    }
+    if level == 0 { Some(merge_level0(shape)) } else { push_down(shape, level) }
+}
+
+fn merge_level0(shape: &Shape) -> Plan {
+    let mut inputs: Vec<_> = shape.tables(0).map(|t| (LevelNo(0), t.id)).collect();
+    let order = shape.order;
+    let first = shape.tables(0).map(|t| &t.first).min_by(|a, b| order.cmp(a, b));
+    let last = shape.tables(0).map(|t| &t.last).max_by(|a, b| order.cmp(a, b));
+    if let (Some(first), Some(last)) = (first, last) {
+        inputs.extend(overlapping(shape, 1, first, last).map(|t| (LevelNo(1), t.id)));
+    }
+    Plan { reason: Reason::Level0Runs, inputs, to: LevelNo(1), trivial: false, relocate: BTreeSet::new() }
+}
+
+fn push_down(shape: &Shape, level: usize) -> Option<Plan> {
+    let cost = |t: &TableShape| {
+        let below: u64 = overlapping(shape, level + 1, &t.first, &t.last).map(|b| b.bytes).sum();
+        below as f64 / t.bytes.max(1) as f64
+    };
+    let table = shape.tables(level).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let below: Vec<_> = overlapping(shape, level + 1, &table.first, &table.last).map(|t| t.id).collect();
+    let (from, to) = (LevelNo(level as u8), LevelNo(level as u8 + 1));
+    let trivial = below.is_empty();
+    let inputs = std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();
+    Some(Plan { reason: Reason::LevelBytes, inputs, to, trivial, relocate: BTreeSet::new() })
+}
+
+/// Tables of `level` that share keys with `first..=last`.
+pub fn overlapping<'a>(
+    shape: &'a Shape,
+    level: usize,
+    first: &'a [u8],
+    last: &'a [u8],
+) -> impl Iterator<Item = &'a TableShape> {
+    let order = shape.order;
+    shape
+        .tables(level)
+        .filter(move |t| order.cmp(&t.last, first) != Less && order.cmp(&t.first, last) != Greater)
+}

@@ -1,0 +1,106 @@
+//! What a picker sees, and what it proposes. Plain data.
+
+use crate::version::Version;
+use perigee_base::{FileId, KeyOrder, LevelNo};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A table as a picker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    /// Its id.
+    pub id: FileId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// First key.
+    pub first: Vec<u8>,
+    /// Last key.
+    pub last: Vec<u8>,
+    /// Value logs that it references.
+    pub vlogs: Vec<FileId>,
+}
+
+/// A version as a picker sees it: levels of runs (newest first) of tables (in key order), and value logs.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// The order of keys.
+    pub order: KeyOrder,
+    /// Levels, runs, tables.
+    pub levels: Vec<Vec<Vec<TableShape>>>,
+    /// Bytes of each value log, and how many of them are referenced.
+    pub vlogs: BTreeMap<FileId, (u64, u64)>,
+}
+
+impl Shape {
+    /// The shape of a version.
+    pub fn of(version: &Version) -> Shape {
+        let refs = version.vlog_references();
+        let table = |t: &std::sync::Arc<crate::Table>| TableShape {
+            id: t.meta.id,
+            bytes: t.meta.summary.bytes,
+            first: t.meta.summary.first_key.clone(),
+            last: t.meta.summary.last_key.clone(),
+            vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
+        };
+        Shape {
+            order: version.order,
+            levels: version
+                .levels
+                .iter()
+                .map(|runs| runs.iter().map(|r| r.tables.iter().map(table).collect()).collect())
+                .collect(),
+            vlogs: version
+                .vlogs
+                .values()
+                .map(|v| (v.meta.id, (v.meta.bytes, refs.get(&v.meta.id).copied().unwrap_or(0))))
+                .collect(),
+        }
+    }
+    /// Bytes of a level.
+    pub fn bytes(&self, level: usize) -> u64 {
+        self.tables(level).map(|t| t.bytes).sum()
+    }
+    /// Tables of a level.
+    pub fn tables(&self, level: usize) -> impl Iterator<Item = &TableShape> {
+        self.levels.get(level).into_iter().flatten().flatten()
+    }
+}
+
+/// Why a plan was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Level 0 holds too many runs.
+    Level0Runs,
+    /// A level is larger than its capacity.
+    LevelBytes,
+    /// A value log is mostly garbage.
+    Garbage,
+    /// Somebody asked.
+    Manual,
+}
+
+impl Reason {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Level0Runs => "level 0 runs",
+            Reason::LevelBytes => "level bytes",
+            Reason::Garbage => "value-log garbage",
+            Reason::Manual => "manual",
+        }
+    }
+}
+
+/// A compaction, as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Why.
+    pub reason: Reason,
+    /// The tables to merge.
+    pub inputs: Vec<(LevelNo, FileId)>,
+    /// The level that the result goes to.
+    pub to: LevelNo,
+    /// Move the (single) input as it is: nothing in the level below overlaps it.
+    pub trivial: bool,
+    /// Value logs whose values move.
+    pub relocate: BTreeSet<FileId>,
+}

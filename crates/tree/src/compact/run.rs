@@ -1,0 +1,75 @@
+//! Carries a plan out.
+
+use super::plan::Plan;
+use crate::flush::Setting;
+use crate::rewrite::place::Place;
+use crate::rewrite::{Created, Output, run};
+use crate::scan::{MergeCursor, RunCursor, Source};
+use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
+use perigee_base::{Error, FileId, LevelNo, Result, RunId};
+use std::cmp::Ordering::{Greater, Less};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Merges the plan's inputs. Files are synced, the directory is not.
+pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Result<(VersionEdit, Output)> {
+    let version = setting.version;
+    let inputs = gather(plan, version)?;
+    let removed = plan.inputs.clone();
+    if plan.trivial {
+        let added = inputs.iter().flat_map(|r| &r.tables).map(|t| added(plan, t.meta.clone())).collect();
+        return Ok((VersionEdit { added, removed, ..VersionEdit::default() }, Output::default()));
+    }
+    let bottom = is_bottom(plan, version, &inputs);
+    let order = version.order;
+    let sources = inputs.into_iter().map(|r| Source::Run(RunCursor::new(r, order, false))).collect();
+    let place = Place { threshold: setting.threshold, relocate: plan.relocate.clone() };
+    let output = run(setting.rewrite(MergeCursor::new(order, sources), bottom, place), created)?;
+    let edit = VersionEdit {
+        added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),
+        removed,
+        vlogs_added: output.vlogs.clone(),
+        ..VersionEdit::default()
+    };
+    Ok((edit, output))
+}
+
+fn added(plan: &Plan, meta: crate::TableMeta) -> AddedTable {
+    AddedTable { level: plan.to, run: RunId(0), meta }
+}
+
+/// The inputs as runs: the planned tables of each run of the version.
+fn gather(plan: &Plan, version: &Version) -> Result<Vec<Arc<Run>>> {
+    let wanted: HashSet<(LevelNo, FileId)> = plan.inputs.iter().copied().collect();
+    let mut found = 0;
+    let mut runs = Vec::new();
+    for (level, of_level) in version.levels.iter().enumerate() {
+        for run in of_level {
+            let in_plan = |t: &&Arc<Table>| wanted.contains(&(LevelNo(level as u8), t.meta.id));
+            let tables: Vec<_> = run.tables.iter().filter(in_plan).cloned().collect();
+            found += tables.len();
+            if !tables.is_empty() {
+                runs.push(Arc::new(Run { id: run.id, tables }));
+            }
+        }
+    }
+    if found != plan.inputs.len() {
+        return Err(Error::internal(format!("a plan names {} tables, {found} exist", plan.inputs.len())));
+    }
+    Ok(runs)
+}
+
+/// Whether no table that is not an input, in the target level or deeper, could hold an older version of an input's key.
+fn is_bottom(plan: &Plan, version: &Version, inputs: &[Arc<Run>]) -> bool {
+    let order = version.order;
+    let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
+    let tables = || inputs.iter().flat_map(|r| &r.tables);
+    !version.tables().filter(|(level, _, t)| *level >= plan.to && !named.contains(&t.meta.id)).any(
+        |(_, _, other)| {
+            tables().any(|t| {
+                order.cmp(&other.meta.summary.last_key, &t.meta.summary.first_key) != Less
+                    && order.cmp(&other.meta.summary.first_key, &t.meta.summary.last_key) != Greater
+            })
+        },
+    )
+}

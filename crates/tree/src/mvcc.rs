@@ -1,0 +1,49 @@
+//! What a reader at a sequence number may see, and what nobody can see any more. Pure.
+
+use perigee_base::SeqNo;
+
+/// Whether a version written at `seq` exists for a reader at `at`.
+#[inline]
+pub fn visible(seq: SeqNo, at: SeqNo) -> bool {
+    seq <= at
+}
+
+/// The readers that a rewrite must respect: ascending, without duplicates, the present as the last.
+///
+/// Every version belongs to the stratum of the first reader that can see it; of each key, only the newest version of a
+/// stratum can ever be seen.
+#[derive(Clone, Debug)]
+pub struct Strata(Vec<SeqNo>);
+
+impl Strata {
+    /// From the live snapshots and the present, which must not be older than any input of the rewrite.
+    pub fn new(mut snapshots: Vec<SeqNo>, present: SeqNo) -> Strata {
+        snapshots.push(present);
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        Strata(snapshots)
+    }
+    /// The stratum of a version.
+    pub fn of(&self, seq: SeqNo) -> usize {
+        self.0.partition_point(|&reader| reader < seq)
+    }
+    /// Whether every reader sees the version (or something newer): it lies in the oldest stratum.
+    pub fn oldest(&self, seq: SeqNo) -> bool {
+        self.of(seq) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_separates_the_versions_before_it_from_those_after() {
+        let s = Strata::new(vec![SeqNo(10), SeqNo(5), SeqNo(10)], SeqNo(20));
+        assert_eq!(s.of(SeqNo(5)), 0);
+        assert_eq!(s.of(SeqNo(6)), 1);
+        assert_eq!(s.of(SeqNo(10)), 1);
+        assert_eq!(s.of(SeqNo(11)), 2);
+        assert!(s.oldest(SeqNo(1)) && !s.oldest(SeqNo(6)));
+    }
+}

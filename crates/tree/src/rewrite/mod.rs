@@ -1,0 +1,11 @@
+//! The one road by which entries move into tables: source, collapse, place, split, sink. Flush, compaction,
+//! value-log collection and (later) ingest differ only in their source and their settings.
+
+pub mod collapse;
+pub mod split;
+pub mod place;
+pub mod sink;
+pub mod pipeline;
+
+pub use pipeline::{Counts, Output, Rewrite, run};
+pub use sink::Created;

@@ -1,0 +1,125 @@
+//! Where entries go: tables and value logs, cut as told, each finished file synced and (option) read again.
+
+use crate::version::{TableMeta, VlogMeta};
+use perigee_base::bug::{self, Bug};
+use perigee_base::key::VlogPointer;
+use perigee_base::{EntryRef, FileId, Result};
+use perigee_env::Dir;
+use perigee_file::{Codec, KlogOptions, KlogWriter, Shelf, VlogWriter};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A value log is cut here.
+const VLOG_BYTES_CUT: u64 = 256 << 20;
+
+/// Every file that a job has created so far, whatever became of the job.
+#[derive(Debug, Default)]
+pub struct Created(pub Vec<FileId>);
+
+/// Writes the outputs of one job.
+pub struct Sink<'a> {
+    shelf: &'a Shelf,
+    ids: &'a AtomicU64,
+    options: KlogOptions,
+    verify: bool,
+    created: &'a mut Created,
+    klog: Option<(FileId, KlogWriter)>,
+    vlog: Option<(FileId, VlogWriter)>,
+    /// Finished tables.
+    pub tables: Vec<TableMeta>,
+    /// Finished value logs.
+    pub vlogs: Vec<VlogMeta>,
+}
+
+impl<'a> Sink<'a> {
+    /// An empty sink. File ids come from `ids`.
+    pub fn new(
+        shelf: &'a Shelf,
+        ids: &'a AtomicU64,
+        options: KlogOptions,
+        verify: bool,
+        created: &'a mut Created,
+    ) -> Sink<'a> {
+        Sink {
+            shelf,
+            ids,
+            options,
+            verify,
+            created,
+            klog: None,
+            vlog: None,
+            tables: Vec::new(),
+            vlogs: Vec::new(),
+        }
+    }
+
+    fn next_id(&mut self) -> FileId {
+        let id = FileId(self.ids.fetch_add(1, Relaxed));
+        self.created.0.push(id);
+        id
+    }
+
+    /// Bytes of the table being written, and of its index.
+    pub fn pending(&self) -> (u64, usize) {
+        self.klog.as_ref().map_or((0, 0), |(_, k)| (k.bytes_written(), k.pending_index_bytes()))
+    }
+
+    /// Writes a value to the value log.
+    pub fn separate(&mut self, value: &[u8]) -> Result<VlogPointer> {
+        if self.vlog.as_ref().is_some_and(|(_, v)| v.bytes_written() >= VLOG_BYTES_CUT) {
+            self.finish_vlog()?;
+        }
+        if self.vlog.is_none() {
+            let id = self.next_id();
+            self.vlog = Some((id, self.shelf.vlog_writer(id, self.codec())?));
+        }
+        let (_, vlog) = self.vlog.as_mut().expect("made above");
+        vlog.append(value)
+    }
+
+    fn codec(&self) -> Codec {
+        self.options.codec
+    }
+
+    /// Adds an entry to the current table.
+    pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
+        if self.klog.is_none() {
+            let id = self.next_id();
+            self.klog = Some((id, self.shelf.klog_writer(id, self.options.clone())?));
+        }
+        let (_, klog) = self.klog.as_mut().expect("made above");
+        klog.add(e)
+    }
+
+    /// Ends the current table.
+    pub fn cut(&mut self) -> Result<()> {
+        let Some((id, klog)) = self.klog.take() else { return Ok(()) };
+        let summary = klog.finish()?;
+        if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
+            let reader = self.shelf.klog(id, self.options.family, summary.bytes)?;
+            reader.verify(summary.checksum, &mut |_| {})?;
+        }
+        self.tables.push(TableMeta { id, summary });
+        Ok(())
+    }
+
+    fn finish_vlog(&mut self) -> Result<()> {
+        let Some((id, vlog)) = self.vlog.take() else { return Ok(()) };
+        let s = vlog.finish()?;
+        if self.verify {
+            self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;
+        }
+        self.vlogs.push(VlogMeta { id, bytes: s.bytes, checksum: s.checksum });
+        Ok(())
+    }
+
+    /// Ends everything.
+    pub fn finish(&mut self) -> Result<()> {
+        self.finish_vlog()?;
+        self.cut()
+    }
+
+    /// The directory of the outputs.
+    pub fn dir(&self) -> &dyn Dir {
+        &**self.shelf.dir()
+    }
+}

@@ -1,0 +1,106 @@
+//! Visible cursors over several memtables against a model, in both directions, at every sequence.
+
+use super::*;
+use crate::{Memtable, Version, View};
+use perigee_base::{FamilyId, KeyOrder, SeqNo};
+use perigee_file::log::{Batch, Ops};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+fn rng(x: &mut u64) -> u64 {
+    *x ^= *x << 13;
+    *x ^= *x >> 7;
+    *x ^= *x << 17;
+    *x
+}
+
+fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<View> {
+    let tables: Vec<Arc<Memtable>> =
+        (0..memtables).map(|_| Arc::new(Memtable::new(KeyOrder::Bytes))).collect();
+    for (i, (seq, k, v)) in ops.iter().enumerate() {
+        let mut b = Batch::new();
+        match v {
+            Some(v) => b.put(FamilyId(0), k, v).unwrap(),
+            None => b.delete(FamilyId(0), k).unwrap(),
+        }
+        let f = b.finish();
+        let parsed: Vec<_> = Ops::new(&f.buf, f.payload()).map(|op| (op.unwrap(), SeqNo(*seq))).collect();
+        tables[i * memtables / ops.len()].insert(&Arc::new(f.buf), 0, &parsed).unwrap();
+    }
+    Arc::new(View {
+        active: Arc::clone(&tables[memtables - 1]),
+        sealed: tables[..memtables - 1].iter().rev().cloned().collect(),
+        version: Arc::new(Version::empty(KeyOrder::Bytes)),
+    })
+}
+
+fn check(c: &VisibleCursor, want: Option<(&Vec<u8>, &Vec<u8>)>) {
+    assert_eq!(c.key(), want.map(|(k, _)| &k[..]));
+    assert_eq!(c.value().unwrap().map(|v| v.to_vec()), want.map(|(_, v)| v.clone()));
+}
+
+#[test]
+fn wandering_agrees_with_a_sorted_map() {
+    let mut x = 99;
+    for round in 0..60u64 {
+        let ops: Vec<_> = (1..=120u64)
+            .map(|seq| {
+                let k = vec![(rng(&mut x) % 12) as u8; 1 + (rng(&mut x) % 2) as usize];
+                (seq, k, (rng(&mut x) % 3 > 0).then(|| vec![seq as u8; 3]))
+            })
+            .collect();
+        let view = view_with(&ops, 1 + (round % 4) as usize);
+        let at = SeqNo(rng(&mut x) % 130);
+        let bound = |x: &mut u64| match rng(x) % 3 {
+            0 => Bound::Unbounded,
+            1 => Bound::Included(vec![(rng(x) % 12) as u8]),
+            _ => Bound::Excluded(vec![(rng(x) % 12) as u8]),
+        };
+        let bounds = Bounds { lower: bound(&mut x), upper: bound(&mut x) };
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for (seq, k, v) in &ops {
+            let inside = !bounds.before(KeyOrder::Bytes, k) && !bounds.behind(KeyOrder::Bytes, k);
+            if SeqNo(*seq) <= at && inside {
+                match v {
+                    Some(v) => model.insert(k.clone(), v.clone()),
+                    None => model.remove(k),
+                };
+            }
+        }
+        let mut c = VisibleCursor::new(view, at, bounds, true);
+        let mut here: Option<Vec<u8>> = None;
+        for _ in 0..300 {
+            let target = vec![(rng(&mut x) % 13) as u8; 1 + (rng(&mut x) % 2) as usize];
+            here = match (rng(&mut x) % 8, here) {
+                (0, _) => {
+                    c.seek_to_first().unwrap();
+                    model.keys().next().cloned()
+                }
+                (1, _) => {
+                    c.seek_to_last().unwrap();
+                    model.keys().next_back().cloned()
+                }
+                (2, _) => {
+                    c.seek(&target).unwrap();
+                    model.range(target..).next().map(|(k, _)| k.clone())
+                }
+                (3, _) => {
+                    c.seek_for_prev(&target).unwrap();
+                    model.range(..=target).next_back().map(|(k, _)| k.clone())
+                }
+                (4 | 5, h) => {
+                    c.next().unwrap();
+                    h.and_then(|k| {
+                        model.range((Bound::Excluded(k), Bound::Unbounded)).next().map(|(k, _)| k.clone())
+                    })
+                }
+                (_, h) => {
+                    c.prev().unwrap();
+                    h.and_then(|k| model.range(..k).next_back().map(|(k, _)| k.clone()))
+                }
+            };
+            check(&c, here.as_ref().map(|k| (k, &model[k])));
+        }
+    }
+}

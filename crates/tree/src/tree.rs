@@ -1,0 +1,84 @@
+//! The tree: the door of this crate. Holds the current view and swaps it; everything else is a function of a view.
+
+use crate::version::Opener;
+use crate::{Memtable, Version, VersionEdit, View};
+use perigee_base::{KeyOrder, Result};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// One family's sorted map.
+///
+/// The view is replaced, never changed. Readers take it in a critical section of one reference count; replacing is
+/// serialised by the callers: sealing under the commit lock, installing under the manifest lock, both through
+/// [`Tree::swap`], whose closure does no I/O.
+#[derive(Debug)]
+pub struct Tree {
+    order: KeyOrder,
+    view: RwLock<Arc<View>>,
+}
+
+impl Tree {
+    /// A tree with these tables and an empty memtable.
+    pub fn new(version: Version) -> Tree {
+        let order = version.order;
+        let active = Arc::new(Memtable::new(order));
+        Tree {
+            order,
+            view: RwLock::new(Arc::new(View { active, sealed: Vec::new(), version: Arc::new(version) })),
+        }
+    }
+    /// The order of keys.
+    pub fn order(&self) -> KeyOrder {
+        self.order
+    }
+    /// The current view.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn swap(&self, change: impl FnOnce(&View) -> View) {
+        let mut slot = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        *slot = Arc::new(change(&slot));
+    }
+
+    /// Seals the active memtable, if it holds anything, and starts another.
+    pub fn seal(&self) -> bool {
+        let mut sealed = false;
+        self.swap(|v| {
+            if v.active.is_empty() {
+                return v.clone();
+            }
+            sealed = true;
+            let mut all = vec![Arc::clone(&v.active)];
+            all.extend(v.sealed.iter().cloned());
+            View { active: Arc::new(Memtable::new(self.order)), sealed: all, version: Arc::clone(&v.version) }
+        });
+        sealed
+    }
+
+    /// The version after `edit`, not installed. The caller holds the manifest lock until [`Tree::install`].
+    pub fn prepare(&self, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
+        self.view().version.apply(edit, open)
+    }
+
+    /// Makes a prepared version current; `flushed` is the memtable whose entries it now holds.
+    pub fn install(&self, version: Version, flushed: Option<&Arc<Memtable>>) {
+        let version = Arc::new(version);
+        self.swap(|v| {
+            let keep = |m: &&Arc<Memtable>| !flushed.is_some_and(|f| Arc::ptr_eq(f, m));
+            View {
+                active: Arc::clone(&v.active),
+                sealed: v.sealed.iter().filter(keep).cloned().collect(),
+                version: Arc::clone(&version),
+            }
+        });
+    }
+
+    /// Lets go of everything: the family was dropped. Views taken before stay whole.
+    pub fn clear(&self) {
+        self.swap(|_| View {
+            active: Arc::new(Memtable::new(self.order)),
+            sealed: Vec::new(),
+            version: Arc::new(Version::empty(self.order)),
+        });
+    }
+}

@@ -1,0 +1,98 @@
+//! Version + edit = version. Fails rather than build a version that breaks an invariant.
+
+use super::edit::{TableMeta, VersionEdit, VlogMeta};
+use super::run::{Run, Table, Vlog};
+use super::{Version, check};
+use perigee_base::bug::{self, Bug};
+use perigee_base::{Error, FileId, LevelNo, Result, limits};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Opens the files that an edit adds (the shelf, seen from here).
+pub trait Opener {
+    /// The table, open.
+    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>>;
+    /// The value log, open.
+    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>>;
+}
+
+pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
+    let mut new = old.clone();
+    remove(&mut new, edit)?;
+    for added in &edit.added {
+        if added.level.index() >= limits::LEVELS {
+            return Err(Error::corruption("an edit names a level that does not exist")
+                .expected("0 to 6", added.level));
+        }
+        let known = old.tables().find(|(_, _, t)| t.meta == added.meta).map(|(_, _, t)| Arc::clone(t));
+        let table = match known {
+            Some(moved) => moved,
+            None => open.table(&added.meta)?,
+        };
+        place(&mut new, added.level, added.run, table);
+    }
+    for meta in &edit.vlogs_added {
+        if new.vlogs.insert(meta.id, open.vlog(meta)?).is_some() {
+            return Err(Error::corruption(format!("an edit adds value log {} twice", meta.id)));
+        }
+    }
+    for id in &edit.vlogs_removed {
+        if new.vlogs.remove(id).is_none() {
+            return Err(Error::corruption(format!("an edit removes value log {id}, which is not there")));
+        }
+    }
+    sort(&mut new);
+    check::check(&new)?;
+    Ok(new)
+}
+
+fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
+    let gone: HashSet<(LevelNo, FileId)> = edit.removed.iter().copied().collect();
+    let mut found = 0;
+    for (level, runs) in new.levels.iter_mut().enumerate() {
+        let level = LevelNo(level as u8);
+        for run in runs.iter_mut() {
+            if run.tables.iter().any(|t| gone.contains(&(level, t.meta.id))) {
+                let kept: Vec<_> =
+                    run.tables.iter().filter(|t| !gone.contains(&(level, t.meta.id))).cloned().collect();
+                found += run.tables.len() - kept.len();
+                *run = Arc::new(Run { id: run.id, tables: kept });
+            }
+        }
+        runs.retain(|r| !r.tables.is_empty());
+    }
+    if found != gone.len() {
+        return Err(
+            Error::corruption("an edit removes a table that is not there").expected(gone.len(), found)
+        );
+    }
+    Ok(())
+}
+
+fn place(new: &mut Version, level: LevelNo, run: perigee_base::RunId, table: Arc<Table>) {
+    let runs = &mut new.levels[level.index()];
+    match runs.iter_mut().find(|r| r.id == run) {
+        Some(r) => Arc::make_mut(r).tables.push(table),
+        None => runs.push(Arc::new(Run { id: run, tables: vec![table] })),
+    }
+}
+
+fn sort(new: &mut Version) {
+    let order = new.order;
+    for runs in &mut new.levels {
+        runs.sort_by_key(|r| std::cmp::Reverse(r.id));
+        if bug::on(Bug::WrongRunOrder) {
+            runs.reverse();
+        }
+        for run in runs {
+            let key = |t: &Arc<Table>| t.meta.summary.first_key.clone();
+            let sorted = run.tables.windows(2).all(|w| order.cmp(&key(&w[0]), &key(&w[1])) == Ordering::Less);
+            if !sorted {
+                Arc::make_mut(run)
+                    .tables
+                    .sort_by(|a, b| order.cmp(&a.meta.summary.first_key, &b.meta.summary.first_key));
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The invariants of a version, checked at every installation.
+
+use super::Version;
+use perigee_base::{Error, Result};
+use std::cmp::Ordering::{Greater, Less};
+use std::collections::HashSet;
+
+/// `Corruption` naming the table if an invariant does not hold.
+pub(super) fn check(v: &Version) -> Result<()> {
+    let mut seen = HashSet::new();
+    for (level, run, t) in v.tables() {
+        let s = &t.meta.summary;
+        let name = format!("table {} (level {level}, run {})", t.meta.id, run.id);
+        if !seen.insert(t.meta.id) {
+            return Err(Error::corruption(format!("{name} stands in the tree twice")));
+        }
+        if v.order.cmp(&s.first_key, &s.last_key) == Greater || s.entries == 0 {
+            return Err(Error::corruption(format!("{name} has no valid key range")));
+        }
+        if let Some((missing, _)) = s.vlogs.iter().find(|(id, _)| !v.vlogs.contains_key(id)) {
+            return Err(Error::corruption(format!("{name} references value log {missing}, which is gone")));
+        }
+    }
+    for (level, runs) in v.levels.iter().enumerate() {
+        if level > 0 && runs.len() > 1 {
+            return Err(Error::corruption(format!("level {level} holds {} runs instead of one", runs.len())));
+        }
+        for run in runs {
+            for pair in run.tables.windows(2) {
+                if v.order.cmp(&pair[0].meta.summary.last_key, &pair[1].meta.summary.first_key) != Less {
+                    return Err(Error::corruption(format!(
+                        "tables {} and {} of level {level} share keys",
+                        pair[0].meta.id, pair[1].meta.id
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}

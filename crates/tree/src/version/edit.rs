@@ -1,0 +1,50 @@
+//! A change of a version, as jobs produce it and the manifest records it.
+
+use perigee_base::{FileId, LevelNo, RunId, SeqNo};
+use perigee_file::KlogSummary;
+
+/// What the manifest knows of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableMeta {
+    /// The klog.
+    pub id: FileId,
+    /// Its bounds, counts, length and checksum.
+    pub summary: KlogSummary,
+}
+
+/// What the manifest knows of a value log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VlogMeta {
+    /// The file.
+    pub id: FileId,
+    /// Its length.
+    pub bytes: u64,
+    /// Its whole-file checksum.
+    pub checksum: u64,
+}
+
+/// A table and its place in the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedTable {
+    /// Level.
+    pub level: LevelNo,
+    /// Run within the level (0 below level 0).
+    pub run: RunId,
+    /// The table.
+    pub meta: TableMeta,
+}
+
+/// A change of one family's version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionEdit {
+    /// Tables that come.
+    pub added: Vec<AddedTable>,
+    /// Tables that go.
+    pub removed: Vec<(LevelNo, FileId)>,
+    /// Value logs that come.
+    pub vlogs_added: Vec<VlogMeta>,
+    /// Value logs that go: nothing references them any more.
+    pub vlogs_removed: Vec<FileId>,
+    /// Every operation of the family up to here is in tables.
+    pub flushed: Option<SeqNo>,
+}

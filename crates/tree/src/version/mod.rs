@@ -1,0 +1,76 @@
+//! The version: which tables a family consists of, immutable. Only a [`VersionEdit`] makes another one.
+
+mod run;
+mod edit;
+mod apply;
+mod check;
+
+pub use apply::Opener;
+pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta};
+pub use run::{Run, Table, Vlog};
+
+use perigee_base::{FileId, KeyOrder, LevelNo, Result, limits};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The tables of a family at one moment.
+///
+/// Invariants (see `check.rs`): 1. level 0 holds runs newest first; every deeper level at most one run; 2. tables of a run
+/// are in key order and share no key; 3. of any key, every version in a newer run or upper level is newer than every version
+/// in an older run or deeper level; 4. every value log that a table references is in `vlogs`.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// The order of keys.
+    pub order: KeyOrder,
+    /// Runs of each level, newest first.
+    pub levels: Vec<Vec<Arc<Run>>>,
+    /// Value logs by id.
+    pub vlogs: BTreeMap<FileId, Arc<Vlog>>,
+}
+
+impl Version {
+    /// No tables.
+    pub fn empty(order: KeyOrder) -> Version {
+        Version { order, levels: vec![Vec::new(); limits::LEVELS], vlogs: BTreeMap::new() }
+    }
+
+    /// Every run from the newest to the oldest: the order in which a read asks.
+    pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        self.levels.iter().flatten()
+    }
+    /// Every table with its level and run.
+    pub fn tables(&self) -> impl Iterator<Item = (LevelNo, &Arc<Run>, &Arc<Table>)> {
+        self.levels.iter().enumerate().flat_map(|(level, runs)| {
+            runs.iter().flat_map(move |r| r.tables.iter().map(move |t| (LevelNo(level as u8), r, t)))
+        })
+    }
+    /// The deepest level that holds anything.
+    pub fn deepest(&self) -> Option<LevelNo> {
+        self.levels.iter().rposition(|runs| !runs.is_empty()).map(|l| LevelNo(l as u8))
+    }
+    /// Bytes of a level's tables.
+    pub fn level_bytes(&self, level: LevelNo) -> u64 {
+        self.levels[level.index()].iter().flat_map(|r| &r.tables).map(|t| t.meta.summary.bytes).sum()
+    }
+    /// Stored bytes that tables reference, for each value log.
+    pub fn vlog_references(&self) -> BTreeMap<FileId, u64> {
+        let mut refs: BTreeMap<FileId, u64> = self.vlogs.keys().map(|id| (*id, 0)).collect();
+        for (_, _, t) in self.tables() {
+            for (id, bytes) in &t.meta.summary.vlogs {
+                *refs.entry(*id).or_default() += bytes;
+            }
+        }
+        refs
+    }
+    /// Ids of all its files.
+    pub fn files(&self) -> BTreeSet<FileId> {
+        self.tables().map(|(_, _, t)| t.meta.id).chain(self.vlogs.keys().copied()).collect()
+    }
+    /// The version after `edit`.
+    ///
+    /// # Errors
+    /// `Corruption` if the edit does not fit, or a file that it adds cannot be opened.
+    pub fn apply(&self, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
+        apply::apply(self, edit, open)
+    }
+}

@@ -1,0 +1,23 @@
+//! The view: everything a read needs, immutable, in one object. There are no races between levels because there
+//! is only one thing to load.
+
+use crate::{Memtable, Version};
+use std::sync::Arc;
+
+/// The sources of a family, newest first: active memtable, sealed memtables, version.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Takes the inserts.
+    pub active: Arc<Memtable>,
+    /// Wait for their flush, newest first.
+    pub sealed: Vec<Arc<Memtable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+impl View {
+    /// All memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+}

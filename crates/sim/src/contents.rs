@@ -9,7 +9,7 @@ pub fn read_all(db: &Db) -> Result<Contents> {
     let mut out = Contents::new();
     for name in db.families() {
         let family = db.family(&name)?;
-        let forward = collect(family.iter::<&[u8]>(..)?)?;
+        let forward = collect(family.iter()?)?;
         check_ways(&family, &forward)?;
         out.insert(name, forward);
     }
@@ -31,7 +31,7 @@ fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 /// Backwards, point reads of what is there and of what is not.
 fn check_ways(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let backward: Result<BTreeMap<_, _>> =
-        family.iter::<&[u8]>(..)?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
+        family.iter()?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
     compare(family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
     for (key, value) in forward {
         if family.get(key)?.as_ref() != Some(value) || !family.contains(key)? {

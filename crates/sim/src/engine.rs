@@ -90,8 +90,8 @@ impl Engine {
                     return Ok(Outcome::Skipped);
                 };
                 let cursor = match snapshot {
-                    Some(snapshot) => snapshot.cursor(family, range.clone())?,
-                    None => family.cursor(range.clone())?,
+                    Some(snapshot) => snapshot.cursor_within(family, range.clone())?,
+                    None => family.cursor_within(range.clone())?,
                 };
                 self.open[*slot] = Some(Open::Cursor(cursor));
                 Ok(Outcome::Done)
@@ -216,8 +216,8 @@ impl Engine {
             return Ok(None);
         };
         Ok(Some(match (span, snapshot) {
-            (Span::Range(range), None) => family.iter(range.clone())?,
-            (Span::Range(range), Some(snapshot)) => snapshot.iter(family, range.clone())?,
+            (Span::Range(range), None) => family.range(range.clone())?,
+            (Span::Range(range), Some(snapshot)) => snapshot.range(family, range.clone())?,
             (Span::Prefix(prefix), None) => family.prefix(prefix)?,
             (Span::Prefix(prefix), Some(snapshot)) => snapshot.prefix(family, prefix)?,
         }))

@@ -304,7 +304,7 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
                 }
             }
         }
-        let whole: Result<Vec<_>, Error> = family.iter::<&[u8]>(..).and_then(Iterator::collect);
+        let whole: Result<Vec<_>, Error> = family.iter().and_then(Iterator::collect);
         match whole {
             Ok(entries) if entries.len() == map.len() => {}
             Ok(entries) => {

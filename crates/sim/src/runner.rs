@@ -119,10 +119,10 @@ impl Tally {
 /// Messages of panics on any thread since they were last taken.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps panic messages for the report instead of printing them; with `RUST_BACKTRACE` set it prints them too.
+/// Keeps panic messages for the report instead of printing them; with `PERIGEE_SIM_PANICS` set it prints them too.
 pub fn catch_panics() {
     let before = std::panic::take_hook();
-    let loud = std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v == "1" || v == "full");
+    let loud = std::env::var_os("PERIGEE_SIM_PANICS").is_some();
     std::panic::set_hook(Box::new(move |info| {
         held(&PANICS).push(info.to_string());
         if loud {

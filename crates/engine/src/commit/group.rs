@@ -10,13 +10,16 @@ use perigee_file::log::{Batch, Op, Ops};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex as Short, PoisonError};
 
+/// The operations of a batch that one family receives, each with its position in the batch as a sequence number.
+pub type Part = (Arc<Family>, Vec<(Op, SeqNo)>);
+
 /// A batch ready to be logged: sealed but for its place, its operations sorted by family.
 #[derive(Debug)]
 pub struct Work {
     /// The record.
     pub record: Finished,
     /// Operations by family, each with its position in the batch as a sequence number.
-    pub parts: Vec<(Arc<Family>, Vec<(Op, SeqNo)>)>,
+    pub parts: Vec<Part>,
     /// What the writer asked for.
     pub durability: Durability,
 }
@@ -34,7 +37,7 @@ impl Request {
     /// Checks and prepares a batch outside the commit section.
     pub fn new(core: &Core, batch: Batch, durability: Durability) -> Result<Arc<Request>> {
         let record = batch.finish();
-        let mut parts: Vec<(Arc<Family>, Vec<(Op, SeqNo)>)> = Vec::with_capacity(1);
+        let mut parts: Vec<Part> = Vec::with_capacity(1);
         for (i, op) in Ops::new(&record.buf, record.payload()).enumerate() {
             let op = op?;
             let at = match parts.iter().position(|(f, _)| f.id == op.family) {

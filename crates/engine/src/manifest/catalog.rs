@@ -130,9 +130,13 @@ impl FamilyEntry {
     }
 
     fn apply(&mut self, v: &VersionEdit) {
-        v.removed.iter().for_each(|(_, id)| drop(self.tables.remove(id)));
+        for (_, id) in &v.removed {
+            self.tables.remove(id);
+        }
         self.tables.extend(v.added.iter().map(|t| (t.meta.id, t.clone())));
-        v.vlogs_removed.iter().for_each(|id| drop(self.vlogs.remove(id)));
+        for id in &v.vlogs_removed {
+            self.vlogs.remove(id);
+        }
         self.vlogs.extend(v.vlogs_added.iter().map(|l| (l.id, l.clone())));
         self.flushed = self.flushed.max(v.flushed.unwrap_or(SeqNo::ZERO));
     }

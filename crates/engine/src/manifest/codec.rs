@@ -131,7 +131,7 @@ pub fn decode(bytes: &[u8]) -> Result<Edit> {
 
 /// Unknown even fields are skipped; unknown odd ones must be understood.
 fn unknown(tag: u64, place: &str) -> Result<()> {
-    if tag % 2 == 0 {
+    if tag.is_multiple_of(2) {
         return Ok(());
     }
     Err(Error::new(

@@ -1,7 +1,7 @@
 //! Reads the manifest into a catalog, or starts a new database.
 
 use crate::manifest::{Catalog, Edit, decode};
-use crate::settings::{FamilySettings, Settings};
+use crate::settings::Settings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
@@ -97,7 +97,7 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
             );
         }
     }
-    let family = settings.default_family.clone().unwrap_or_else(FamilySettings::default);
+    let family = settings.default_family.clone().unwrap_or_default();
     family.check()?;
     let mut catalog = Catalog::default();
     catalog.apply(&Edit {

@@ -83,3 +83,14 @@ fn a_count_that_costs_no_bytes_is_bounded() {
     raw[0..4].copy_from_slice(&(layout::ENTRIES_MAX as u32).to_le_bytes());
     assert!(parse(&raw).is_ok());
 }
+
+#[test]
+fn a_key_beyond_the_limit_is_damage() {
+    let max = perigee_base::limits::KEY_BYTES_MAX;
+    for (longest, good) in [(max, true), (max + 1, false)] {
+        let (a, b) = (vec![1; longest - 1], vec![1; longest]);
+        assert_eq!(parse(&write(&[Entry::put(&a, 1, b""), Entry::put(&b, 1, b"")])).is_ok(), good);
+        let other = [Entry::put(&b[..9], 1, b""), Entry::put(&b, 1, b""), Entry::delete(&[2; 9], 1)];
+        assert_eq!(parse(&write(&other)).is_ok(), good);
+    }
+}

@@ -176,6 +176,47 @@ fn a_key_that_ends_the_sharing_does_not_overflow_the_block() {
 }
 
 #[test]
+fn blocks_stay_under_their_size_unless_one_entry_is_larger() {
+    let mut rng = Rng::new(14);
+    for _ in 0..100 {
+        let shared = rng.below(300) as usize;
+        let mut entries: Vec<Entry> = (0..200u32)
+            .map(|i| Entry::put(&[&vec![7; shared], &i.to_be_bytes()[..]].concat(), 1, b"v"))
+            .collect();
+        entries.push(Entry::put(&vec![8; shared + 4], 1, b"v"));
+        let dir = TestDir::new();
+        let block_bytes = 200 + rng.below(4000) as usize;
+        let s = write(&dir, options(block_bytes, Codec::None, 0), &entries);
+        let r = open(&dir, s.bytes, 0).unwrap();
+        for i in 0..r.blocks().unwrap().len() {
+            let block = r.block(i, false).unwrap();
+            assert!(
+                block.len() == 1 || block.raw().len() <= block_bytes,
+                "{} of {block_bytes}",
+                block.raw().len()
+            );
+        }
+    }
+}
+
+/// A file whose checksums are all right and whose properties are not: written by a bug, or by an enemy.
+#[test]
+fn properties_that_are_not_those_of_the_entries_are_noticed() {
+    let dir = TestDir::new();
+    write(&dir, options(4096, Codec::None, 10), &small());
+    let good = dir.get(NAME);
+    let values = good.windows(6).position(|w| w == [1, 1, 3, 3, 1, 1]).unwrap();
+    for (at, what) in
+        [(5, "tombstones"), (8, "smallest"), (11, "largest"), (14, "first key"), (23, "last key")]
+    {
+        let mut bad = good.clone();
+        bad[values + at] -= 1;
+        assert!(!crate::fuzz::fuzz_klog(&bad), "{what}");
+    }
+    assert!(crate::fuzz::fuzz_klog(&good));
+}
+
+#[test]
 fn a_writer_refuses_disorder_and_emptiness() {
     let dir = TestDir::new();
     let mut w = KlogWriter::create(&*dir, ID, options(64, Codec::None, 0)).unwrap();

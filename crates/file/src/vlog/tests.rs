@@ -103,7 +103,7 @@ fn every_bit_and_every_length_counts() {
 #[test]
 fn wrong_pointers_are_errors() {
     let dir = TestDir::new();
-    let values = [b"a value".to_vec(), vec![b'z'; 3 << 20]];
+    let values = [b"a value".to_vec(), vec![b'z'; 3 << 20], vec![b'y'; 3 << 20]];
     let (pointers, s) = write(&*dir, Codec::Lz4, &values);
     let r = open(&*dir, s.bytes).unwrap();
     for p in pointers {

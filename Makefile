@@ -1,0 +1,52 @@
+# Two commands for a fresh machine: `make demo` does the main job on real input, `make test` passes everything.
+# The proofs' sizes can be changed: `make prove CRASH_CASES=1000000 SEED=7`.
+
+CARGO  ?= cargo
+SEED   ?= 1
+JOBS   ?= 2
+CRASH_CASES ?= 20000
+MODEL_OPS   ?= 1000000
+KILL_CASES  ?= 100
+SIM     = target/proof/perigee-sim
+
+.PHONY: all demo test prove lint unit tools bench clean fuzz
+
+all:
+	$(CARGO) build --release -p perigee-cli
+
+# What a bare Debian needs: a linker for Rust, and strace for kills at chosen system calls (skipped, and said, without).
+tools:
+	@command -v cc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc libc6-dev)
+	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) || echo "strace is not to be had: kills at chosen system calls will be skipped"
+
+demo: tools
+	$(CARGO) build --release -p perigee-cli
+	target/release/perigee demo $(if $(DEMO_DIR),--dir $(DEMO_DIR))
+
+test: tools lint unit prove
+	@echo "make test: all passed"
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --profile proof -- -D warnings
+
+# Unit, integration and documentation tests, examples, the house rules, the decoders' smoke fuzzing.
+unit:
+	$(CARGO) test --workspace --profile proof
+
+prove:
+	$(CARGO) build --profile proof -p perigee-sim
+	$(SIM) crash --cases $(CRASH_CASES) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) model --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) faults --seed $(SEED) --jobs $(JOBS)
+	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
+	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)
+
+# Coverage-guided fuzzing of every decoder, so many seconds each (nightly toolchain and cargo-fuzz).
+FUZZ_SECONDS ?= 60
+fuzz:
+	cd fuzz && for t in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$t -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+clean:
+	$(CARGO) clean

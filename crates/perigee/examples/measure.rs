@@ -1,0 +1,103 @@
+//! A first, plain measurement: load, read, scan. `cargo run --release -p perigee --example measure [ENTRIES]`
+//!
+//! 16-byte keys in random order, 100-byte values of which half the bytes are random, batches of 1000 and of 1, one
+//! thread. The peers and the real workloads are the business of the benchmark tool.
+
+use perigee::{Db, Durability, Options, WriteBatch, WriteOptions};
+use std::time::Instant;
+
+fn key(i: u64) -> [u8; 16] {
+    let mut k = [0; 16];
+    let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    k[..8].copy_from_slice(&(mixed ^ mixed >> 29).to_be_bytes());
+    k[8..].copy_from_slice(&i.to_be_bytes());
+    k
+}
+
+fn value(i: u64) -> [u8; 100] {
+    let mut v = [b'v'; 100];
+    let mut x = i + 1;
+    for chunk in v[..48].chunks_mut(8) {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        chunk.copy_from_slice(&x.to_le_bytes());
+    }
+    v
+}
+
+/// CPU time of this process, all threads, in microseconds.
+fn cpu_us() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(11) + ticks(12)) * 10_000
+}
+
+fn time(what: &str, n: u64, work: impl FnOnce() -> perigee::Result<()>) -> perigee::Result<()> {
+    let (start, cpu) = (Instant::now(), cpu_us());
+    work()?;
+    let s = start.elapsed().as_secs_f64();
+    let each = (cpu_us() - cpu) as f64 / n as f64;
+    println!("{what:<34} {:>10.0} per second {each:>8.2} us CPU each", n as f64 / s);
+    Ok(())
+}
+
+fn main() -> perigee::Result<()> {
+    let n: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
+    let dir = std::env::temp_dir().join(format!("perigee-measure-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let db = Db::open(&dir, Options::new().durability(Durability::None))?;
+    let family = db.default_family();
+    time("write random, batch 1000", n, || {
+        for start in (0..n).step_by(1000) {
+            let mut batch = WriteBatch::new();
+            for i in start..(start + 1000).min(n) {
+                batch.put(&family, key(i), value(i))?;
+            }
+            db.write(batch)?;
+        }
+        Ok(())
+    })?;
+    time("write random, batch 1", n / 10, || {
+        (0..n / 10).try_for_each(|i| db.put(key(i * 10), value(i * 10)))
+    })?;
+    time("write random, batch 1, synced", 500, || {
+        let full = WriteOptions::new().durability(Durability::Full);
+        (0..500).try_for_each(|i| family.put_with(key(i), value(i), full))
+    })?;
+    time("flush and settle", n, || db.flush().and_then(|()| db.wait_idle()))?;
+    time("read random (64 MiB cache)", n / 2, || {
+        for i in (0..n / 2).map(|i| (i * 7919) % n) {
+            assert_eq!(db.get_pinned(key(i))?.as_deref(), Some(&value(i)[..]));
+        }
+        Ok(())
+    })?;
+    time("read missing", n / 2, || {
+        (n..n + n / 2).try_for_each(|i| db.get_pinned(key(i)).map(|v| assert!(v.is_none())))
+    })?;
+    let mut cursor = db.cursor()?;
+    time("seek random", n / 10, || {
+        for i in (0..n / 10).map(|i| (i * 7919) % n) {
+            cursor.seek(key(i))?;
+            assert_eq!(cursor.key(), key(i));
+        }
+        Ok(())
+    })?;
+    time("full scan", n, || {
+        assert_eq!(db.iter()?.try_fold(0, |c, e| e.map(|_| c + 1))?, n);
+        Ok(())
+    })?;
+    time("full scan backward", n, || {
+        assert_eq!(db.iter()?.rev().try_fold(0, |c, e| e.map(|_| c + 1))?, n);
+        Ok(())
+    })?;
+    let s = db.stats();
+    println!(
+        "database {:.1} MB for {:.1} MB of keys and values",
+        s.disk_bytes as f64 / 1e6,
+        n as f64 * 116.0 / 1e6
+    );
+    db.close()?;
+    time("open", 1, || Db::open(&dir, Options::new()).map(drop))?;
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(())
+}

@@ -29,7 +29,7 @@ pub struct Args {
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
-    let mut tally = run_cases("crash", &args.common, 0, args.common.cases.min(EXHAUSTIVE), random_case);
+    let mut tally = run_cases("crash", &args.common, 0, args.common.numbers(EXHAUSTIVE), random_case);
     if tally.violations > 0 && args.common.stop {
         return conclude(&tally, 0);
     }

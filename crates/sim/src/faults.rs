@@ -35,7 +35,7 @@ const READ_CASES: u64 = 12;
 const FULL_CASES: u64 = 4;
 const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
 /// How often a write is tried again after space came back.
-const PATIENCE: usize = 50;
+const PATIENCE: usize = 150;
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {

@@ -29,7 +29,7 @@ const LENGTH: usize = 600;
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
-    let mut tally = run_cases("model", &args.common, 0, args.common.cases, one_case);
+    let mut tally = run_cases("model", &args.common, 0, args.common.numbers(u64::MAX), one_case);
     while args.common.case.is_none() && tally.get("operations") < args.ops {
         if tally.violations > 0 && (args.common.stop || tally.violations > 50) {
             break;

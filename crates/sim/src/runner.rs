@@ -43,6 +43,13 @@ pub struct Case {
     counts: Mutex<Vec<(&'static str, u64)>>,
 }
 
+impl Common {
+    /// How many numbers are cases: all asked for, or on a replay all there could be.
+    pub fn numbers(&self, max: u64) -> u64 {
+        if self.case.is_some() { max } else { self.cases.min(max) }
+    }
+}
+
 impl Case {
     fn new(common: &Common, number: u64) -> Self {
         let image = common.image.clone().filter(|_| common.case.is_some());
@@ -141,7 +148,7 @@ pub fn run_cases(
 ) -> Tally {
     if let Some(number) = common.case {
         let tally = Mutex::new(Tally::default());
-        if (first..first + n).contains(&number) || n == u64::MAX {
+        if (first..first.saturating_add(n)).contains(&number) {
             run_one(command, common, number, &body, &tally);
         }
         return tally.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -41,10 +41,10 @@ struct Harness {
     extra: &'static [&'static str],
 }
 
-const CRASH: Harness = Harness { command: "crash", cases: 6000, control: 400, extra: &["--random-only"] };
+const CRASH: Harness = Harness { command: "crash", cases: 3000, control: 400, extra: &["--random-only"] };
 const MODEL: Harness = Harness { command: "model", cases: 200, control: 16, extra: &[] };
-const FAULTS: Harness = Harness { command: "faults", cases: 6000, control: 400, extra: &[] };
-const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "12000"] };
+const FAULTS: Harness = Harness { command: "faults", cases: 0, control: 0, extra: &["--limit", "1500"] };
+const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "4000"] };
 const ALL_HARNESSES: [&Harness; 4] = [&MODEL, &CRASH, &FAULTS, &FLIPS];
 /// A run that takes longer has hung; a hang is no catch.
 const PATIENCE: Duration = Duration::from_secs(240);

@@ -24,6 +24,9 @@ pub struct Args {
     /// Shared options; histories are added until that many cases were tried.
     #[command(flatten)]
     pub common: Common,
+    /// Stop after so many fault points of each history.
+    #[arg(long)]
+    pub limit: Option<u64>,
 }
 
 /// Case numbers of one history.
@@ -44,10 +47,16 @@ pub fn run(args: &Args) -> bool {
     let mut history = common.case.map_or(0, |k| k / PER_HISTORY);
     loop {
         let first = history * PER_HISTORY;
-        let points = Plan::new(common.seed, history).ios() * FAULTS.len() as u64 * 2;
-        tally.add(&run_cases("faults", common, first, points, fault_case));
         tally.add(&run_cases("faults", common, first + READS, READ_CASES, read_case));
         tally.add(&run_cases("faults", common, first + FULL, FULL_CASES, full_case));
+        let order = shuffled(Plan::new(common.seed, history).ios() * FAULTS.len() as u64 * 2, history);
+        let points = args.limit.unwrap_or(u64::MAX).min(order.len() as u64);
+        if tally.violations == 0 || !common.stop {
+            tally.add(&run_cases("faults", common, first, points, |case| {
+                let index = (case.number % PER_HISTORY) as usize;
+                fault_case(case, *order.get(index).ok_or("no such case")?)
+            }));
+        }
         history += 1;
         let stopped = tally.violations > 0 && (common.stop || tally.violations > 50);
         if common.case.is_some() || stopped || tally.cases >= common.cases {
@@ -55,6 +64,15 @@ pub fn run(args: &Args) -> bool {
         }
     }
     conclude(&tally, if common.case.is_some() { 1 } else { common.cases })
+}
+
+/// The numbers below `n` in random order, so that a short run sees a bit of everything.
+fn shuffled(n: u64, seed: u64) -> Vec<u64> {
+    let (mut all, mut rng): (Vec<u64>, _) = ((0..n).collect(), Rng::new(seed));
+    for i in (1..all.len()).rev() {
+        all.swap(i, rng.index(i + 1));
+    }
+    all
 }
 
 /// A history with its options and world.
@@ -139,17 +157,18 @@ impl Plan {
 /// The disks to examine, with the ledger as it was then, and what each owes.
 type Leftovers = Vec<(&'static str, Arc<SimDisk>, Ledger, Owed)>;
 
-fn fault_case(case: &Case) -> Result<(), String> {
+fn fault_case(case: &Case, number: u64) -> Result<(), String> {
     let plan = Plan::of(case);
-    let number = case.number % PER_HISTORY;
     let (fault, sticky, io) = (FAULTS[(number % 4) as usize], number / 4 % 2 == 1, number / 8 + 1);
     let place = format!("{fault:?}{} at I/O {io}", if sticky { " (until healed)" } else { "" });
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep("faulty", &disk);
     disk.fail_at(io, fault, sticky);
-    let leftovers =
-        World::new(plan.seed).run(disk.clone(), |env| run_faulty(case, &plan, env, &disk, &ledger, fault));
+    let leftovers = World::new(plan.seed).run(disk.clone(), |env| {
+        let mut leftovers = Leftovers::new();
+        run_faulty(case, &plan, env, &disk, &ledger, (fault, io), &mut leftovers).map(|()| leftovers)
+    });
     let leftovers = leftovers.map_err(|e| format!("{place}: {e}"))?;
     for (what, disk, ledger, owed) in leftovers {
         let ledger = Arc::new(Mutex::new(ledger));
@@ -164,8 +183,9 @@ fn run_faulty(
     env: Env,
     disk: &Arc<SimDisk>,
     ledger: &Arc<Mutex<Ledger>>,
-    fault: Fault,
-) -> Result<Leftovers, String> {
+    (fault, io): (Fault, u64),
+    leftovers: &mut Leftovers,
+) -> Result<(), String> {
     let stage = match plan.stage(env.clone(), disk, ledger) {
         Ok(stage) => stage,
         Err(e) => {
@@ -176,18 +196,22 @@ fn run_faulty(
                 .map_err(|e| format!("open after the fault was gone: {e}"))?
         }
     };
-    let failures = act_all(&plan.script, &stage)?;
+    let durable = Owed::Durable { before_us: 0 };
+    let take = |what, crash, owed| (what, disk.crash_clone(plan.seed, crash), held(ledger).clone(), owed);
+    let mut soon = None;
+    let failures = act_all(&plan.script, &stage, || {
+        if soon.is_none() && disk.io_count() >= io {
+            soon = Some(take("after a power cut soon after", Crash::Power, durable));
+        }
+    })?;
+    leftovers.extend(soon);
     case.count("failed calls", failures);
     check_running(&stage)?;
     // A failed sync or write may take pages with it that were only in the kernel's cache.
     let kernel_lies = matches!(fault, Fault::Eio | Fault::SyncFails);
     let after_process = if kernel_lies { Owed::Durable { before_us: 0 } } else { Owed::Acked };
-    let durable = Owed::Durable { before_us: 0 };
-    let take = |what, crash, owed| (what, disk.crash_clone(plan.seed, crash), held(ledger).clone(), owed);
-    let mut leftovers: Leftovers = vec![
-        take("after a crash of the process", Crash::Process, after_process),
-        take("after a power cut", Crash::Power, durable),
-    ];
+    leftovers.push(take("after a crash of the process", Crash::Process, after_process));
+    leftovers.push(take("after a power cut", Crash::Power, durable));
     disk.heal();
     if fault == Fault::Enospc {
         commit_until_accepted(&stage)?;
@@ -200,16 +224,17 @@ fn run_faulty(
     }
     let owed = if closed.is_ok() && !kernel_lies { Owed::Acked } else { after_process };
     leftovers.push(take("after closing", Crash::Process, owed));
-    Ok(leftovers)
+    Ok(())
 }
 
-/// Performs the script through failures; counts them.
-fn act_all(script: &[Action], stage: &Shared) -> Result<u64, String> {
+/// Performs the script through failures, calling `between` after each action; counts the failures.
+fn act_all(script: &[Action], stage: &Shared, mut between: impl FnMut()) -> Result<u64, String> {
     let mut writer = Writer::new(stage, 0);
     let (mut failures, mut unknown) = (0, false);
     for action in script {
         let acked = held(&stage.ledger).acked();
         let result = writer.act(*action);
+        between();
         if unknown && held(&stage.ledger).acked() > acked {
             return Err("a commit was acknowledged after one with an unknown outcome".into());
         }
@@ -270,7 +295,7 @@ fn read_case(case: &Case) -> Result<(), String> {
     case.keep("failing-reads", &disk);
     World::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
         let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
-        act_all(&plan.script, &stage)?;
+        act_all(&plan.script, &stage, || {})?;
         stage.db.flush().map_err(|e| format!("flush: {e}"))?;
         let good = read_all(&stage.db).map_err(|e| format!("before the fault: {e}"))?;
         disk.fail_reads(suffix, times);

@@ -44,7 +44,9 @@ pub fn run(args: &Args) -> bool {
         println!("strace is not there (or may not trace): killing at random times only");
     }
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let tally = run_cases("kill", &args.common, 0, args.common.numbers(u64::MAX), |case| one_case(case, &base, strace));
+    let tally = run_cases("kill", &args.common, 0, args.common.numbers(u64::MAX), |case| {
+        one_case(case, &base, strace)
+    });
     conclude(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
 }
 

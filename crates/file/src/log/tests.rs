@@ -145,7 +145,7 @@ fn the_worked_example_of_the_format_page() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
     w.append(stamp(7, 6), &mut [batch("moon", "tide")]).unwrap();
-    let raw = disk.read_raw(&Path::new("/db").join(NAME));
+    let raw = disk.read_raw(Path::new("/db").join(NAME));
     let hex: String = raw[HEADER_BYTES..].iter().map(|b| format!("{b:02x}")).collect();
     let page = include_str!("../../../../docs/format/log.md");
     let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();

@@ -1,0 +1,189 @@
+//! `perigee-sim bugs`: plants every seeded bug in turn and proves that a harness catches it; and that each harness
+//! passes when nothing is planted. Each run is a process of its own, because a bug is planted for a whole process.
+
+use perigee_base::bug::{ALL, Bug};
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::runner::held;
+
+/// The variable that plants a bug in a process of this program.
+pub const VARIABLE: &str = "PERIGEE_BUG";
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The seed of all runs.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at the same time.
+    #[arg(long, default_value_t = 2)]
+    pub jobs: usize,
+    /// Only bugs whose name contains this.
+    #[arg(long, default_value = "")]
+    pub only: String,
+    /// Only list them.
+    #[arg(long)]
+    pub list: bool,
+    /// Multiplies the cases of every run.
+    #[arg(long, default_value_t = 1)]
+    pub effort: u64,
+}
+
+/// A harness: command, cases with a bug, cases of the clean control, more arguments.
+struct Harness {
+    command: &'static str,
+    cases: u64,
+    control: u64,
+    extra: &'static [&'static str],
+}
+
+const CRASH: Harness = Harness { command: "crash", cases: 3000, control: 400, extra: &["--random-only"] };
+const MODEL: Harness = Harness { command: "model", cases: 200, control: 16, extra: &[] };
+const FAULTS: Harness = Harness { command: "faults", cases: 0, control: 0, extra: &["--limit", "1500"] };
+const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "4000"] };
+const ALL_HARNESSES: [&Harness; 4] = [&MODEL, &CRASH, &FAULTS, &FLIPS];
+/// A run that takes longer has hung; a hang is no catch.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Who should catch a bug, the most likely first.
+fn catchers(bug: Bug) -> &'static [&'static Harness] {
+    match bug {
+        Bug::TruncateDamagedLog
+        | Bug::IgnoreLogChecksum
+        | Bug::IgnoreBlockChecksum
+        | Bug::DeleteUnknownFiles => &[&FLIPS],
+        Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
+        Bug::DropTombstoneEarly
+        | Bug::IgnoreSnapshots
+        | Bug::WrongRunOrder
+        | Bug::SkipOnTurn
+        | Bug::PublishEarly
+        | Bug::LoseLastEntry => &[&MODEL, &CRASH],
+        _ => &[&CRASH, &FAULTS],
+    }
+}
+
+/// Plants the bug that the environment names.
+pub fn plant_from_environment() -> Result<(), String> {
+    let Ok(name) = std::env::var(VARIABLE) else { return Ok(()) };
+    let found = ALL.iter().find(|(_, n, _)| *n == name);
+    let (bug, _, _) = found.ok_or_else(|| format!("{VARIABLE}: there is no seeded bug {name}"))?;
+    perigee_base::bug::plant(Some(*bug));
+    Ok(())
+}
+
+/// How a run ended.
+struct Ended {
+    passed: bool,
+    /// The first violation and the cases until then.
+    caught: Option<(String, u64)>,
+    last_line: String,
+}
+
+/// Runs the command; whether every bug was caught and every control passed.
+pub fn run(args: &Args) -> bool {
+    let bugs: Vec<_> = ALL.iter().filter(|(_, name, _)| name.contains(&args.only)).collect();
+    if args.list {
+        for (_, name, what) in &bugs {
+            println!("{name:24}{what}");
+        }
+        return true;
+    }
+    println!("{:24}{:10}{:>8}  what it breaks", "seeded bug", "caught by", "cases");
+    let (next, caught) = (AtomicUsize::new(0), Mutex::new(0));
+    let controls = Mutex::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let job = next.fetch_add(1, Relaxed);
+                    if let Some(harness) = ALL_HARNESSES.get(job) {
+                        *held(&controls) &= control(args, harness);
+                    } else if let Some((bug, name, what)) = bugs.get(job - ALL_HARNESSES.len()) {
+                        *held(&caught) += usize::from(hunt(args, *bug, name, what));
+                    } else {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let (caught, controls) = (*held(&caught), *held(&controls));
+    println!("bugs {} caught {caught}", bugs.len());
+    caught == bugs.len() && controls
+}
+
+fn control(args: &Args, harness: &Harness) -> bool {
+    let ended = run_harness(args, harness, None);
+    let word = if ended.passed { "passes" } else { "FAILS" };
+    println!("{:24}{:10}{word}: {}", "(clean control)", harness.command, ended.last_line);
+    if let Some((violation, _)) = ended.caught {
+        println!("  {violation}");
+    }
+    ended.passed
+}
+
+fn hunt(args: &Args, bug: Bug, name: &str, what: &str) -> bool {
+    for harness in catchers(bug) {
+        if let Some((_, cases)) = run_harness(args, harness, Some(name)).caught {
+            println!("{name:24}{:10}{cases:>8}  {}", harness.command, what.trim());
+            return true;
+        }
+    }
+    println!("{name:24}{:10}{:>8}  {}", "NOBODY", "-", what.trim());
+    false
+}
+
+fn run_harness(args: &Args, harness: &Harness, bug: Option<&str>) -> Ended {
+    let mut command = match std::env::current_exe() {
+        Ok(program) => Command::new(program),
+        Err(e) => return Ended { passed: false, caught: None, last_line: e.to_string() },
+    };
+    let cases = if bug.is_some() { harness.cases * args.effort } else { harness.control };
+    command.arg(harness.command).args(["--stop", "--jobs", "1", "--seed", &args.seed.to_string()]);
+    command.args(["--cases", &cases.to_string()]).args(harness.extra);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).env_remove(VARIABLE);
+    if let Some(bug) = bug {
+        command.env(VARIABLE, bug);
+    }
+    let text = output(&mut command);
+    let (text, success) = text.unwrap_or_else(|e| (e, false));
+    let violation = text.lines().skip_while(|line| !line.starts_with("VIOLATION")).take(2);
+    let violation: Vec<&str> = violation.collect();
+    let last_line = text.lines().last().unwrap_or_default().to_string();
+    let cases = last_line.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let caught = (!violation.is_empty()).then(|| (violation.join("\n"), cases));
+    Ended { passed: success && caught.is_none(), caught, last_line }
+}
+
+/// What a process printed, and whether it succeeded; it is killed when it takes too long.
+fn output(command: &mut Command) -> Result<(String, bool), String> {
+    let mut process = command.spawn().map_err(|e| e.to_string())?;
+    let mut out = process.stdout.take().ok_or("no output")?;
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = out.read_to_string(&mut text);
+        text
+    });
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match process.try_wait().map_err(|e| e.to_string())? {
+            Some(status) => break Some(status),
+            None if Instant::now() > deadline => {
+                let _ = process.kill();
+                let _ = process.wait();
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let mut text = reader.join().map_err(|_| "the reader panicked".to_string())?;
+    if status.is_none() {
+        text.push_str("hung");
+    }
+    Ok((text, status.is_some_and(|s| s.success())))
+}

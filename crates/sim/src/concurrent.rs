@@ -1,0 +1,253 @@
+//! Concurrent writers and readers in a simulated world. Every batch moves a token between two families and
+//! rewrites a pair of keys in one; readers must never see half of it, and never go back in time.
+
+use crate::contents::read_all;
+use crate::engine::{PATH, clean};
+use crate::ledger::Contents;
+use crate::rng::{Rng, mix, value_bytes};
+use crate::runner::{Case, held};
+use crate::settings::Settings;
+use perigee::env::Env;
+use perigee::{Db, Family, WriteBatch};
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::sim::World;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Tokens of each writer.
+const TOKENS: u64 = 4;
+
+/// What all threads share.
+struct Scene {
+    db: Db,
+    left: Family,
+    right: Family,
+    /// The acknowledged version of each token: `[writer][token]`.
+    acked: Vec<Vec<Mutex<u64>>>,
+    wrong: Mutex<Option<String>>,
+    operations: Mutex<u64>,
+}
+
+/// One history.
+pub fn one_case(case: &Case) -> Result<(), String> {
+    let mut rng = Rng::new(case.mixed());
+    let (settings, seed) = (Settings::random(&mut rng), rng.next());
+    let disk = SimDisk::new(seed);
+    case.keep("concurrent", &disk);
+    let mut world = World::new(seed);
+    if rng.percent(50) {
+        world.lock_switch_probability(0.5);
+    }
+    world
+        .run(disk, |env| scene(case, env, &settings, &mut rng))
+        .map_err(|e| format!("concurrent {settings:?}: {e}"))
+}
+
+fn scene(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Result<(), String> {
+    let say = |e: perigee::Error| e.to_string();
+    let db = Db::open(Path::new(PATH), settings.options(env.clone())).map_err(say)?;
+    let left = db.create_family("left", settings.family.clone()).map_err(say)?;
+    let right = db.create_family("right", settings.family.clone()).map_err(say)?;
+    let (writers, readers) = (rng.between(1, 3), rng.between(1, 2));
+    let acked = (0..writers).map(|_| (0..TOKENS).map(|_| Mutex::new(0)).collect()).collect();
+    let scene =
+        Arc::new(Scene { db, left, right, acked, wrong: Mutex::new(None), operations: Mutex::new(0) });
+    let mut joins = Vec::new();
+    for i in 0..writers + readers {
+        let (scene, seed) = (scene.clone(), mix(rng.next(), i as u64));
+        let body = Box::new(move || {
+            let result = if i < writers { scene.write(i, seed) } else { scene.read(seed) };
+            if let Err(e) = result {
+                held(&scene.wrong).get_or_insert(e);
+            }
+        });
+        joins.push(env.spawn.spawn(&format!("actor-{i}"), body).map_err(say)?);
+    }
+    for join in joins {
+        join.join().map_err(|panic| format!("a thread panicked: {panic}"))?;
+    }
+    if let Some(wrong) = held(&scene.wrong).take() {
+        return Err(wrong);
+    }
+    case.count("operations", *held(&scene.operations));
+    scene.compare_after_reopen(settings, env)
+}
+
+impl Scene {
+    /// Moves tokens; version v lies in `left` if v is odd.
+    fn write(&self, writer: usize, seed: u64) -> Result<(), String> {
+        let mut rng = Rng::new(seed);
+        for _ in 0..rng.between(20, 150) {
+            let token = rng.below(TOKENS);
+            let version = *held(&self.acked[writer][token as usize]) + 1;
+            let batch = self.batch(writer, token, version, rng.between(0, 200)).map_err(|e| e.to_string())?;
+            self.db.write(batch).map_err(|e| format!("write: {e}"))?;
+            *held(&self.acked[writer][token as usize]) = version;
+            match rng.below(60) {
+                0 => self.db.flush().map_err(|e| format!("flush: {e}"))?,
+                1 => self.db.compact().map_err(|e| format!("compact: {e}"))?,
+                _ => {}
+            }
+            *held(&self.operations) += 1;
+        }
+        Ok(())
+    }
+
+    fn batch(&self, writer: usize, token: u64, version: u64, len: usize) -> perigee::Result<WriteBatch> {
+        let mut batch = WriteBatch::new();
+        let (from, to) = self.sides(version);
+        let value = value(version, len);
+        batch.delete(from, key("token", writer, token))?;
+        batch.put(&self.left, key("pair-a", writer, token), &value)?;
+        batch.put(&self.left, key("pair-z", writer, token), &value)?;
+        batch.put(to, key("token", writer, token), &value)?;
+        Ok(batch)
+    }
+
+    /// Where a version comes from and where it lies.
+    fn sides(&self, version: u64) -> (&Family, &Family) {
+        if version % 2 == 1 { (&self.right, &self.left) } else { (&self.left, &self.right) }
+    }
+
+    fn read(&self, seed: u64) -> Result<(), String> {
+        let mut rng = Rng::new(seed);
+        for _ in 0..rng.between(20, 100) {
+            let writer = rng.index(self.acked.len());
+            let token = rng.below(TOKENS);
+            let result = match rng.below(4) {
+                0 | 1 => self.through_snapshot(writer, token),
+                2 => self.through_iterator(&mut rng),
+                _ => self.through_get(writer, token),
+            };
+            result.map_err(|e| format!("reader: {e}"))?;
+            *held(&self.operations) += 1;
+        }
+        Ok(())
+    }
+
+    fn acked(&self, writer: usize, token: u64) -> u64 {
+        *held(&self.acked[writer][token as usize])
+    }
+
+    /// In a snapshot the token lies on one side, its version is not older than what was acknowledged, and the
+    /// pair agrees with it; a second look gives the same.
+    fn through_snapshot(&self, writer: usize, token: u64) -> Result<(), String> {
+        let say = |e: perigee::Error| e.to_string();
+        let least = self.acked(writer, token);
+        let snapshot = self.db.snapshot().map_err(say)?;
+        let look = || -> Result<u64, String> {
+            let read = |family, name| snapshot.get(family, key(name, writer, token)).map_err(say);
+            let sides = (read(&self.left, "token")?, read(&self.right, "token")?);
+            let pair = (read(&self.left, "pair-a")?, read(&self.left, "pair-z")?);
+            let version = match &sides {
+                (None, None) => 0,
+                (Some(value), None) if version(value) % 2 == 1 => version(value),
+                (None, Some(value)) if version(value).is_multiple_of(2) => version(value),
+                _ => return Err(format!("half a batch over families: {:?}", versions(&sides))),
+            };
+            let pair_version = version_of(pair.0.as_deref());
+            if pair.0 != pair.1 || pair_version != version {
+                return Err(format!("half a batch: token at {version}, pair {:?}", versions(&pair)));
+            }
+            Ok(version)
+        };
+        let first = look()?;
+        if first < least {
+            return Err(format!("a snapshot saw version {first} after {least} was acknowledged"));
+        }
+        perigee_env::sim::yield_now();
+        let second = look()?;
+        if first != second {
+            return Err(format!("a snapshot changed from version {first} to {second}"));
+        }
+        Ok(())
+    }
+
+    /// One iterator over the family with the pairs: both halves alike, forwards or backwards.
+    fn through_iterator(&self, rng: &mut Rng) -> Result<(), String> {
+        let least: Vec<Vec<u64>> =
+            (0..self.acked.len()).map(|w| (0..TOKENS).map(|t| self.acked(w, t)).collect()).collect();
+        let iter = self.left.prefix("pair").map_err(|e| e.to_string())?;
+        let back = rng.percent(50);
+        let entries: Result<Vec<_>, _> = if back { iter.rev().collect() } else { iter.collect() };
+        let entries = entries.map_err(|e| e.to_string())?;
+        let find = |name: &str, writer: usize, token: u64| {
+            let wanted = key(name, writer, token);
+            let found = entries.iter().find(|(k, _)| k[..] == wanted[..]).map(|(_, v)| v.to_vec());
+            version_of(found.as_deref())
+        };
+        for (writer, tokens) in least.iter().enumerate() {
+            for (token, &least) in (0..).zip(tokens) {
+                let pair = (find("pair-a", writer, token), find("pair-z", writer, token));
+                if pair.0 != pair.1 || pair.0 < least {
+                    return Err(format!("an iterator (back: {back}) saw {pair:?}, acknowledged {least}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn through_get(&self, writer: usize, token: u64) -> Result<(), String> {
+        let least = self.acked(writer, token);
+        let found = self.left.get(key("pair-a", writer, token)).map_err(|e| e.to_string())?;
+        let version = version_of(found.as_deref());
+        if version < least {
+            return Err(format!("get saw version {version} after {least} was acknowledged"));
+        }
+        Ok(())
+    }
+
+    /// At rest: the contents are what was acknowledged last, verify is clean, and a reopen changes nothing.
+    fn compare_after_reopen(&self, settings: &Settings, env: Env) -> Result<(), String> {
+        let say = |e: perigee::Error| e.to_string();
+        let check = |found: &Contents| -> Result<(), String> {
+            for (writer, tokens) in self.acked.iter().enumerate() {
+                for (token, acked) in (0..).zip(tokens) {
+                    let acked = *held(acked);
+                    let at = |family: &str, name: &str| {
+                        version_of(found[family].get(&key(name, writer, token)).map(|v| &v[..]))
+                    };
+                    let side = if acked % 2 == 1 { "left" } else { "right" };
+                    if (at(side, "token"), at("left", "pair-z")) != (acked, acked) {
+                        return Err(format!(
+                            "writer {writer}, token {token}: version {acked} is not there at the end"
+                        ));
+                    }
+                }
+            }
+            Ok(())
+        };
+        let before = read_all(&self.db).map_err(say)?;
+        check(&before)?;
+        clean(&self.db.verify().map_err(say)?).map_err(say)?;
+        self.db.close().map_err(say)?;
+        let db = Db::open(Path::new(PATH), settings.options(env)).map_err(say)?;
+        let after = read_all(&db).map_err(say)?;
+        if before != after {
+            return Err("the contents changed by closing and opening".into());
+        }
+        db.close().map_err(say)
+    }
+}
+
+fn key(name: &str, writer: usize, token: u64) -> Vec<u8> {
+    format!("{name}/{writer}/{token}").into_bytes()
+}
+
+fn value(version: u64, len: usize) -> Vec<u8> {
+    let mut value = version.to_le_bytes().to_vec();
+    value.extend(value_bytes(version, len));
+    value
+}
+
+fn version(value: &[u8]) -> u64 {
+    value.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn version_of(value: Option<&[u8]>) -> u64 {
+    value.map_or(0, version)
+}
+
+fn versions(pair: &(Option<Vec<u8>>, Option<Vec<u8>>)) -> (u64, u64) {
+    (version_of(pair.0.as_deref()), version_of(pair.1.as_deref()))
+}

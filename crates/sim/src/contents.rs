@@ -1,0 +1,47 @@
+//! Reading a whole database in every way there is, and comparing the ways.
+
+use crate::ledger::{Contents, compare};
+use perigee::{Db, Error, Family, Iter, Result};
+use std::collections::BTreeMap;
+
+/// Everything in the database. Fails with `Internal` if two ways of reading disagree.
+pub fn read_all(db: &Db) -> Result<Contents> {
+    let mut out = Contents::new();
+    for name in db.families() {
+        let family = db.family(&name)?;
+        let forward = collect(family.iter()?)?;
+        check_ways(&family, &forward)?;
+        out.insert(name, forward);
+    }
+    Ok(out)
+}
+
+fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut out = BTreeMap::new();
+    for entry in iter {
+        let (key, value) = entry?;
+        if out.last_key_value().is_some_and(|(last, _): (&Vec<u8>, _)| last[..] >= key[..]) {
+            return Err(Error::internal(format!("keys out of order at \"{}\"", key.escape_ascii())));
+        }
+        out.insert(key.to_vec(), value.to_vec());
+    }
+    Ok(out)
+}
+
+/// Backwards, point reads of what is there and of what is not.
+fn check_ways(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
+    let backward: Result<BTreeMap<_, _>> =
+        family.iter()?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
+    compare(family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
+    for (key, value) in forward {
+        if family.get(key)?.as_ref() != Some(value) || !family.contains(key)? {
+            return Err(Error::internal(format!("get of \"{}\" differs from the scan", key.escape_ascii())));
+        }
+        let mut after = key.clone();
+        after.push(0);
+        if !forward.contains_key(&after) && family.contains(&after)? {
+            return Err(Error::internal(format!("\"{}\" is there only for get", after.escape_ascii())));
+        }
+    }
+    Ok(())
+}

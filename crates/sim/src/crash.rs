@@ -1,0 +1,218 @@
+//! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short ones.
+
+use crate::ledger::{Ledger, Owed};
+use crate::rng::Rng;
+use crate::runner::{Case, Common, Tally, conclude, run_cases};
+use crate::session::{Action, Life, Spec, When, last_look};
+use crate::settings::Settings;
+use perigee::{Compression, Durability, FamilyOptions};
+use perigee_env::fs::memory::{Crash, SimDisk};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Numbers from here up are cases of the exhaustive part.
+const EXHAUSTIVE: u64 = 1 << 40;
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Shared options.
+    #[command(flatten)]
+    pub common: Common,
+    /// Leave out the exhaustive part.
+    #[arg(long)]
+    pub random_only: bool,
+    /// Longest history of the exhaustive part, in operations.
+    #[arg(long, default_value_t = 3)]
+    pub depth: u32,
+}
+
+/// Runs the command; whether all went well.
+pub fn run(args: &Args) -> bool {
+    let mut tally = run_cases("crash", &args.common, 0, args.common.numbers(EXHAUSTIVE), random_case);
+    if tally.violations > 0 && args.common.stop {
+        return conclude(&tally, 0);
+    }
+    if !args.random_only && args.common.case.is_none_or(|k| k >= EXHAUSTIVE) {
+        tally.add(&exhaustive(args));
+    }
+    conclude(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
+}
+
+/// A random durability; `Full` most often, because it promises most.
+fn durability(rng: &mut Rng) -> Durability {
+    match rng.below(5) {
+        0 => Durability::None,
+        1 => Durability::Interval(Duration::from_millis(rng.pick(&[1, 5]))),
+        _ => Durability::Full,
+    }
+}
+
+fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
+    let mut script = Vec::new();
+    while script.len() < n {
+        script.push(match rng.weighted(&[84, 3, 3, 1, 4, 4, 1]) {
+            1 => Action::Sync,
+            2 => Action::Flush,
+            3 => Action::Compact,
+            4 if writer == 0 => Action::Change,
+            5 => Action::Sleep(rng.log_uniform(4000)),
+            6 => Action::WaitIdle,
+            _ => {
+                let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
+                Action::Commit(Spec::Random(rng.next()), own)
+            }
+        });
+    }
+    script
+}
+
+/// A few lives of one database, each ended by a crash (or, now and then, a close).
+fn random_case(case: &Case) -> Result<(), String> {
+    let mut rng = Rng::new(case.mixed());
+    let writers = rng.pick(&[1, 2, 2, 3]);
+    let settings = Settings::random(&mut rng).durability(durability(&mut rng));
+    let (share, mixed) = (rng.percent(60), rng.percent(50));
+    let ledger = Arc::new(Mutex::new(Ledger::new(writers)));
+    let (mut disk, mut owed) = (SimDisk::new(rng.next()), Owed::Acked);
+    let cycles = rng.pick(&[2, 2, 2, 3]);
+    let mut opening = 0; // crashes during open so far in a row
+    let mut cycle = 0;
+    while cycle < cycles {
+        let n = rng.log_uniform(60) as usize;
+        let scripts: Vec<_> = (0..writers).map(|w| script(&mut rng, w, n, mixed)).collect();
+        let when = match rng.below(10) {
+            0 | 1 if opening < 3 => When::Io(rng.between(1, 24) as u64),
+            2 => When::End,
+            3 if cycle > 0 => When::Closed,
+            _ => When::IoAfterOpen(1 + rng.below((n * writers * 3 + 10) as u64)),
+        };
+        let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
+        let verify = rng.percent(50);
+        let life = Life { seed: rng.next(), settings: settings.clone(), scripts, share, when, crash, verify };
+        let after = life.live(case, disk, &ledger, owed)?;
+        let in_open = after.in_open;
+        case.count("lives", 1);
+        case.count("crashes", u64::from(after.crashed));
+        case.count("crashes during open", u64::from(in_open));
+        // A crash during open is a cycle of its own; the one after it is a double crash.
+        opening = if in_open { opening + 1 } else { 0 };
+        case.count("double crashes", u64::from(in_open && cycle > 0));
+        cycle += u64::from(!in_open || opening >= 3);
+        (disk, owed) = (after.disk, after.owed);
+    }
+    let pattern = Life {
+        seed: rng.next(),
+        settings,
+        scripts: vec![Vec::new(); writers],
+        share,
+        when: When::Closed,
+        crash: Crash::Power,
+        verify: true,
+    };
+    last_look(case, &pattern, disk, &ledger, owed)
+}
+
+/// The menu of the exhaustive part.
+const MENU: [Action; 7] = [
+    Action::Commit(Spec::One, None),
+    Action::Commit(Spec::Pair, None),
+    Action::Commit(Spec::Delete, None),
+    Action::Commit(Spec::Changing, None),
+    Action::Change,
+    Action::Flush,
+    Action::Compact,
+];
+
+/// All histories of up to `depth` operations.
+fn histories(depth: u32) -> Vec<Vec<Action>> {
+    let mut all: Vec<Vec<Action>> = vec![Vec::new()];
+    let mut last = all.clone();
+    for _ in 0..depth {
+        last = last
+            .iter()
+            .flat_map(|history| {
+                MENU.iter().map(move |action| history.iter().copied().chain([*action]).collect())
+            })
+            .collect();
+        all.extend(last.iter().cloned());
+    }
+    all
+}
+
+/// Options of the exhaustive part: durability alternates with the history, so that both are seen.
+fn plain_settings(number: u64) -> Settings {
+    let family = FamilyOptions::new()
+        .memtable_bytes(4 << 10)
+        .block_bytes(256)
+        .target_file_bytes(2 << 10)
+        .level1_bytes(4 << 10)
+        .level_ratio(2)
+        .value_threshold(if number.is_multiple_of(3) { 8 } else { 4096 })
+        .compression(Compression::None);
+    let durability = if number.is_multiple_of(2) { Durability::Full } else { Durability::None };
+    Settings { family, cache_bytes: 0, durability, verify_outputs: true }
+}
+
+/// One case of the exhaustive part is one history: every I/O of it, both kinds of crash.
+fn exhaustive(args: &Args) -> Tally {
+    let all = histories(args.depth);
+    let n = all.len() as u64;
+    let mut tally = run_cases("crash", &args.common, EXHAUSTIVE, n, |case| {
+        let number = case.number - EXHAUSTIVE;
+        let index = usize::try_from(number).map_err(|e| e.to_string())?;
+        let history = all.get(index).ok_or("no such history")?;
+        every_point(case, number, history)
+    });
+    let points = tally.get("crash points");
+    // The histories are counted by their crash points.
+    tally.cases = if tally.cases > 0 { points.max(1) } else { 0 };
+    tally
+}
+
+fn every_point(case: &Case, number: u64, history: &[Action]) -> Result<(), String> {
+    let settings = plain_settings(number);
+    let life = |when, crash| Life {
+        seed: case.mixed(),
+        settings: settings.clone(),
+        scripts: vec![history.to_vec()],
+        share: false,
+        when,
+        crash,
+        verify: false,
+    };
+    let dry = life(When::Closed, Crash::Process).live(
+        case,
+        SimDisk::new(case.mixed()),
+        &Arc::new(Mutex::new(Ledger::new(1))),
+        Owed::Acked,
+    )?;
+    let (all, open) = dry.ios;
+    // The I/Os of creating an empty database are the same in every history: the empty one covers them.
+    let first = if history.is_empty() { 1 } else { open + 1 };
+    for io in first..=all {
+        for crash in [Crash::Process, Crash::Power] {
+            case.count("crash points", 1);
+            let point = || -> Result<(), String> {
+                let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+                let disk = SimDisk::new(case.mixed());
+                let life = life(When::Io(io), crash);
+                let after = life.live(case, disk, &ledger, Owed::Acked)?;
+                last_look(case, &life, after.disk, &ledger, after.owed)
+            };
+            point().map_err(|e| format!("{history:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_menu_is_multiplied_out() {
+        assert_eq!(histories(0).len(), 1);
+        assert_eq!(histories(2).len(), 1 + 7 + 49);
+    }
+}

@@ -1,0 +1,84 @@
+//! Runs a history through a target and the oracle and compares every answer.
+
+use crate::history::Op;
+use crate::oracle::{Oracle, Outcome, Target};
+
+/// Runs `ops`; `Err` describes the first difference. Returns how many operations were really performed.
+pub fn run(target: &mut impl Target, ops: &[Op]) -> Result<u64, String> {
+    let mut oracle = Oracle::default();
+    let mut performed = 0;
+    for (i, op) in ops.iter().enumerate() {
+        let expected = oracle.perform(op);
+        let got = target.perform(op);
+        if !expected.allows(&got) {
+            return Err(format!(
+                "operation {i}: expected {}, got {}, of {}",
+                shorten(&expected, 250),
+                shorten(&got, 250),
+                shorten(op, 400)
+            ));
+        }
+        performed += u64::from(expected != Outcome::Skipped);
+    }
+    Ok(performed)
+}
+
+/// The debug text, with bytes as text, cut to `max` characters.
+pub fn shorten(what: &impl std::fmt::Debug, max: usize) -> String {
+    let mut text = String::new();
+    let full = format!("{what:?}");
+    let mut rest = &full[..];
+    // Lists of bytes as text: "[107, 0]" becomes "k\\x00".
+    while let Some(start) = rest.find('[') {
+        let (before, list) = rest.split_at(start);
+        text.push_str(before);
+        let end = list.find(']').map_or(list.len(), |i| i + 1);
+        let bytes: Option<Vec<u8>> =
+            list[..end].trim_matches(['[', ']']).split(", ").map(|n| n.parse().ok()).collect();
+        match bytes {
+            Some(bytes) => text.push_str(&format!("\"{}\"", bytes.escape_ascii())),
+            None => {
+                text.push('[');
+                rest = &list[1..];
+                continue;
+            }
+        }
+        rest = &list[end..];
+    }
+    text.push_str(rest);
+    cut(&text, max)
+}
+
+/// A text cut to `max` characters.
+pub fn cut(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_string();
+    }
+    format!("{}… ({} bytes)", text.chars().take(max).collect::<String>(), text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Generator;
+    use crate::toy::{MISTAKES, Mistake, Toy};
+
+    #[test]
+    fn a_clean_toy_passes() {
+        for seed in 0..50 {
+            let ops = Generator::new(seed).history(400);
+            assert!(run(&mut Toy::new(Mistake::None), &ops).is_ok());
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_flagged() {
+        for &mistake in MISTAKES {
+            let caught = (0..50).any(|seed| {
+                let ops = Generator::new(seed).history(400);
+                run(&mut Toy::new(mistake), &ops).is_err()
+            });
+            assert!(caught, "{mistake:?} was not flagged");
+        }
+    }
+}

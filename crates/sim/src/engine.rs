@@ -1,0 +1,281 @@
+//! The engine as a [`Target`]: slots become handles, results become outcomes.
+
+use crate::history::{CURSORS, FAMILIES, Move, Op, SNAPSHOTS, Span, Write, family_name};
+use crate::oracle::{Outcome, Target};
+use crate::settings::Settings;
+use perigee::env::Env;
+use perigee::{Cursor, Db, Error, ErrorKind, Family, Iter, Result, Snapshot, VerifyReport, WriteBatch};
+use std::path::Path;
+
+/// Where a simulated database lives.
+pub const PATH: &str = "/db";
+
+enum Open {
+    Cursor(Cursor),
+    Iter(Iter),
+}
+
+/// An open database with its slots.
+pub struct Engine {
+    db: Db,
+    env: Env,
+    settings: Settings,
+    families: [Option<Family>; FAMILIES],
+    snapshots: [Option<Snapshot>; SNAPSHOTS],
+    open: [Option<Open>; CURSORS],
+}
+
+impl Target for Engine {
+    fn perform(&mut self, op: &Op) -> Outcome {
+        match self.attempt(op) {
+            Ok(outcome) => outcome,
+            Err(e) => refused(&e),
+        }
+    }
+}
+
+impl Engine {
+    /// Opens (or creates) the database at [`PATH`].
+    pub fn open(env: Env, settings: Settings) -> Result<Engine> {
+        let db = Db::open(Path::new(PATH), settings.options(env.clone()))?;
+        let mut engine = Engine {
+            db,
+            env,
+            settings,
+            families: Default::default(),
+            snapshots: Default::default(),
+            open: Default::default(),
+        };
+        engine.take_handles()?;
+        Ok(engine)
+    }
+
+    /// Closes the database.
+    pub fn close(mut self) -> Result<()> {
+        self.drop_slots();
+        self.db.close()
+    }
+
+    fn take_handles(&mut self) -> Result<()> {
+        let names = self.db.families();
+        for slot in 0..FAMILIES {
+            let name = family_name(slot);
+            self.families[slot] = if names.contains(&name) { Some(self.db.family(&name)?) } else { None };
+        }
+        Ok(())
+    }
+
+    fn drop_slots(&mut self) {
+        self.families = Default::default();
+        self.snapshots = Default::default();
+        self.open = Default::default();
+    }
+
+    fn attempt(&mut self, op: &Op) -> Result<Outcome> {
+        match op {
+            Op::Write { writes, batched } => self.write(writes, *batched),
+            Op::Get { family, key, snapshot } => self.get(*family, key, *snapshot),
+            Op::Contains { family, key, snapshot } => self.contains(*family, key, *snapshot),
+            Op::Scan { family, span, snapshot, backs, steps } => match self.iter(*family, span, *snapshot)? {
+                Some(iter) => drain(iter, *backs, *steps),
+                None => Ok(Outcome::Skipped),
+            },
+            Op::TakeSnapshot { slot } => {
+                self.snapshots[*slot] = Some(self.db.snapshot()?);
+                Ok(Outcome::Done)
+            }
+            Op::DropSnapshot { slot } => Ok(drop_slot(&mut self.snapshots[*slot])),
+            Op::OpenCursor { slot, family, range, snapshot } => {
+                let Some((family, snapshot)) = self.place(*family, *snapshot) else {
+                    return Ok(Outcome::Skipped);
+                };
+                let cursor = match snapshot {
+                    Some(snapshot) => snapshot.cursor_within(family, range.clone())?,
+                    None => family.cursor_within(range.clone())?,
+                };
+                self.open[*slot] = Some(Open::Cursor(cursor));
+                Ok(Outcome::Done)
+            }
+            Op::OpenIter { slot, family, span, snapshot } => match self.iter(*family, span, *snapshot)? {
+                Some(iter) => {
+                    self.open[*slot] = Some(Open::Iter(iter));
+                    Ok(Outcome::Done)
+                }
+                None => Ok(Outcome::Skipped),
+            },
+            Op::MoveCursor { slot, to } => match &mut self.open[*slot] {
+                Some(Open::Cursor(cursor)) => move_cursor(cursor, to),
+                _ => Ok(Outcome::Skipped),
+            },
+            Op::StepIter { slot, back } => match &mut self.open[*slot] {
+                Some(Open::Iter(iter)) => step(iter, *back).map(Outcome::Entry),
+                _ => Ok(Outcome::Skipped),
+            },
+            Op::DropCursor { slot } => Ok(drop_slot(&mut self.open[*slot])),
+            other => self.manage(other),
+        }
+    }
+
+    /// Operations on the database as a whole.
+    fn manage(&mut self, op: &Op) -> Result<Outcome> {
+        match op {
+            Op::Create { family } => {
+                let made = self.db.create_family(&family_name(*family), self.settings.family.clone())?;
+                self.families[*family] = Some(made);
+            }
+            Op::Drop { family } => self.db.drop_family(&family_name(*family))?,
+            Op::Names => return Ok(Outcome::Names(self.db.families())),
+            Op::Flush { family: None } => self.db.flush()?,
+            Op::Compact { family: None } => self.db.compact()?,
+            Op::Flush { family: Some(slot) } => match &self.families[*slot] {
+                Some(family) => family.flush()?,
+                None => return Ok(Outcome::Skipped),
+            },
+            Op::Compact { family: Some(slot) } => match &self.families[*slot] {
+                Some(family) => family.compact()?,
+                None => return Ok(Outcome::Skipped),
+            },
+            Op::Sync => self.db.sync()?,
+            Op::WaitIdle => self.db.wait_idle()?,
+            Op::Verify => clean(&self.db.verify()?)?,
+            Op::Reopen => self.reopen()?,
+            other => return Err(Error::internal(format!("driver: {other:?} is no such operation"))),
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Close and open. Before that, everything still held must answer `Closed` and not something else.
+    fn reopen(&mut self) -> Result<()> {
+        self.db.close()?;
+        for family in self.families.iter().flatten() {
+            match family.put(b"k", b"v") {
+                Err(e) if matches!(e.kind(), ErrorKind::Closed | ErrorKind::NotFound) => {}
+                other => return Err(Error::internal(format!("a write to a closed database gave {other:?}"))),
+            }
+        }
+        self.drop_slots();
+        self.db = Db::open(Path::new(PATH), self.settings.options(self.env.clone()))?;
+        let recovery = self.db.stats().recovery;
+        if !recovery.clean || recovery.truncated_bytes != 0 {
+            return Err(Error::internal(format!("after a clean close: {recovery:?}")));
+        }
+        self.take_handles()
+    }
+
+    fn write(&self, writes: &[Write], batched: bool) -> Result<Outcome> {
+        if writes.iter().any(|w| self.families[w.family].is_none()) {
+            return Ok(Outcome::Skipped);
+        }
+        let family = |w: &Write| self.families[w.family].as_ref().expect("checked above");
+        match (writes, batched) {
+            ([w], false) => match w.value {
+                Some(value) => family(w).put(&w.key, value.bytes())?,
+                None => family(w).delete(&w.key)?,
+            },
+            _ => {
+                let mut batch = WriteBatch::new();
+                for w in writes {
+                    match w.value {
+                        Some(value) => batch.put(family(w), &w.key, value.bytes())?,
+                        None => batch.delete(family(w), &w.key)?,
+                    }
+                }
+                self.db.write(batch)?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// The handles of the slots, if they hold something.
+    fn place(&self, family: usize, snapshot: Option<usize>) -> Option<(&Family, Option<&Snapshot>)> {
+        let family = self.families[family].as_ref()?;
+        match snapshot {
+            Some(slot) => Some((family, Some(self.snapshots[slot].as_ref()?))),
+            None => Some((family, None)),
+        }
+    }
+
+    fn get(&self, family: usize, key: &[u8], snapshot: Option<usize>) -> Result<Outcome> {
+        Ok(Outcome::Value(match self.place(family, snapshot) {
+            None => return Ok(Outcome::Skipped),
+            Some((family, None)) => family.get(key)?,
+            Some((family, Some(snapshot))) => snapshot.get(family, key)?,
+        }))
+    }
+
+    fn contains(&self, family: usize, key: &[u8], snapshot: Option<usize>) -> Result<Outcome> {
+        Ok(Outcome::Present(match self.place(family, snapshot) {
+            None => return Ok(Outcome::Skipped),
+            Some((family, None)) => family.contains(key)?,
+            Some((family, Some(snapshot))) => snapshot.contains(family, key)?,
+        }))
+    }
+
+    fn iter(&self, family: usize, span: &Span, snapshot: Option<usize>) -> Result<Option<Iter>> {
+        let Some((family, snapshot)) = self.place(family, snapshot) else {
+            return Ok(None);
+        };
+        Ok(Some(match (span, snapshot) {
+            (Span::Range(range), None) => family.range(range.clone())?,
+            (Span::Range(range), Some(snapshot)) => snapshot.range(family, range.clone())?,
+            (Span::Prefix(prefix), None) => family.prefix(prefix)?,
+            (Span::Prefix(prefix), Some(snapshot)) => snapshot.prefix(family, prefix)?,
+        }))
+    }
+}
+
+/// An error that a caller is told to expect, or text for one that nobody expects.
+fn refused(e: &Error) -> Outcome {
+    match e.kind() {
+        ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
+            Outcome::Refused(e.kind())
+        }
+        _ => Outcome::Failed(e.to_string()),
+    }
+}
+
+/// The first error of a report.
+pub fn clean(report: &VerifyReport) -> Result<()> {
+    report.errors.first().map_or(Ok(()), |e| Err(e.clone()))
+}
+
+fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {
+    if slot.take().is_some() { Outcome::Done } else { Outcome::Skipped }
+}
+
+fn step(iter: &mut Iter, back: bool) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let entry = if back { iter.next_back() } else { iter.next() };
+    Ok(entry.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
+}
+
+fn drain(mut iter: Iter, backs: u64, steps: usize) -> Result<Outcome> {
+    let mut out = Vec::new();
+    for i in 0..steps {
+        match step(&mut iter, backs >> (i % 64) & 1 == 1)? {
+            Some(entry) => out.push(entry),
+            None => {
+                let after = (step(&mut iter, false)?, step(&mut iter, true)?);
+                if after != (None, None) {
+                    return Err(Error::internal("an iterator at its end went on"));
+                }
+                break;
+            }
+        }
+    }
+    Ok(Outcome::Entries(out))
+}
+
+fn move_cursor(cursor: &mut Cursor, to: &Move) -> Result<Outcome> {
+    match to {
+        Move::First => cursor.seek_to_first()?,
+        Move::Last => cursor.seek_to_last()?,
+        Move::Seek(key) => cursor.seek(key)?,
+        Move::SeekForPrev(key) => cursor.seek_for_prev(key)?,
+        Move::Next => cursor.next()?,
+        Move::Prev => cursor.prev()?,
+    }
+    if !cursor.valid() {
+        return Ok(Outcome::Entry(None));
+    }
+    Ok(Outcome::Entry(Some((cursor.key().to_vec(), cursor.value()?.to_vec()))))
+}

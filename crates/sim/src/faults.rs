@@ -1,0 +1,398 @@
+//! `perigee-sim faults`: a fixed history with a failing device. Every kind of fault at every mutating I/O, once
+//! and until healed; failing reads; and a disk that fills up and is freed again and again.
+//!
+//! Whatever fails: nothing acknowledged is lost (in the running database, after reopening it, after a crash of the
+//! process or the machine), nothing refused appears, reads go on, and after an unknown outcome nothing is acknowledged.
+
+use crate::contents::read_all;
+use crate::engine::PATH;
+use crate::ledger::{Ledger, Owed};
+use crate::rng::{Rng, mix};
+use crate::runner::{Case, Common, Tally, conclude, held, run_cases};
+use crate::session::{Action, Life, Shared, Spec, When, Writer, last_look};
+use crate::settings::Settings;
+use perigee::env::Env;
+use perigee::{Db, Durability, Error, ErrorKind};
+use perigee_env::fs::memory::{Crash, Fault, SimDisk};
+use perigee_env::sim::World;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Shared options; histories are added until that many cases were tried.
+    #[command(flatten)]
+    pub common: Common,
+    /// Stop after so many fault points of each history.
+    #[arg(long)]
+    pub limit: Option<u64>,
+}
+
+/// Case numbers of one history.
+const PER_HISTORY: u64 = 1_000_000;
+/// Numbers inside a history from here up: failing reads, then full disks.
+const READS: u64 = 900_000;
+const FULL: u64 = 950_000;
+const READ_CASES: u64 = 12;
+const FULL_CASES: u64 = 4;
+const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
+/// How often a write is tried again after space came back.
+const PATIENCE: usize = 150;
+
+/// Runs the command; whether all went well.
+pub fn run(args: &Args) -> bool {
+    let common = &args.common;
+    let mut tally = Tally::default();
+    let mut history = common.case.map_or(0, |k| k / PER_HISTORY);
+    loop {
+        let first = history * PER_HISTORY;
+        tally.add(&run_cases("faults", common, first + READS, READ_CASES, read_case));
+        tally.add(&run_cases("faults", common, first + FULL, FULL_CASES, full_case));
+        let order = shuffled(Plan::new(common.seed, history).ios() * FAULTS.len() as u64 * 2, history);
+        let points = args.limit.unwrap_or(u64::MAX).min(order.len() as u64);
+        if tally.violations == 0 || !common.stop {
+            tally.add(&run_cases("faults", common, first, points, |case| {
+                let index = (case.number % PER_HISTORY) as usize;
+                fault_case(case, *order.get(index).ok_or("no such case")?)
+            }));
+        }
+        history += 1;
+        let stopped = tally.violations > 0 && (common.stop || tally.violations > 50);
+        if common.case.is_some() || stopped || tally.cases >= common.cases {
+            break;
+        }
+    }
+    conclude(&tally, if common.case.is_some() { 1 } else { common.cases })
+}
+
+/// The numbers below `n` in random order, so that a short run sees a bit of everything.
+fn shuffled(n: u64, seed: u64) -> Vec<u64> {
+    let (mut all, mut rng): (Vec<u64>, _) = ((0..n).collect(), Rng::new(seed));
+    for i in (1..all.len()).rev() {
+        all.swap(i, rng.index(i + 1));
+    }
+    all
+}
+
+/// A history with its options and world.
+struct Plan {
+    seed: u64,
+    settings: Settings,
+    script: Vec<Action>,
+}
+
+impl Plan {
+    fn new(seed: u64, history: u64) -> Plan {
+        let mut rng = Rng::new(mix(seed, history));
+        let settings = Settings::random(&mut rng).durability(Durability::Full);
+        let script = (0..40)
+            .map(|i| match i % 10 {
+                3 => Action::Flush,
+                5 => Action::Change,
+                7 if i > 20 => Action::Compact,
+                8 => Action::Sync,
+                6 => Action::Commit(Spec::Random(rng.next()), Some(Durability::None)),
+                _ => Action::Commit(Spec::Random(rng.next()), None),
+            })
+            .collect();
+        Plan { seed: rng.next(), settings, script }
+    }
+
+    fn of(case: &Case) -> Plan {
+        Plan::new(case.seed, case.number / PER_HISTORY)
+    }
+
+    /// Mutating I/Os of the history when nothing fails (0 if it cannot even run; then the cases tell).
+    fn ios(&self) -> u64 {
+        let run = || {
+            let disk = SimDisk::new(self.seed);
+            World::new(self.seed).run(disk.clone(), |env| {
+                if let Ok(stage) = self.stage(env, &disk, &Arc::new(Mutex::new(Ledger::new(1)))) {
+                    let mut writer = Writer::new(&stage, 0);
+                    for action in &self.script {
+                        let _ = writer.act(*action);
+                    }
+                    let _ = stage.db.close();
+                }
+                disk.io_count()
+            })
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(0).max(1)
+    }
+
+    /// An open database with its steady families.
+    fn stage(&self, env: Env, disk: &Arc<SimDisk>, ledger: &Arc<Mutex<Ledger>>) -> Result<Shared, Error> {
+        let db = Db::open(Path::new(PATH), self.settings.options(env.clone()))?;
+        let stage = Shared {
+            db,
+            env,
+            disk: disk.clone(),
+            ledger: ledger.clone(),
+            settings: self.settings.clone(),
+            share: true,
+            wrong: Mutex::new(None),
+        };
+        if let Err(e) = stage.prepare() {
+            let _ = stage.db.close();
+            return Err(e);
+        }
+        Ok(stage)
+    }
+
+    /// The life that examines a disk afterwards.
+    fn pattern(&self) -> Life {
+        Life {
+            seed: self.seed,
+            settings: self.settings.clone(),
+            scripts: vec![Vec::new()],
+            share: true,
+            when: When::Closed,
+            crash: Crash::Power,
+            verify: true,
+        }
+    }
+}
+
+/// The disks to examine, with the ledger as it was then, and what each owes.
+type Leftovers = Vec<(&'static str, Arc<SimDisk>, Ledger, Owed)>;
+
+fn fault_case(case: &Case, number: u64) -> Result<(), String> {
+    let plan = Plan::of(case);
+    let (fault, sticky, io) = (FAULTS[(number % 4) as usize], number / 4 % 2 == 1, number / 8 + 1);
+    let place = format!("{fault:?}{} at I/O {io}", if sticky { " (until healed)" } else { "" });
+    let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+    let disk = SimDisk::new(plan.seed);
+    case.keep("faulty", &disk);
+    disk.fail_at(io, fault, sticky);
+    let leftovers = World::new(plan.seed).run(disk.clone(), |env| {
+        let mut leftovers = Leftovers::new();
+        run_faulty(case, &plan, env, &disk, &ledger, (fault, io), &mut leftovers).map(|()| leftovers)
+    });
+    let leftovers = leftovers.map_err(|e| format!("{place}: {e}"))?;
+    for (what, disk, ledger, owed) in leftovers {
+        let ledger = Arc::new(Mutex::new(ledger));
+        last_look(case, &plan.pattern(), disk, &ledger, owed).map_err(|e| format!("{place}, {what}: {e}"))?;
+    }
+    Ok(())
+}
+
+fn run_faulty(
+    case: &Case,
+    plan: &Plan,
+    env: Env,
+    disk: &Arc<SimDisk>,
+    ledger: &Arc<Mutex<Ledger>>,
+    (fault, io): (Fault, u64),
+    leftovers: &mut Leftovers,
+) -> Result<(), String> {
+    let stage = match plan.stage(env.clone(), disk, ledger) {
+        Ok(stage) => stage,
+        Err(e) => {
+            case.count("failed opens", 1);
+            expected_kind("open or create_family", &e)?;
+            disk.heal();
+            plan.stage(env.clone(), disk, ledger)
+                .map_err(|e| format!("open after the fault was gone: {e}"))?
+        }
+    };
+    let durable = Owed::Durable { before_us: 0 };
+    let take = |what, crash, owed| (what, disk.crash_clone(plan.seed, crash), held(ledger).clone(), owed);
+    let mut soon = None;
+    let failures = act_all(&plan.script, &stage, || {
+        if soon.is_none() && disk.io_count() >= io {
+            soon = Some(take("after a power cut soon after", Crash::Power, durable));
+        }
+    })?;
+    leftovers.extend(soon);
+    case.count("failed calls", failures);
+    check_running(&stage)?;
+    // A failed sync or write may take pages with it that were only in the kernel's cache.
+    let kernel_lies = matches!(fault, Fault::Eio | Fault::SyncFails);
+    let after_process = if kernel_lies { Owed::Durable { before_us: 0 } } else { Owed::Acked };
+    leftovers.push(take("after a crash of the process", Crash::Process, after_process));
+    leftovers.push(take("after a power cut", Crash::Power, durable));
+    disk.heal();
+    if fault == Fault::Enospc {
+        commit_until_accepted(&stage)?;
+        check_running(&stage)?;
+        leftovers.push(take("healed, then a power cut", Crash::Power, durable));
+    }
+    let closed = stage.db.close();
+    if let (Err(e), Fault::Enospc) = (&closed, fault) {
+        return Err(format!("close after space came back: {e}"));
+    }
+    let owed = if closed.is_ok() && !kernel_lies { Owed::Acked } else { after_process };
+    leftovers.push(take("after closing", Crash::Process, owed));
+    Ok(())
+}
+
+/// Performs the script through failures, calling `between` after each action; counts the failures.
+fn act_all(script: &[Action], stage: &Shared, mut between: impl FnMut()) -> Result<u64, String> {
+    let mut writer = Writer::new(stage, 0);
+    let (mut failures, mut unknown) = (0, false);
+    for action in script {
+        let acked = held(&stage.ledger).acked();
+        let result = writer.act(*action);
+        between();
+        if unknown && held(&stage.ledger).acked() > acked {
+            return Err("a commit was acknowledged after one with an unknown outcome".into());
+        }
+        if let Err((doing, e)) = result {
+            expected_kind(doing, &e)?;
+            unknown |= doing == "commit" && e.kind() == ErrorKind::OutcomeUnknown;
+            failures += 1;
+            if failures <= 2 {
+                check_running(stage)?;
+            }
+        }
+    }
+    Ok(failures)
+}
+
+/// A failing device is no reason for any other kind.
+fn expected_kind(doing: &str, e: &Error) -> Result<(), String> {
+    use ErrorKind::{AlreadyExists, Busy, Io, NoSpace, NotFound, OutcomeUnknown, Poisoned};
+    match e.kind() {
+        Io | NoSpace | OutcomeUnknown | Poisoned | Busy => Ok(()),
+        // A create or drop whose answer was lost may have happened.
+        AlreadyExists | NotFound if doing.ends_with("family") => Ok(()),
+        _ => Err(format!("{doing}: a failing device gave {e}")),
+    }
+}
+
+/// Reads go on, and show what was acknowledged and nothing that was refused.
+fn check_running(stage: &Shared) -> Result<(), String> {
+    let found = read_all(&stage.db).map_err(|e| format!("reading the running database: {e}"))?;
+    held(&stage.ledger)
+        .check(&found, Owed::Acked)
+        .map(drop)
+        .map_err(|e| format!("in the running database: {e}"))
+}
+
+/// Writes must resume by themselves soon after space came back.
+fn commit_until_accepted(stage: &Shared) -> Result<(), String> {
+    let mut writer = Writer::new(stage, 0);
+    for attempt in 0..PATIENCE {
+        match writer.act(Action::Commit(Spec::One, None)) {
+            Ok(()) => return Ok(()),
+            Err((_, e)) if e.is_retryable() && attempt + 1 < PATIENCE => stage.env.clock.sleep_us(100_000),
+            Err((_, e)) => return Err(format!("space came back, but a commit gave {e}")),
+        }
+    }
+    Err("space came back, but no commit went through".into())
+}
+
+/// Failing reads: every answer is an error or right; afterwards everything is there.
+fn read_case(case: &Case) -> Result<(), String> {
+    let mut plan = Plan::of(case);
+    plan.settings.cache_bytes = 0;
+    let number = case.number % PER_HISTORY - READS;
+    let suffix = [".klog", ".vlog", ".klog"][(number % 3) as usize];
+    let times = [1, 2, 5, u64::MAX][(number / 3) as usize % 4];
+    let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+    let disk = SimDisk::new(plan.seed);
+    case.keep("failing-reads", &disk);
+    World::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
+        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        act_all(&plan.script, &stage, || {})?;
+        stage.db.flush().map_err(|e| format!("flush: {e}"))?;
+        let good = read_all(&stage.db).map_err(|e| format!("before the fault: {e}"))?;
+        disk.fail_reads(suffix, times);
+        let failed = read_through_errors(&stage.db, &good)?;
+        case.count("failed reads", failed);
+        if number % 2 == 1 {
+            // What could not be read may not be deleted.
+            let _ = stage.db.compact();
+        }
+        disk.heal();
+        check_running(&stage)?;
+        stage.db.close().map_err(|e| format!("close: {e}"))
+    })?;
+    last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+}
+
+fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, String> {
+    let mut failed = 0;
+    for (name, map) in good {
+        let family = db.family(name).map_err(|e| e.to_string())?;
+        for (key, value) in map {
+            match family.get(key) {
+                Ok(found) if found.as_ref() == Some(value) => {}
+                Ok(found) => {
+                    let got = found.map_or("nothing".into(), |v| format!("{} bytes", v.len()));
+                    return Err(format!("a failing read of \"{}\" gave {got}", key.escape_ascii()));
+                }
+                Err(e) => {
+                    expected_kind("get", &e)?;
+                    failed += 1;
+                }
+            }
+        }
+        let whole: Result<Vec<_>, Error> = family.iter().and_then(Iterator::collect);
+        match whole {
+            Ok(entries) if entries.len() == map.len() => {}
+            Ok(entries) => {
+                return Err(format!("a failing scan gave {} of {} entries", entries.len(), map.len()));
+            }
+            Err(e) => {
+                expected_kind("scan", &e)?;
+                failed += 1;
+            }
+        }
+    }
+    Ok(failed)
+}
+
+/// A disk that fills up and is freed, five times.
+fn full_case(case: &Case) -> Result<(), String> {
+    let plan = Plan::of(case);
+    let mut rng = Rng::new(case.mixed());
+    let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+    let disk = SimDisk::new(plan.seed);
+    case.keep("full", &disk);
+    World::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
+        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        for _ in 0..5 {
+            disk.set_capacity(disk.total_bytes() + rng.between(200, 30_000) as u64);
+            fill(&stage, &mut rng)?;
+            check_running(&stage)?;
+            disk.set_capacity(u64::MAX);
+            commit_until_accepted(&stage)?;
+            check_running(&stage)?;
+            case.count("filled and freed", 1);
+        }
+        stage.db.close().map_err(|e| format!("close: {e}"))
+    })?;
+    last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+}
+
+/// Commits until the disk is full, and a few times more.
+fn fill(stage: &Shared, rng: &mut Rng) -> Result<(), String> {
+    let mut writer = Writer::new(stage, 0);
+    let mut refused = 0;
+    for _ in 0..3000 {
+        if let Err((_, e)) = writer.act(Action::Commit(Spec::Random(rng.next()), None)) {
+            if e.kind() != ErrorKind::NoSpace {
+                return Err(format!("a full disk gave {e}"));
+            }
+            refused += 1;
+            if refused == 5 {
+                return Ok(());
+            }
+        }
+    }
+    Err("3000 commits did not fill the disk".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_a_device_may_cause() {
+        assert!(expected_kind("commit", &Error::new(ErrorKind::NoSpace, "x")).is_ok());
+        assert!(expected_kind("commit", &Error::new(ErrorKind::NotFound, "x")).is_err());
+        assert!(expected_kind("drop_family", &Error::new(ErrorKind::NotFound, "x")).is_ok());
+    }
+}

@@ -1,0 +1,279 @@
+//! `perigee-sim flips`: damages every byte of a small database and looks whether anybody would notice.
+//!
+//! An outcome is one of: refused at open, naming the file, with no byte changed; an error on reading or from
+//! `verify`, naming the file; exactly the right contents. Anything else is silent, and a bug. Excused is only
+//! what no engine can see: damage at the very end of a log that was not closed, and that must be reported.
+
+use crate::contents::read_all;
+use crate::engine::PATH;
+use crate::image::Image;
+use crate::ledger::{Contents, compare};
+use crate::rng::{Rng, mix};
+use crate::runner::{Case, Common, Tally, run_cases};
+use perigee::{Db, Error, RecoveryReport};
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::fs::{Fs, OpenDir};
+use perigee_env::sim::World;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Shared options; `--cases` is a floor here, every kind of damage is done.
+    #[command(flatten)]
+    pub common: Common,
+    /// All eight bits of each byte instead of one.
+    #[arg(long)]
+    pub all_bits: bool,
+    /// Truncate at every k-th length.
+    #[arg(long, default_value_t = 7)]
+    pub truncate_step: usize,
+    /// Stop after so many cases of each image.
+    #[arg(long)]
+    pub limit: Option<u64>,
+}
+
+/// One damage.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip { file: usize, offset: usize, bit: u8 },
+    Truncate { file: usize, len: usize },
+    SwapSectors { file: usize, a: usize, b: usize },
+    SwapFiles { a: usize, b: usize },
+    Delete { file: usize },
+    Append { file: usize, bytes: usize },
+}
+
+const SECTOR: usize = 512;
+
+/// Runs the command; whether nothing was silent.
+pub fn run(args: &Args) -> bool {
+    let mut tally = Tally::default();
+    let mut first = 0;
+    for clean in [true, false] {
+        let image = match Image::build(mix(args.common.seed, u64::from(clean)), clean) {
+            Ok(image) => image,
+            Err(e) => {
+                println!("VIOLATION {e}");
+                println!("cases 0 silent 0 panics 0 hangs 0");
+                return false;
+            }
+        };
+        describe(&image);
+        let plan = plan(&image, args);
+        let n = args.limit.unwrap_or(u64::MAX).min(plan.len() as u64);
+        tally.add(&run_cases("flips", &args.common, first, n, |case| {
+            let index = usize::try_from(case.number - first).map_err(|e| e.to_string())?;
+            one_case(case, &image, plan.get(index).ok_or("no such case")?)
+        }));
+        if tally.violations > 0 && args.common.stop {
+            break;
+        }
+        first += 10_000_000;
+    }
+    println!("{}", tally.counts_line());
+    let other = tally.violations - tally.panics - tally.hangs;
+    println!("cases {} silent {other} panics {} hangs {}", tally.cases, tally.panics, tally.hangs);
+    let floor = if args.common.case.is_some() { 1 } else { args.common.cases };
+    tally.violations == 0 && tally.cases >= floor
+}
+
+fn describe(image: &Image) {
+    let mut kinds: Vec<String> = Vec::new();
+    for path in image.disk.paths() {
+        kinds.push(format!("{} {}", path.display(), image.disk.read_raw(&path).len()));
+    }
+    let state = if image.clean { "closed" } else { "crashed" };
+    println!("image ({state}), {} bytes: {}", image.disk.total_bytes(), kinds.join(", "));
+}
+
+/// Everything that is done to an image.
+fn plan(image: &Image, args: &Args) -> Vec<Damage> {
+    let mut rng = Rng::new(args.common.seed);
+    let lens: Vec<usize> = image.disk.paths().iter().map(|p| image.disk.read_raw(p).len()).collect();
+    let mut plan = Vec::new();
+    for (file, &len) in lens.iter().enumerate() {
+        for offset in 0..len {
+            if args.all_bits {
+                plan.extend((0..8).map(|bit| Damage::Flip { file, offset, bit }));
+            } else {
+                plan.push(Damage::Flip { file, offset, bit: rng.below(8) as u8 });
+            }
+        }
+        let step = args.truncate_step.max(1);
+        plan.extend((rng.index(step)..len).step_by(step).map(|len| Damage::Truncate { file, len }));
+        plan.extend([0, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }));
+        for a in (0..len / SECTOR).map(|i| i * SECTOR) {
+            let b = rng.index(len / SECTOR) * SECTOR;
+            plan.push(Damage::SwapSectors { file, a, b });
+        }
+        plan.push(Damage::Delete { file });
+        plan.extend([1, 8, 56, 700].map(|bytes| Damage::Append { file, bytes }));
+        plan.extend((file + 1..lens.len()).map(|b| Damage::SwapFiles { a: file, b }));
+    }
+    // In random order, so that a short run sees a bit of everything.
+    for i in (1..plan.len()).rev() {
+        plan.swap(i, rng.index(i + 1));
+    }
+    plan
+}
+
+/// The damaged disk, and the one file whose bytes changed (if it is one).
+fn damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, PathBuf)> {
+    let (disk, paths) = (image.disk.deep_clone(), image.disk.paths());
+    let read = |file: usize| image.disk.read_raw(&paths[file]);
+    let change = |file: usize, f: &dyn Fn(&mut Vec<u8>)| {
+        let before = read(file);
+        let mut bytes = before.clone();
+        f(&mut bytes);
+        let changed = bytes != before;
+        disk.write_raw(&paths[file], bytes);
+        changed.then(|| paths[file].clone())
+    };
+    let path = match damage {
+        Damage::Flip { file, offset, bit } => change(*file, &|b| b[*offset] ^= 1 << bit)?,
+        Damage::Truncate { file, len } => change(*file, &|b| b.truncate(*len))?,
+        Damage::SwapSectors { file, a, b } => change(*file, &|bytes| {
+            for i in 0..SECTOR {
+                bytes.swap(a + i, b + i);
+            }
+        })?,
+        Damage::Append { file, bytes } => {
+            change(*file, &|b| b.extend(crate::rng::value_bytes(seed | 1, *bytes)))?
+        }
+        Damage::SwapFiles { a, b } => {
+            let (first, second) = (read(*a), read(*b));
+            if first == second {
+                return None;
+            }
+            disk.write_raw(&paths[*a], second);
+            disk.write_raw(&paths[*b], first);
+            paths[*a].clone()
+        }
+        Damage::Delete { file } => {
+            let path = paths[*file].clone();
+            let (dir, name) = (path.parent()?, path.file_name()?.to_str()?);
+            let dir = disk.open_dir(dir, OpenDir::Existing).ok()?;
+            dir.remove(name).ok()?;
+            dir.sync().ok()?;
+            path
+        }
+    };
+    Some((disk, path))
+}
+
+/// What opening and reading gave.
+enum Seen {
+    Refused(Error),
+    ReadError(Error),
+    Contents(Contents, RecoveryReport),
+}
+
+fn one_case(case: &Case, image: &Image, what: &Damage) -> Result<(), String> {
+    let Some((disk, path)) = damage(image, what, case.mixed()) else {
+        case.count("no change", 1);
+        return Ok(());
+    };
+    case.keep("damaged", &disk.deep_clone());
+    let before = files(&disk);
+    let seen = World::new(case.mixed()).run(disk.clone(), |env| look(image, env));
+    judge(case, image, &disk, &before, &path, seen)
+        .map_err(|e| format!("{what:?} of {}: {e}", path.display()))
+}
+
+fn look(image: &Image, env: perigee::env::Env) -> Seen {
+    let db = match Db::open(Path::new(PATH), image.options(env)) {
+        Ok(db) => db,
+        Err(e) => return Seen::Refused(e),
+    };
+    let recovery = db.stats().recovery;
+    let found = read_all(&db);
+    let report = db.verify();
+    let _ = db.close();
+    match (found, report) {
+        (Ok(contents), Ok(report)) => match report.errors.into_iter().next() {
+            // Wrong contents are wrong even if verify says that something is damaged.
+            Some(e) if contents == image.contents => Seen::ReadError(e),
+            _ => Seen::Contents(contents, recovery),
+        },
+        (Err(e), _) | (Ok(_), Err(e)) => Seen::ReadError(e),
+    }
+}
+
+fn judge(
+    case: &Case,
+    image: &Image,
+    disk: &SimDisk,
+    before: &[(PathBuf, Vec<u8>)],
+    path: &Path,
+    seen: Seen,
+) -> Result<(), String> {
+    match seen {
+        Seen::Refused(e) => {
+            names_a_file(&e)?;
+            case.count("refused at open", 1);
+            unchanged(before, &files(disk)).map_err(|e| format!("open refused, but {e}"))
+        }
+        Seen::ReadError(e) => {
+            case.count("noticed on reading", 1);
+            names_a_file(&e)
+        }
+        Seen::Contents(contents, _) if contents == image.contents => {
+            case.count("no effect", 1);
+            Ok(())
+        }
+        Seen::Contents(contents, recovery) => {
+            let now = before.iter().find(|(p, _)| p == path).map(|(_, bytes)| &bytes[..]);
+            match image.excused(path, now) {
+                Some((cut, report)) if *cut == contents => {
+                    if report && (recovery.truncated_bytes == 0 || recovery.reason.is_empty()) {
+                        return Err(format!("a cut log was not reported: {recovery:?}"));
+                    }
+                    case.count("cut at the end of an unclosed log", 1);
+                    Ok(())
+                }
+                _ => Err(format!("silent: {}", difference(&image.contents, &contents))),
+            }
+        }
+    }
+}
+
+fn names_a_file(e: &Error) -> Result<(), String> {
+    let text = e.to_string();
+    let internal = e.kind() == perigee::ErrorKind::Internal;
+    let named = ["MANIFEST", ".wal", ".klog", ".vlog", "LOCK"].iter().any(|kind| text.contains(kind));
+    if internal || !(named || e.file().is_some()) {
+        return Err(format!("the error does not name a file: {e}"));
+    }
+    Ok(())
+}
+
+fn difference(expected: &Contents, found: &Contents) -> String {
+    if expected.keys().ne(found.keys()) {
+        let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>().join(" ");
+        return format!("families {} instead of {}", names(found), names(expected));
+    }
+    let different = expected.iter().find_map(|(name, map)| compare(name, map, &found[name]).err());
+    different.unwrap_or_default()
+}
+
+fn files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    disk.paths().into_iter().map(|path| (path.clone(), disk.read_raw(path))).collect()
+}
+
+/// A refused open changes no byte and removes nothing. (An empty lock file may be made.)
+fn unchanged(before: &[(PathBuf, Vec<u8>)], after: &[(PathBuf, Vec<u8>)]) -> Result<(), String> {
+    for (path, bytes) in before {
+        match after.iter().find(|(p, _)| p == path) {
+            None => return Err(format!("{} was removed", path.display())),
+            Some((_, now)) if now != bytes => return Err(format!("{} was changed", path.display())),
+            Some(_) => {}
+        }
+    }
+    let lock = |path: &Path| path.file_name().is_some_and(|n| n == "LOCK");
+    match after.iter().find(|(path, _)| !lock(path) && !before.iter().any(|(p, _)| p == path)) {
+        Some((path, _)) => Err(format!("{} was made", path.display())),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,406 @@
+//! Histories: operations as plain data, and their generation from a seed. Knows neither the engine nor the
+//! oracle; a slot (family, snapshot, cursor, iterator) is a small number that each target maps to its own handle.
+
+use crate::rng::{Rng, value_bytes};
+use std::ops::Bound;
+
+/// Family slots; slot 0 is `default`.
+pub const FAMILIES: usize = 4;
+/// Snapshot slots.
+pub const SNAPSHOTS: usize = 3;
+/// Slots that hold an open cursor or iterator.
+pub const CURSORS: usize = 4;
+
+/// Bytes.
+pub type Bytes = Vec<u8>;
+/// Both ends of a range of keys.
+pub type Range = (Bound<Bytes>, Bound<Bytes>);
+
+/// A value by number and length, so that a printed history stays readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// What makes it unlike any other.
+    pub id: u64,
+    /// Its length.
+    pub len: usize,
+}
+
+impl Value {
+    /// Its bytes.
+    pub fn bytes(self) -> Bytes {
+        value_bytes(self.id, self.len)
+    }
+}
+
+/// One element of a batch: `None` deletes.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Family slot.
+    pub family: usize,
+    /// Key.
+    pub key: Bytes,
+    /// New value, or a delete.
+    pub value: Option<Value>,
+}
+
+/// Where a cursor goes.
+#[derive(Clone, Debug)]
+pub enum Move {
+    /// To the first entry.
+    First,
+    /// To the last entry.
+    Last,
+    /// To the first at or after.
+    Seek(Bytes),
+    /// To the last at or before.
+    SeekForPrev(Bytes),
+    /// One on.
+    Next,
+    /// One back.
+    Prev,
+}
+
+/// What a scan covers.
+#[derive(Clone, Debug)]
+pub enum Span {
+    /// A range.
+    Range(Range),
+    /// Keys with this prefix.
+    Prefix(Bytes),
+}
+
+/// One operation. The names of the fields say what they are.
+#[allow(missing_docs)]
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Commits a batch; one element without `batched` goes through `put` or `delete`.
+    Write { writes: Vec<Write>, batched: bool },
+    /// Point read, now or in a snapshot.
+    Get { family: usize, key: Bytes, snapshot: Option<usize> },
+    /// Presence, now or in a snapshot.
+    Contains { family: usize, key: Bytes, snapshot: Option<usize> },
+    /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
+    Scan { family: usize, span: Span, snapshot: Option<usize>, backs: u64, steps: usize },
+    /// Takes a snapshot into a slot.
+    TakeSnapshot { slot: usize },
+    /// Drops it.
+    DropSnapshot { slot: usize },
+    /// Opens a cursor into a slot.
+    OpenCursor { slot: usize, family: usize, range: Range, snapshot: Option<usize> },
+    /// Moves it, and reads where it stands.
+    MoveCursor { slot: usize, to: Move },
+    /// Opens an iterator into a slot, to be stepped between other operations.
+    OpenIter { slot: usize, family: usize, span: Span, snapshot: Option<usize> },
+    /// Takes one entry from an end of it.
+    StepIter { slot: usize, back: bool },
+    /// Drops what the slot holds.
+    DropCursor { slot: usize },
+    /// Creates the family of a slot.
+    Create { family: usize },
+    /// Drops it.
+    Drop { family: usize },
+    /// Names of all families.
+    Names,
+    /// Flushes the database, or one family.
+    Flush { family: Option<usize> },
+    /// Compacts the database, or one family.
+    Compact { family: Option<usize> },
+    /// Makes everything durable.
+    Sync,
+    /// Waits for background work.
+    WaitIdle,
+    /// Reads and checks every byte.
+    Verify,
+    /// Closes and opens again; all slots but the families are empty after it.
+    Reopen,
+}
+
+/// The name of the family in a slot.
+pub fn family_name(slot: usize) -> String {
+    if slot == 0 { "default".into() } else { format!("family {slot}") }
+}
+
+/// How keys of one history look.
+#[derive(Clone, Debug)]
+enum Keys {
+    /// 0 to 3 bytes of a tiny alphabet, both extremes in it.
+    Tiny,
+    /// A long common prefix and a short number.
+    Prefixed(Bytes, u64),
+    /// Decimal numbers of fixed width.
+    Numbers(u64),
+}
+
+/// Makes histories.
+pub struct Generator {
+    rng: Rng,
+    keys: [Keys; FAMILIES],
+    next_value: u64,
+    value_max: usize,
+    recent: Vec<Bytes>,
+}
+
+impl Generator {
+    /// The generator for a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let keys = std::array::from_fn(|_| match rng.below(3) {
+            0 => Keys::Tiny,
+            1 => {
+                let len = rng.between(8, 300);
+                Keys::Prefixed(value_bytes(rng.next() | 1, len), rng.log_uniform(400))
+            }
+            _ => Keys::Numbers(rng.log_uniform(600)),
+        });
+        let value_max = rng.pick(&[20, 200, 3000]);
+        Generator { rng, keys, next_value: 0, value_max, recent: Vec::new() }
+    }
+
+    /// A history of `n` operations. The first create all families but one.
+    pub fn history(&mut self, n: usize) -> Vec<Op> {
+        let mut ops: Vec<Op> = (1..FAMILIES - 1).map(|family| Op::Create { family }).collect();
+        while ops.len() < n {
+            let op = self.op();
+            let steps = match op {
+                Op::OpenCursor { slot, .. } => self.moves(slot),
+                Op::OpenIter { slot, .. } => (0..self.rng.below(6))
+                    .map(|_| Op::StepIter { slot, back: self.rng.percent(50) })
+                    .collect(),
+                _ => Vec::new(),
+            };
+            ops.push(op);
+            ops.extend(steps);
+        }
+        ops
+    }
+
+    fn moves(&mut self, slot: usize) -> Vec<Op> {
+        let n = self.rng.below(6);
+        (0..n).map(|_| Op::MoveCursor { slot, to: self.movement() }).collect()
+    }
+
+    fn op(&mut self) -> Op {
+        const WEIGHTS: [u32; 20] =
+            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 5, 4, 7, 4, 5, 3];
+        let family = self.family();
+        match self.rng.weighted(&WEIGHTS) {
+            0 => self.put(family),
+            1 => Op::Write { writes: vec![self.write(family, true)], batched: false },
+            2 => self.batch(),
+            3 => Op::Get { family, key: self.key(family), snapshot: self.maybe_snapshot() },
+            4 => Op::Contains { family, key: self.key(family), snapshot: self.maybe_snapshot() },
+            5 => self.scan(family),
+            6 => Op::TakeSnapshot { slot: self.rng.index(SNAPSHOTS) },
+            7 => Op::DropSnapshot { slot: self.rng.index(SNAPSHOTS) },
+            8 => Op::OpenCursor {
+                slot: self.rng.index(CURSORS),
+                range: self.range(family),
+                snapshot: self.maybe_snapshot(),
+                family,
+            },
+            9 => Op::MoveCursor { slot: self.rng.index(CURSORS), to: self.movement() },
+            10 => {
+                let (slot, span) = (self.rng.index(CURSORS), self.span(family));
+                Op::OpenIter { slot, family, span, snapshot: self.maybe_snapshot() }
+            }
+            11 => Op::StepIter { slot: self.rng.index(CURSORS), back: self.rng.percent(50) },
+            12 => Op::DropCursor { slot: self.rng.index(CURSORS) },
+            13 => Op::Flush { family: self.maybe_family() },
+            14 => self.family_change(family),
+            15 => Op::Compact { family: self.maybe_family() },
+            16 => Op::Sync,
+            17 => Op::WaitIdle,
+            18 => self.rare(),
+            _ => Op::Reopen,
+        }
+    }
+
+    fn rare(&mut self) -> Op {
+        match self.rng.below(3) {
+            0 => Op::Verify,
+            _ => Op::Names,
+        }
+    }
+
+    fn family_change(&mut self, family: usize) -> Op {
+        if self.rng.percent(60) { Op::Create { family } } else { Op::Drop { family } }
+    }
+
+    fn family(&mut self) -> usize {
+        self.rng.weighted(&[5, 5, 3, 1])
+    }
+
+    fn maybe_family(&mut self) -> Option<usize> {
+        if self.rng.percent(50) { Some(self.family()) } else { None }
+    }
+
+    fn maybe_snapshot(&mut self) -> Option<usize> {
+        if self.rng.percent(30) { Some(self.rng.index(SNAPSHOTS)) } else { None }
+    }
+
+    fn put(&mut self, family: usize) -> Op {
+        Op::Write { writes: vec![self.write(family, false)], batched: self.rng.percent(10) }
+    }
+
+    fn batch(&mut self) -> Op {
+        let n = self.rng.between(0, 12);
+        let writes = (0..n)
+            .map(|_| {
+                let (family, delete) = (self.family(), self.rng.percent(30));
+                self.write(family, delete)
+            })
+            .collect();
+        Op::Write { writes, batched: true }
+    }
+
+    fn write(&mut self, family: usize, delete: bool) -> Write {
+        let value = if delete { None } else { Some(self.value()) };
+        Write { family, key: self.key(family), value }
+    }
+
+    fn value(&mut self) -> Value {
+        self.next_value += 1;
+        let len = match self.rng.below(8) {
+            0 => 0,
+            1 => self.rng.pick(&[1, 15, 16, 17, 63, 64, 65]),
+            2 => self.rng.between(0, self.value_max),
+            _ => self.rng.between(1, self.value_max.min(60)),
+        };
+        Value { id: self.next_value, len }
+    }
+
+    /// A key of the family; now and then one used lately, so that keys are overwritten and found.
+    fn key(&mut self, family: usize) -> Bytes {
+        if self.rng.percent(25) && !self.recent.is_empty() {
+            return self.recent[self.rng.index(self.recent.len())].clone();
+        }
+        let key = match &self.keys[family] {
+            Keys::Tiny => {
+                let n = self.rng.between(0, 3);
+                (0..n).map(|_| self.rng.pick(&[0x00, 0x01, b'a', 0xff])).collect()
+            }
+            Keys::Prefixed(prefix, n) => {
+                let i = self.rng.below(*n) as u16;
+                let mut key = prefix.clone();
+                key.extend_from_slice(&i.to_be_bytes());
+                key
+            }
+            Keys::Numbers(n) => format!("{:05}", self.rng.below(*n)).into_bytes(),
+        };
+        if self.recent.len() < 24 {
+            self.recent.push(key.clone());
+        } else {
+            let i = self.rng.index(24);
+            self.recent[i] = key.clone();
+        }
+        key
+    }
+
+    /// A key near one of the family: its neighbours and prefixes, where off-by-one mistakes live.
+    fn near(&mut self, family: usize) -> Bytes {
+        let mut key = self.key(family);
+        match self.rng.below(6) {
+            0 => key.push(0),
+            1 => key.push(0xff),
+            2 => {
+                key.pop();
+            }
+            3 => {
+                if let Some(last) = key.last_mut() {
+                    *last = last.wrapping_add(1);
+                }
+            }
+            _ => {}
+        }
+        key
+    }
+
+    fn movement(&mut self) -> Move {
+        let family = self.family();
+        match self.rng.weighted(&[1, 1, 4, 4, 12, 12]) {
+            0 => Move::First,
+            1 => Move::Last,
+            2 => Move::Seek(self.near(family)),
+            3 => Move::SeekForPrev(self.near(family)),
+            4 => Move::Next,
+            _ => Move::Prev,
+        }
+    }
+
+    fn range(&mut self, family: usize) -> Range {
+        (self.bound(family), self.bound(family))
+    }
+
+    fn bound(&mut self, family: usize) -> Bound<Bytes> {
+        match self.rng.below(4) {
+            0 => Bound::Included(self.near(family)),
+            1 => Bound::Excluded(self.near(family)),
+            _ => Bound::Unbounded,
+        }
+    }
+
+    fn span(&mut self, family: usize) -> Span {
+        if self.rng.percent(60) {
+            return Span::Range(self.range(family));
+        }
+        let mut prefix = self.near(family);
+        let keep = self.rng.between(0, prefix.len());
+        prefix.truncate(keep);
+        Span::Prefix(prefix)
+    }
+
+    fn scan(&mut self, family: usize) -> Op {
+        let backs = match self.rng.below(4) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => self.rng.next(),
+        };
+        let steps = if self.rng.percent(20) { 400 } else { self.rng.between(0, 30) };
+        Op::Scan { family, span: self.span(family), snapshot: self.maybe_snapshot(), backs, steps }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_history() {
+        let one = format!("{:?}", Generator::new(5).history(500));
+        assert_eq!(one, format!("{:?}", Generator::new(5).history(500)));
+        assert_ne!(one, format!("{:?}", Generator::new(6).history(500)));
+    }
+
+    #[test]
+    fn every_kind_of_operation_occurs() {
+        let text: String = (0..20).map(|s| format!("{:?}", Generator::new(s).history(1000))).collect();
+        for word in [
+            "Write",
+            "Get",
+            "Contains",
+            "Scan",
+            "TakeSnapshot",
+            "DropSnapshot",
+            "OpenCursor",
+            "MoveCursor",
+            "OpenIter",
+            "StepIter",
+            "DropCursor",
+            "Create",
+            "Drop {",
+            "Names",
+            "Flush",
+            "Compact",
+            "Sync",
+            "WaitIdle",
+            "Verify",
+            "Reopen",
+            "SeekForPrev",
+            "Prefix",
+            "key: []",
+            "255",
+        ] {
+            assert!(text.contains(word), "no {word}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Builds the small database that the flips damage, and knows what damage may pass for a torn end.
+
+use crate::contents::read_all;
+use crate::engine::PATH;
+use crate::ledger::Contents;
+use crate::rng::{Rng, value_bytes};
+use perigee::env::Env;
+use perigee::{Compression, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
+use perigee_env::fs::memory::{Crash, SimDisk};
+use perigee_env::sim::World;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A database at rest.
+pub struct Image {
+    /// Its files.
+    pub disk: Arc<SimDisk>,
+    /// What it holds.
+    pub contents: Contents,
+    /// Whether it was closed.
+    pub clean: bool,
+    /// The last log segment and the ends of its records, with the contents after each (crashed image only).
+    pub tail: Option<Tail>,
+    /// Options to open it with.
+    seed: u64,
+}
+
+/// The end of a log that was not closed.
+pub struct Tail {
+    /// The segment.
+    pub path: PathBuf,
+    /// The commits in it.
+    pub records: Vec<Record>,
+}
+
+/// One commit in a log segment.
+pub struct Record {
+    path: PathBuf,
+    /// Where it begins.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
+    /// The contents before it.
+    pub before: Contents,
+}
+
+/// The options of the image; `Full`, so that every commit is synced by itself.
+pub fn options(env: Env, seed: u64) -> Options {
+    let mut rng = Rng::new(seed);
+    let family = FamilyOptions::new()
+        .memtable_bytes(8 << 10)
+        .block_bytes(512)
+        .target_file_bytes(4 << 10)
+        .level1_bytes(8 << 10)
+        .level_ratio(3)
+        .value_threshold(200)
+        .filter_bits(10)
+        .compression(rng.pick(&[Compression::Lz4, Compression::None]));
+    Options::in_env(env).durability(Durability::Full).block_cache_bytes(64 << 10).default_family(family)
+}
+
+impl Image {
+    /// The image of a seed: several families, levels, value logs and log segments.
+    pub fn build(seed: u64, clean: bool) -> std::result::Result<Image, String> {
+        let disk = SimDisk::new(seed);
+        let built = World::new(seed).run(disk.clone(), |env| fill(env, &disk, seed, clean));
+        let (contents, copy, tail) = built.map_err(|e| format!("building the image: {e}"))?;
+        // A process crash keeps the boot id: nothing that was written can be missing.
+        Ok(Image { disk: copy, contents, clean, tail, seed })
+    }
+
+    /// The options to open it with.
+    pub fn options(&self, env: Env) -> Options {
+        options(env, self.seed)
+    }
+
+    /// If the bytes of the last segment were changed to `bytes`: the contents that a cut there leaves, and whether
+    /// something must be reported, provided nothing behind the first bad record proves that it was there.
+    pub fn excused(&self, path: &Path, bytes: Option<&[u8]>) -> Option<(&Contents, bool)> {
+        let tail = self.tail.as_ref().filter(|tail| tail.path == path)?;
+        let (bytes, before) = (bytes?, self.disk.read_raw(path));
+        let same = |r: &&Record| bytes.get(r.from..r.to) == before.get(r.from..r.to);
+        let first = tail.records.iter().position(|r| !same(&r));
+        let Some(first) = first else {
+            // Only bytes behind the last record differ.
+            let end = tail.records.last()?.to;
+            let untouched = bytes.get(..end) == before.get(..end);
+            return untouched.then_some((&self.contents, bytes.len() > end));
+        };
+        let start = tail.records[first].from;
+        let head = bytes.get(..start) == before.get(..start);
+        let proof = tail.records[first + 1..].iter().any(|r| same(&r));
+        (head && !proof).then_some((&tail.records[first].before, bytes.len() > start))
+    }
+}
+
+type Built = (Contents, Arc<SimDisk>, Option<Tail>);
+
+fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, clean: bool) -> Result<Built> {
+    let db = Db::open(Path::new(PATH), options(env.clone(), seed))?;
+    let family = options(env, seed).default_family.unwrap_or_default();
+    for name in FAMILIES {
+        if name != "default" {
+            db.create_family(name, family.clone())?;
+        }
+    }
+    let mut filler = Filler { db, disk, rng: Rng::new(seed), contents: Contents::new(), records: Vec::new() };
+    filler.contents.extend(FAMILIES.map(|name| (name.to_string(), Default::default())));
+    for round in 0..4 {
+        for _ in 0..40 {
+            filler.commit()?;
+        }
+        // Not all families are flushed in the last rounds, so that several segments stay.
+        match round {
+            0 | 1 => filler.db.flush()?,
+            2 => filler.db.family("alpha")?.flush()?,
+            _ => {}
+        }
+        if round == 0 {
+            filler.db.compact()?;
+        }
+    }
+    filler.db.wait_idle()?;
+    for _ in 0..6 {
+        filler.commit()?;
+    }
+    filler.finish(seed, clean)
+}
+
+const FAMILIES: [&str; 3] = ["alpha", "beta", "default"];
+
+/// A database being filled, and where each commit went.
+struct Filler<'a> {
+    db: Db,
+    disk: &'a Arc<SimDisk>,
+    rng: Rng,
+    contents: Contents,
+    records: Vec<Record>,
+}
+
+impl Filler<'_> {
+    fn commit(&mut self) -> Result<()> {
+        let before = self.contents.clone();
+        let old = last_segment(self.disk).map(|path| (self.disk.read_raw(&path).len(), path));
+        let batch = self.batch()?;
+        self.db.write(batch)?;
+        let Some(path) = last_segment(self.disk) else { return Ok(()) };
+        let to = self.disk.read_raw(&path).len();
+        let record = match old {
+            Some((from, old)) if old == path => Record { path, from, to, before },
+            Some((from, old))
+                if self.disk.paths().contains(&old) && self.disk.read_raw(&old).len() > from =>
+            {
+                let to = self.disk.read_raw(&old).len();
+                Record { path: old, from, to, before }
+            }
+            _ => Record { path, from: HEADER, to, before },
+        };
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn batch(&mut self) -> Result<WriteBatch> {
+        let (mut batch, rng) = (WriteBatch::new(), &mut self.rng);
+        for _ in 0..rng.between(1, 3) {
+            let name = rng.pick(&FAMILIES);
+            let family = self.db.family(name)?;
+            let map = self.contents.entry(name.to_string()).or_default();
+            let key = format!("key {:03}", rng.below(120)).into_bytes();
+            let len = if rng.percent(12) { rng.between(200, 900) } else { rng.between(0, 40) };
+            if rng.percent(10) {
+                batch.delete(&family, &key)?;
+                map.remove(&key);
+            } else {
+                let value = value_bytes(rng.next(), len);
+                batch.put(&family, &key, &value)?;
+                map.insert(key, value);
+            }
+        }
+        Ok(batch)
+    }
+
+    fn finish(mut self, seed: u64, clean: bool) -> Result<Built> {
+        if read_all(&self.db)? != self.contents {
+            return Err(perigee::Error::internal("the image does not hold what was written"));
+        }
+        if clean {
+            self.db.close()?;
+            return Ok((self.contents, self.disk.crash_clone(seed, Crash::Process), None));
+        }
+        let tail = last_segment(self.disk).map(|path| {
+            self.records.retain(|r| r.path == path);
+            Tail { path, records: self.records }
+        });
+        Ok((self.contents, self.disk.crash_clone(seed, Crash::Process), tail))
+    }
+}
+
+/// Bytes of a file header: where the first record of a segment begins.
+const HEADER: usize = 72;
+
+/// The log segment with the highest number.
+fn last_segment(disk: &SimDisk) -> Option<PathBuf> {
+    disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal")).max()
+}

@@ -1,0 +1,354 @@
+//! The ledger: what writers attempted and what they were told, and whether a recovered database is one that
+//! these answers allow. Knows nothing of the engine.
+//!
+//! Each writer owns its keys and writes the number of its attempt into a counter key with every batch, so the
+//! recovered contents say how far each writer's commits go. From there everything else is determined, and compared.
+//!
+//! 1. A writer's commits survive as a prefix of its attempts, whole, in all families alike.
+//! 2. If a commit is there, every commit acknowledged before it began is there (one order, no holes).
+//! 3. What must have survived (by durability and kind of crash) is there.
+//! 4. A commit that failed, or was lost at an earlier recovery, is not there.
+
+use crate::history::Bytes;
+use std::collections::BTreeMap;
+
+/// Contents of the families, by name.
+pub type Contents = BTreeMap<String, BTreeMap<Bytes, Bytes>>;
+
+/// The family of the counters; it always exists.
+pub const HOME: &str = "default";
+/// A key that every writer writes in every batch of a database that shares.
+pub const SHARED: &[u8] = b"shared";
+
+/// One element of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// Family, and which incarnation of it (families that stay are incarnation 0).
+    pub family: (String, u32),
+    /// Key.
+    pub key: Bytes,
+    /// Value, or a delete.
+    pub value: Option<Bytes>,
+}
+
+/// What a writer was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing yet.
+    Pending,
+    /// Success.
+    Acked,
+    /// `OutcomeUnknown`.
+    Unknown,
+    /// Another error: the commit is not there and never will be.
+    Failed,
+}
+
+/// One commit.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// What it writes, the counter included.
+    pub puts: Vec<Put>,
+    /// What was answered.
+    pub told: Told,
+    /// Whether it must survive a power cut.
+    pub durable: bool,
+    started: u64,
+    ended: u64,
+    /// Virtual time of the acknowledgement.
+    pub acked_us: u64,
+}
+
+/// Which survivors a crash owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// Everything acknowledged (the process died, or the database was closed).
+    Acked,
+    /// What was durable (the power failed); and what was acknowledged before this virtual time.
+    Durable {
+        /// Zero if only durable commits count.
+        before_us: u64,
+    },
+}
+
+/// A family that is created and dropped: what is known about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changing {
+    /// The incarnation that is, was or may be there.
+    pub incarnation: u32,
+    /// Whether it is there.
+    pub there: bool,
+    /// A create or drop whose outcome is not known.
+    pub uncertain: bool,
+}
+
+/// All writers.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    writers: Vec<Vec<Attempt>>,
+    clock: u64,
+    /// The family that comes and goes.
+    pub changing: BTreeMap<String, Changing>,
+}
+
+/// The counter key of a writer.
+pub fn counter(writer: usize) -> Bytes {
+    format!("n/{writer}").into_bytes()
+}
+
+impl Ledger {
+    /// A ledger for that many writers.
+    pub fn new(writers: usize) -> Self {
+        Ledger { writers: vec![Vec::new(); writers], ..Ledger::default() }
+    }
+    /// The number of a writer's next attempt.
+    pub fn next(&self, writer: usize) -> usize {
+        self.writers[writer].len()
+    }
+    /// How many attempts there were.
+    pub fn len(&self) -> usize {
+        self.writers.iter().map(Vec::len).sum()
+    }
+    /// Whether nobody attempted anything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// How many were acknowledged.
+    pub fn acked(&self) -> usize {
+        self.writers.iter().flatten().filter(|a| a.told == Told::Acked).count()
+    }
+
+    /// A writer starts a commit.
+    pub fn begin(&mut self, writer: usize, mut puts: Vec<Put>) -> usize {
+        let number = self.next(writer);
+        puts.push(Put {
+            family: (HOME.into(), 0),
+            key: counter(writer),
+            value: Some(number.to_string().into_bytes()),
+        });
+        self.clock += 1;
+        let started = self.clock;
+        let attempt = Attempt { puts, told: Told::Pending, durable: false, started, ended: 0, acked_us: 0 };
+        self.writers[writer].push(attempt);
+        number
+    }
+
+    /// What it writes.
+    pub fn puts(&self, writer: usize, number: usize) -> &[Put] {
+        &self.writers[writer][number].puts
+    }
+
+    /// It was told something.
+    pub fn end(&mut self, writer: usize, number: usize, told: Told, durable: bool, now_us: u64) {
+        self.clock += 1;
+        let attempt = &mut self.writers[writer][number];
+        attempt.told = told;
+        attempt.durable = durable && told == Told::Acked;
+        attempt.ended = self.clock;
+        attempt.acked_us = now_us;
+    }
+
+    /// A moment, for [`Ledger::synced`].
+    pub fn moment(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A sync that began at `moment` succeeded: everything acknowledged before is durable.
+    pub fn synced(&mut self, moment: u64) {
+        for attempt in self.writers.iter_mut().flatten() {
+            attempt.durable |= attempt.told == Told::Acked && attempt.ended < moment;
+        }
+    }
+
+    /// The latest time of an acknowledgement whose time counts.
+    pub fn newest_ack_us(&self) -> u64 {
+        let times = self.writers.iter().flatten().filter(|a| a.told == Told::Acked).map(|a| a.acked_us);
+        times.filter(|&us| us != u64::MAX).max().unwrap_or(0)
+    }
+
+    /// Checks recovered contents; on success returns how far each writer's commits go (the number of commits).
+    pub fn check(&self, found: &Contents, owed: Owed) -> Result<Vec<usize>, String> {
+        let mut ends = Vec::new();
+        for writer in 0..self.writers.len() {
+            ends.push(self.end_of(writer, found)?);
+        }
+        self.check_owed(&ends, owed)?;
+        self.check_order(&ends)?;
+        self.check_contents(&ends, found)?;
+        Ok(ends)
+    }
+
+    /// How many of a writer's attempts the counter says are there.
+    fn end_of(&self, writer: usize, found: &Contents) -> Result<usize, String> {
+        let home = found.get(HOME).ok_or("the default family is missing")?;
+        let Some(text) = home.get(&counter(writer)) else {
+            return Ok(0);
+        };
+        let number: usize = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| {
+            format!("writer {writer}: the counter reads {:?}", text.escape_ascii().to_string())
+        })?;
+        match self.writers[writer].get(number) {
+            None => Err(format!("writer {writer}: commit {number} is there but was never begun")),
+            Some(a) if a.told == Told::Failed => Err(format!(
+                "writer {writer}: commit {number} is there although it failed or was lost before"
+            )),
+            Some(_) => Ok(number + 1),
+        }
+    }
+
+    fn check_owed(&self, ends: &[usize], owed: Owed) -> Result<(), String> {
+        for (writer, attempts) in self.writers.iter().enumerate() {
+            let missing = attempts.iter().enumerate().skip(ends[writer]).find(|(_, a)| {
+                let due = match owed {
+                    Owed::Acked => true,
+                    Owed::Durable { before_us } => a.durable || a.acked_us < before_us,
+                };
+                a.told == Told::Acked && due
+            });
+            if let Some((number, attempt)) = missing {
+                return Err(format!(
+                    "writer {writer}: commit {number} was acknowledged{} and is lost (found {} commits of {})",
+                    if attempt.durable { " durably" } else { "" },
+                    ends[writer],
+                    attempts.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_order(&self, ends: &[usize]) -> Result<(), String> {
+        let present = |(w, attempts): (usize, &'_ Vec<Attempt>)| {
+            attempts[..ends[w]].iter().filter(|a| a.told != Told::Failed).map(|a| a.started).max()
+        };
+        let absent = |(w, attempts): (usize, &'_ Vec<Attempt>)| {
+            attempts[ends[w]..].iter().filter(|a| a.told == Told::Acked).map(|a| a.ended).min()
+        };
+        let newest_present = self.writers.iter().enumerate().filter_map(present).max();
+        let oldest_absent = self.writers.iter().enumerate().filter_map(absent).min();
+        match (newest_present, oldest_absent) {
+            (Some(started), Some(ended)) if started > ended => Err(format!(
+                "a hole: a commit begun at {started} is there, one acknowledged before, at {ended}, is not"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_contents(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
+        let mut expected: Contents = BTreeMap::new();
+        for (writer, attempts) in self.writers.iter().enumerate() {
+            for attempt in attempts[..ends[writer]].iter().filter(|a| a.told != Told::Failed) {
+                self.apply(attempt, &mut expected);
+            }
+        }
+        for (name, map) in found {
+            if self.changing.get(name).is_some_and(|family| !family.there && !family.uncertain) {
+                return Err(format!("family {name} is there although it was dropped"));
+            }
+            let empty = BTreeMap::new();
+            compare(name, expected.get(name).unwrap_or(&empty), map)?;
+        }
+        for (name, family) in &self.changing {
+            if family.there && !family.uncertain && !found.contains_key(name) {
+                return Err(format!("family {name} was created and is not there"));
+            }
+        }
+        if let Some(name) =
+            expected.keys().find(|name| !found.contains_key(*name) && !self.changing.contains_key(*name))
+        {
+            return Err(format!("family {name} is missing"));
+        }
+        self.check_shared(ends, found)
+    }
+
+    fn apply(&self, attempt: &Attempt, contents: &mut Contents) {
+        for put in &attempt.puts {
+            let (name, incarnation) = &put.family;
+            let current = self.changing.get(name).map_or(0, |f| f.incarnation);
+            if *incarnation != current || put.key == SHARED {
+                continue;
+            }
+            let map = contents.entry(name.clone()).or_default();
+            match &put.value {
+                Some(value) => map.insert(put.key.clone(), value.clone()),
+                None => map.remove(&put.key),
+            };
+        }
+    }
+
+    /// The shared key holds the last commit of some writer, the same in all families, and none began after that
+    /// one had ended.
+    fn check_shared(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
+        let mut values: Vec<_> = found
+            .iter()
+            .filter(|(name, _)| !self.changing.contains_key(*name))
+            .map(|(_, map)| map.get(SHARED))
+            .collect();
+        values.dedup();
+        let [Some(value)] = values[..] else {
+            return match values[..] {
+                [None] | [] => Ok(()),
+                _ => Err(format!("families disagree about the shared key: {values:?}")),
+            };
+        };
+        let last: Vec<&Attempt> =
+            ends.iter().zip(&self.writers).filter_map(|(&end, all)| all[..end].last()).collect();
+        let shared =
+            |a: &&&Attempt| a.puts.iter().any(|p| p.key == SHARED && p.value.as_ref() == Some(value));
+        let Some(winner) = last.iter().find(shared) else {
+            return Err("the shared key holds a value that a later commit replaced".into());
+        };
+        if winner.ended != 0 && last.iter().any(|a| a.started > winner.ended) {
+            return Err("the shared key holds an older commit than the order allows".into());
+        }
+        Ok(())
+    }
+
+    /// After a recovery: what is not there is gone for ever, and a family is there or is not.
+    pub fn settle(&mut self, ends: &[usize], found: &Contents) {
+        for (writer, &end) in ends.iter().enumerate() {
+            for (number, attempt) in self.writers[writer].iter_mut().enumerate() {
+                if number >= end {
+                    attempt.told = Told::Failed;
+                } else if attempt.told != Told::Failed {
+                    attempt.told = Told::Acked;
+                }
+                // The clock of the next life starts again.
+                attempt.acked_us = u64::MAX;
+            }
+        }
+        for (name, family) in &mut self.changing {
+            family.there = found.contains_key(name);
+            family.uncertain = false;
+        }
+    }
+}
+
+/// Compares two families but for the shared key; the first difference in words.
+pub fn compare(
+    name: &str,
+    expected: &BTreeMap<Bytes, Bytes>,
+    found: &BTreeMap<Bytes, Bytes>,
+) -> Result<(), String> {
+    let show = |value: Option<&Bytes>| match value {
+        None => "nothing".to_string(),
+        Some(v) => format!("{} bytes \"{}\"", v.len(), v[..v.len().min(24)].escape_ascii()),
+    };
+    for key in expected.keys().chain(found.keys()).filter(|key| *key != SHARED) {
+        let (want, got) = (expected.get(key), found.get(key));
+        if want != got {
+            return Err(format!(
+                "family {name}, key \"{}\": expected {}, found {}",
+                key.escape_ascii(),
+                show(want),
+                show(got)
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

@@ -1,0 +1,27 @@
+//! L-dev: the drivers that try to make Perigee lose, invent or damage a byte. Uses the public API and the
+//! simulated world only; looks into no room of the engine.
+//!
+//! The module order is the dependency order.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod bugs;
+pub mod child;
+pub mod concurrent;
+pub mod contents;
+pub mod crash;
+pub mod driver;
+pub mod engine;
+pub mod faults;
+pub mod flips;
+pub mod history;
+pub mod image;
+pub mod kill;
+pub mod ledger;
+pub mod model;
+pub mod oracle;
+pub mod rng;
+pub mod runner;
+pub mod session;
+pub mod settings;
+pub mod toy;

@@ -1,0 +1,66 @@
+//! `perigee-sim model`: random histories against the oracle, the same history under several option sets, and
+//! histories of concurrent writers and readers.
+
+use crate::concurrent;
+use crate::driver;
+use crate::engine::Engine;
+use crate::history::Generator;
+use crate::rng::{Rng, mix};
+use crate::runner::{Case, Common, Tally, conclude, run_cases};
+use crate::settings::Settings;
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::sim::World;
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Shared options.
+    #[command(flatten)]
+    pub common: Common,
+    /// Go on until this many operations were performed.
+    #[arg(long, default_value_t = 0)]
+    pub ops: u64,
+}
+
+/// Option sets for each history.
+const SETS: usize = 4;
+/// Operations of a history.
+const LENGTH: usize = 600;
+
+/// Runs the command; whether all went well.
+pub fn run(args: &Args) -> bool {
+    let mut tally = run_cases("model", &args.common, 0, args.common.numbers(u64::MAX), one_case);
+    while args.common.case.is_none() && tally.get("operations") < args.ops {
+        if tally.violations > 0 && (args.common.stop || tally.violations > 50) {
+            break;
+        }
+        let more: Tally = run_cases("model", &args.common, tally.cases, 50, one_case);
+        tally.add(&more);
+    }
+    let enough = args.common.case.is_some() || tally.get("operations") >= args.ops;
+    let cases = if args.common.case.is_some() { 1 } else { args.common.cases };
+    conclude(&tally, cases) && enough
+}
+
+fn one_case(case: &Case) -> Result<(), String> {
+    if case.number % 8 == 7 {
+        return concurrent::one_case(case);
+    }
+    let ops = Generator::new(case.mixed()).history(LENGTH);
+    let mut rng = Rng::new(mix(case.mixed(), 1));
+    for set in 0..SETS {
+        let (settings, seed) = (Settings::random(&mut rng), rng.next());
+        let disk = SimDisk::new(seed);
+        case.keep(&format!("set-{set}"), &disk);
+        let performed = World::new(seed)
+            .run(disk, |env| {
+                let mut engine = Engine::open(env, settings.clone()).map_err(|e| format!("open: {e}"))?;
+                let performed = driver::run(&mut engine, &ops)?;
+                engine.close().map_err(|e| format!("close: {e}"))?;
+                Ok::<u64, String>(performed)
+            })
+            .map_err(|e| format!("option set {set} {settings:?}: {e}"))?;
+        case.count("operations", performed);
+    }
+    Ok(())
+}

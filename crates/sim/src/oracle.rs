@@ -1,0 +1,406 @@
+//! The oracle: what a correct database answers, in the simplest form one can check by reading. Sorted maps,
+//! copied on write, so that a snapshot or an open cursor is just another reference to an old map.
+//!
+//! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
+
+use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Write, family_name};
+use perigee::ErrorKind;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Something that performs operations and says what came out.
+pub trait Target {
+    /// Performs one.
+    fn perform(&mut self, op: &Op) -> Outcome;
+}
+
+/// What an operation answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// There was nothing to do it to (an empty slot); not counted.
+    Skipped,
+    /// A value, or none.
+    Value(Option<Bytes>),
+    /// Present or not.
+    Present(bool),
+    /// The entry a cursor stands on, or an iterator gave.
+    Entry(Option<(Bytes, Bytes)>),
+    /// The entries of a scan, in the order taken.
+    Entries(Vec<(Bytes, Bytes)>),
+    /// Names of families.
+    Names(Vec<String>),
+    /// An error of this kind.
+    Refused(ErrorKind),
+    /// An error that no oracle expects, with its text.
+    Failed(String),
+    /// Only the oracle says this: either the outcome, or an error of the kind.
+    Either(Box<Outcome>, ErrorKind),
+}
+
+impl Outcome {
+    /// Whether `got` is what this (the oracle's outcome) allows.
+    pub fn allows(&self, got: &Outcome) -> bool {
+        match (self, got) {
+            (Outcome::Either(_, kind), Outcome::Refused(got)) => kind == got,
+            (Outcome::Either(expected, _), got) => **expected == *got,
+            (expected, got) => expected == got,
+        }
+    }
+}
+
+type Map = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
+/// Contents by incarnation: a family that is dropped and created again is another one.
+type Maps = BTreeMap<u64, Arc<Map>>;
+
+/// What a handle of a family refers to.
+#[derive(Clone, Copy, Debug)]
+struct Handle {
+    incarnation: u64,
+    live: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Open {
+    Cursor { incarnation: u64, map: Arc<Map>, range: Range, at: Option<Arc<[u8]>> },
+    Iter { incarnation: u64, left: VecDeque<(Bytes, Bytes)> },
+}
+
+/// The reference.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    handles: [Option<Handle>; FAMILIES],
+    maps: Maps,
+    snapshots: [Option<Maps>; SNAPSHOTS],
+    open: [Option<Open>; CURSORS],
+    incarnations: u64,
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        let mut handles = [None; FAMILIES];
+        handles[0] = Some(Handle { incarnation: 0, live: true });
+        let maps = Maps::from([(0, Arc::default())]);
+        Oracle { handles, maps, snapshots: Default::default(), open: Default::default(), incarnations: 0 }
+    }
+}
+
+impl Target for Oracle {
+    fn perform(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Write { writes, .. } => self.write(writes),
+            Op::Get { family, key, snapshot } => {
+                self.read(*family, *snapshot, |map| Outcome::Value(map.get(&key[..]).map(|v| v.to_vec())))
+            }
+            Op::Contains { family, key, snapshot } => {
+                self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&key[..])))
+            }
+            Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
+                let mut left = entries(map, &span_range(span));
+                let step =
+                    |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
+                Outcome::Entries((0..*steps).map_while(step).collect())
+            }),
+            Op::OpenCursor { slot, family, range, snapshot } => {
+                self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Cursor {
+                    incarnation,
+                    map,
+                    range: range.clone(),
+                    at: None,
+                })
+            }
+            Op::OpenIter { slot, family, span, snapshot } => {
+                self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Iter {
+                    incarnation,
+                    left: entries(&map, &span_range(span)),
+                })
+            }
+            Op::MoveCursor { slot, to } => self.move_cursor(*slot, to),
+            Op::StepIter { slot, back } => self.step_iter(*slot, *back),
+            Op::DropCursor { slot } => drop_slot(&mut self.open[*slot]),
+            Op::TakeSnapshot { slot } => {
+                self.snapshots[*slot] = Some(self.maps.clone());
+                Outcome::Done
+            }
+            Op::DropSnapshot { slot } => drop_slot(&mut self.snapshots[*slot]),
+            Op::Create { family } => self.create(*family),
+            Op::Drop { family } => self.drop_family(*family),
+            Op::Names => self.names(),
+            Op::Flush { family } | Op::Compact { family } => self.maintain(*family),
+            Op::Sync | Op::WaitIdle | Op::Verify => Outcome::Done,
+            Op::Reopen => self.reopen(),
+        }
+    }
+}
+
+impl Oracle {
+    /// The contents of the live families, by name.
+    pub fn contents(&self) -> BTreeMap<String, BTreeMap<Bytes, Bytes>> {
+        let live =
+            self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
+        live.map(|(slot, h)| {
+            let map = self.maps[&h.incarnation].iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            (family_name(slot), map)
+        })
+        .collect()
+    }
+
+    fn write(&mut self, writes: &[Write]) -> Outcome {
+        if writes.iter().any(|w| self.handles[w.family].is_none()) {
+            return Outcome::Skipped;
+        }
+        if writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live)) {
+            return Outcome::Refused(ErrorKind::NotFound);
+        }
+        for w in writes {
+            let incarnation = self.handles[w.family].map_or(0, |h| h.incarnation);
+            let map = Arc::make_mut(self.maps.entry(incarnation).or_default());
+            match w.value {
+                Some(value) => map.insert(Arc::from(&w.key[..]), Arc::from(value.bytes())),
+                None => map.remove(&w.key[..]),
+            };
+        }
+        Outcome::Done
+    }
+
+    /// The map that a reader of the family sees, or why not.
+    fn map(&self, family: usize, snapshot: Option<usize>) -> Result<(u64, Arc<Map>), Outcome> {
+        let handle = self.handles[family].ok_or(Outcome::Skipped)?;
+        let maps = match snapshot {
+            Some(slot) => self.snapshots[slot].as_ref().ok_or(Outcome::Skipped)?,
+            None => &self.maps,
+        };
+        if !handle.live {
+            return Err(Outcome::Refused(ErrorKind::NotFound));
+        }
+        Ok((handle.incarnation, maps.get(&handle.incarnation).cloned().unwrap_or_default()))
+    }
+
+    fn read(&self, family: usize, snapshot: Option<usize>, answer: impl FnOnce(&Map) -> Outcome) -> Outcome {
+        self.map(family, snapshot).map_or_else(|refused| refused, |(_, map)| answer(&map))
+    }
+
+    fn open_slot(
+        &mut self,
+        slot: usize,
+        family: usize,
+        snapshot: Option<usize>,
+        make: impl FnOnce(u64, Arc<Map>) -> Open,
+    ) -> Outcome {
+        match self.map(family, snapshot) {
+            Ok((incarnation, map)) => {
+                self.open[slot] = Some(make(incarnation, map));
+                Outcome::Done
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// An answer from something opened earlier: it goes on as before if its family was dropped, or says so.
+    fn lasting(&self, incarnation: u64, outcome: Outcome) -> Outcome {
+        let live = self.handles.iter().flatten().any(|h| h.live && h.incarnation == incarnation);
+        if live { outcome } else { Outcome::Either(Box::new(outcome), ErrorKind::NotFound) }
+    }
+
+    fn move_cursor(&mut self, slot: usize, to: &Move) -> Outcome {
+        let Some(Open::Cursor { incarnation, map, range, at }) = &mut self.open[slot] else {
+            return Outcome::Skipped;
+        };
+        let first = |low: Bound<&[u8]>| find(map, range, low, Bound::Unbounded, false);
+        let last = |high: Bound<&[u8]>| find(map, range, Bound::Unbounded, high, true);
+        *at = match (to, at.as_deref()) {
+            (Move::First, _) => first(Bound::Unbounded),
+            (Move::Last, _) => last(Bound::Unbounded),
+            (Move::Seek(key), _) => first(Bound::Included(key)),
+            (Move::SeekForPrev(key), _) => last(Bound::Included(key)),
+            (Move::Next, Some(key)) => first(Bound::Excluded(key)),
+            (Move::Prev, Some(key)) => last(Bound::Excluded(key)),
+            (_, None) => None,
+        };
+        let entry = at.as_ref().map(|key| (key.to_vec(), map[key].to_vec()));
+        let incarnation = *incarnation;
+        self.lasting(incarnation, Outcome::Entry(entry))
+    }
+
+    fn step_iter(&mut self, slot: usize, back: bool) -> Outcome {
+        let Some(Open::Iter { incarnation, left }) = &mut self.open[slot] else {
+            return Outcome::Skipped;
+        };
+        let entry = if back { left.pop_back() } else { left.pop_front() };
+        let incarnation = *incarnation;
+        self.lasting(incarnation, Outcome::Entry(entry))
+    }
+
+    fn create(&mut self, family: usize) -> Outcome {
+        if self.handles[family].is_some_and(|h| h.live) {
+            return Outcome::Refused(ErrorKind::AlreadyExists);
+        }
+        self.incarnations += 1;
+        self.handles[family] = Some(Handle { incarnation: self.incarnations, live: true });
+        self.maps.insert(self.incarnations, Arc::default());
+        Outcome::Done
+    }
+
+    fn drop_family(&mut self, family: usize) -> Outcome {
+        if family == 0 {
+            return Outcome::Refused(ErrorKind::InvalidArgument);
+        }
+        match &mut self.handles[family] {
+            Some(handle) if handle.live => {
+                handle.live = false;
+                self.maps.remove(&handle.incarnation);
+                Outcome::Done
+            }
+            _ => Outcome::Refused(ErrorKind::NotFound),
+        }
+    }
+
+    fn names(&self) -> Outcome {
+        let live = (0..FAMILIES).filter(|&slot| self.handles[slot].is_some_and(|h| h.live));
+        Outcome::Names(live.map(family_name).collect())
+    }
+
+    fn maintain(&self, family: Option<usize>) -> Outcome {
+        family.map_or(Outcome::Done, |family| self.read(family, None, |_| Outcome::Done))
+    }
+
+    fn reopen(&mut self) -> Outcome {
+        for handle in &mut self.handles {
+            *handle = handle.filter(|h| h.live);
+        }
+        self.snapshots = Default::default();
+        self.open = Default::default();
+        Outcome::Done
+    }
+}
+
+fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {
+    if slot.take().is_some() { Outcome::Done } else { Outcome::Skipped }
+}
+
+/// Whether `key` lies in the range. Written out, so that inverted ranges are simply empty.
+fn inside(range: &Range, key: &[u8]) -> bool {
+    let low = match &range.0 {
+        Bound::Included(low) => key >= &low[..],
+        Bound::Excluded(low) => key > &low[..],
+        Bound::Unbounded => true,
+    };
+    let high = match &range.1 {
+        Bound::Included(high) => key <= &high[..],
+        Bound::Excluded(high) => key < &high[..],
+        Bound::Unbounded => true,
+    };
+    low && high
+}
+
+/// The first (or last) key of the map between `low` and `high` that also lies in the range.
+fn find(map: &Map, range: &Range, low: Bound<&[u8]>, high: Bound<&[u8]>, last: bool) -> Option<Arc<[u8]>> {
+    let mut keys = map.range::<[u8], _>((low, high)).map(|(key, _)| key).filter(|key| inside(range, key));
+    if last { keys.next_back().cloned() } else { keys.next().cloned() }
+}
+
+/// The entries of a range.
+fn entries(map: &Map, range: &Range) -> VecDeque<(Bytes, Bytes)> {
+    map.iter().filter(|(key, _)| inside(range, key)).map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
+}
+
+/// The range of a span. The end of a prefix is the prefix with its last byte below 0xff raised.
+fn span_range(span: &Span) -> Range {
+    match span {
+        Span::Range(range) => range.clone(),
+        Span::Prefix(prefix) => {
+            let keep = prefix.iter().rposition(|&b| b != 0xff).map_or(0, |i| i + 1);
+            let mut end = prefix[..keep].to_vec();
+            let high = match end.last_mut() {
+                Some(last) => {
+                    *last += 1;
+                    Bound::Excluded(end)
+                }
+                None => Bound::Unbounded,
+            };
+            (Bound::Included(prefix.clone()), high)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Value;
+
+    fn put(family: usize, key: &[u8], id: u64) -> Op {
+        let value = Some(Value { id, len: 9 });
+        Op::Write { writes: vec![Write { family, key: key.to_vec(), value }], batched: false }
+    }
+    fn get(key: &[u8], snapshot: Option<usize>) -> Op {
+        Op::Get { family: 0, key: key.to_vec(), snapshot }
+    }
+    fn value(id: u64) -> Outcome {
+        Outcome::Value(Some(Value { id, len: 9 }.bytes()))
+    }
+    fn at(o: &mut Oracle, to: Move) -> Option<Bytes> {
+        match o.perform(&Op::MoveCursor { slot: 0, to }) {
+            Outcome::Entry(entry) => entry.map(|(key, _)| key),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_snapshot_keeps_what_was_there() {
+        let mut o = Oracle::default();
+        o.perform(&put(0, b"a", 1));
+        o.perform(&Op::TakeSnapshot { slot: 1 });
+        o.perform(&put(0, b"a", 2));
+        assert_eq!(o.perform(&get(b"a", None)), value(2));
+        assert_eq!(o.perform(&get(b"a", Some(1))), value(1));
+        o.perform(&Op::Reopen);
+        assert_eq!(o.perform(&get(b"a", Some(1))), Outcome::Skipped);
+        assert_eq!(o.perform(&get(b"b", None)), Outcome::Value(None));
+    }
+
+    #[test]
+    fn a_cursor_turns_within_its_bounds() {
+        let mut o = Oracle::default();
+        for key in [&b"a"[..], b"b", b"c", b"d"] {
+            o.perform(&put(0, key, 1));
+        }
+        let range = (Bound::Excluded(b"a".to_vec()), Bound::Included(b"c".to_vec()));
+        o.perform(&Op::OpenCursor { slot: 0, family: 0, range, snapshot: None });
+        assert_eq!(at(&mut o, Move::Next), None, "not positioned yet");
+        assert_eq!(at(&mut o, Move::Seek(b"a".to_vec())), Some(b"b".to_vec()));
+        assert_eq!(at(&mut o, Move::Next), Some(b"c".to_vec()));
+        assert_eq!(at(&mut o, Move::Prev), Some(b"b".to_vec()));
+        assert_eq!(at(&mut o, Move::Prev), None);
+        assert_eq!(at(&mut o, Move::Next), None, "invalid stays invalid");
+        assert_eq!(at(&mut o, Move::SeekForPrev(b"zz".to_vec())), Some(b"c".to_vec()));
+        o.perform(&Op::Write {
+            writes: vec![Write { family: 0, key: b"b".to_vec(), value: None }],
+            batched: false,
+        });
+        assert_eq!(at(&mut o, Move::Prev), Some(b"b".to_vec()), "sees what was there when it was made");
+    }
+
+    #[test]
+    fn a_family_created_again_is_another() {
+        let mut o = Oracle::default();
+        assert_eq!(o.perform(&Op::Create { family: 1 }), Outcome::Done);
+        assert_eq!(o.perform(&Op::Create { family: 1 }), Outcome::Refused(ErrorKind::AlreadyExists));
+        o.perform(&put(1, b"k", 1));
+        o.perform(&Op::TakeSnapshot { slot: 0 });
+        o.perform(&Op::Drop { family: 1 });
+        assert_eq!(o.perform(&put(1, b"k", 2)), Outcome::Refused(ErrorKind::NotFound));
+        o.perform(&Op::Create { family: 1 });
+        let read = |snapshot| Op::Contains { family: 1, key: b"k".to_vec(), snapshot };
+        assert_eq!(o.perform(&read(None)), Outcome::Present(false));
+        assert_eq!(o.perform(&read(Some(0))), Outcome::Present(false), "another family than the snapshot's");
+    }
+
+    #[test]
+    fn a_prefix_of_ff_has_no_end() {
+        assert_eq!(span_range(&Span::Prefix(vec![0xff, 0xff])).1, Bound::Unbounded);
+        assert_eq!(span_range(&Span::Prefix(vec![b'a', 0xff])).1, Bound::Excluded(vec![b'b']));
+        assert_eq!(span_range(&Span::Prefix(vec![])).1, Bound::Unbounded);
+    }
+}

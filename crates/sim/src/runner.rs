@@ -1,0 +1,261 @@
+//! Runs numbered cases on a few threads, catches what panics, prints what replays a failure, and counts.
+//! Cases are independent: each has worlds of its own.
+
+use perigee_env::fs::memory::SimDisk;
+use std::io::{IsTerminal, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Options that all commands share.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Common {
+    /// Cases to try.
+    #[arg(long, default_value_t = 1000)]
+    pub cases: u64,
+    /// The seed: the same seed gives the same cases.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Replay this one case only.
+    #[arg(long)]
+    pub case: Option<u64>,
+    /// Cases that run at the same time.
+    #[arg(long, default_value_t = 2)]
+    pub jobs: usize,
+    /// Stop at the first violation.
+    #[arg(long)]
+    pub stop: bool,
+    /// Write the simulated disks of a failing replayed case below this directory.
+    #[arg(long)]
+    pub image: Option<PathBuf>,
+}
+
+/// One case.
+pub struct Case {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Its number.
+    pub number: u64,
+    image: Option<PathBuf>,
+    disks: Mutex<Vec<(String, Arc<SimDisk>)>>,
+    counts: Mutex<Vec<(&'static str, u64)>>,
+}
+
+impl Common {
+    /// How many numbers are cases: all asked for, or on a replay all there could be.
+    pub fn numbers(&self, max: u64) -> u64 {
+        if self.case.is_some() { max } else { self.cases.min(max) }
+    }
+}
+
+impl Case {
+    fn new(common: &Common, number: u64) -> Self {
+        let image = common.image.clone().filter(|_| common.case.is_some());
+        Case { seed: common.seed, number, image, disks: Mutex::default(), counts: Mutex::default() }
+    }
+    /// Remembers a disk that a failure may want to look at.
+    pub fn keep(&self, name: &str, disk: &Arc<SimDisk>) {
+        if self.image.is_some() {
+            held(&self.disks).push((name.to_string(), disk.clone()));
+        }
+    }
+    /// Adds to a count that is printed at the end.
+    pub fn count(&self, what: &'static str, n: u64) {
+        held(&self.counts).push((what, n));
+    }
+    /// The seed of this case.
+    pub fn mixed(&self) -> u64 {
+        crate::rng::mix(self.seed, self.number)
+    }
+    fn dump(&self) {
+        let Some(dir) = &self.image else { return };
+        for (name, disk) in held(&self.disks).iter() {
+            match disk.to_real_dir(&dir.join(name)) {
+                Ok(()) => println!("image: {}", dir.join(name).display()),
+                Err(e) => println!("image: {e}"),
+            }
+        }
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Cases tried.
+    pub cases: u64,
+    /// Cases that violated a promise.
+    pub violations: u64,
+    /// Of these, panics.
+    pub panics: u64,
+    /// Of these, deadlocks and step limits.
+    pub hangs: u64,
+    /// Other counts.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl Tally {
+    /// A count by name.
+    pub fn get(&self, what: &str) -> u64 {
+        self.counts.iter().find(|(name, _)| *name == what).map_or(0, |(_, n)| *n)
+    }
+    /// The counts on a line.
+    pub fn counts_line(&self) -> String {
+        let all: Vec<String> = self.counts.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        all.join(", ")
+    }
+    /// Adds another run.
+    pub fn add(&mut self, other: &Tally) {
+        self.cases += other.cases;
+        self.violations += other.violations;
+        self.panics += other.panics;
+        self.hangs += other.hangs;
+        for (what, n) in &other.counts {
+            self.note(what, *n);
+        }
+    }
+    fn note(&mut self, what: &'static str, n: u64) {
+        match self.counts.iter_mut().find(|(name, _)| *name == what) {
+            Some((_, sum)) => *sum += n,
+            None => self.counts.push((what, n)),
+        }
+    }
+}
+
+/// Messages of panics on any thread since they were last taken.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps panic messages for the report instead of printing them; with `PERIGEE_SIM_PANICS` set it prints them too.
+pub fn catch_panics() {
+    let before = std::panic::take_hook();
+    let loud = std::env::var_os("PERIGEE_SIM_PANICS").is_some();
+    std::panic::set_hook(Box::new(move |info| {
+        held(&PANICS).push(info.to_string());
+        if loud {
+            before(info);
+        }
+    }));
+}
+
+/// Runs cases `first..first + n` of `command`, or the one to be replayed.
+pub fn run_cases(
+    command: &str,
+    common: &Common,
+    first: u64,
+    n: u64,
+    body: impl Fn(&Case) -> Result<(), String> + Sync,
+) -> Tally {
+    if let Some(number) = common.case {
+        let tally = Mutex::new(Tally::default());
+        if (first..first.saturating_add(n)).contains(&number) {
+            run_one(command, common, number, &body, &tally);
+        }
+        return tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    }
+    let (next, stop) = (AtomicU64::new(first), AtomicBool::new(false));
+    let (tally, progress) = (Mutex::new(Tally::default()), Progress::new(command, n));
+    std::thread::scope(|scope| {
+        for _ in 0..common.jobs.max(1) {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let number = next.fetch_add(1, Relaxed);
+                    if number >= first.saturating_add(n) {
+                        break;
+                    }
+                    let failed = run_one(command, common, number, &body, &tally);
+                    stop.fetch_or(failed && common.stop, Relaxed);
+                    progress.tick(&held(&tally));
+                }
+            });
+        }
+    });
+    progress.done();
+    tally.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_one(
+    command: &str,
+    common: &Common,
+    number: u64,
+    body: &(impl Fn(&Case) -> Result<(), String> + Sync),
+    tally: &Mutex<Tally>,
+) -> bool {
+    let case = Case::new(common, number);
+    let result = catch_unwind(AssertUnwindSafe(|| body(&case)));
+    let panics = std::mem::take(&mut *held(&PANICS));
+    let failure = match (result, panics.first()) {
+        (Ok(Ok(())), None) => None,
+        (Ok(Ok(())), Some(panic)) => Some(format!("a thread panicked (here or in the case beside): {panic}")),
+        (Ok(Err(violation)), _) => Some(violation),
+        (Err(_), panic) => Some(format!("panic: {}", panic.map_or("without a message", |p| p))),
+    };
+    let mut tally = held(tally);
+    tally.cases += 1;
+    for (what, n) in held(&case.counts).iter() {
+        tally.note(what, *n);
+    }
+    let Some(failure) = failure else { return false };
+    tally.violations += 1;
+    let hang = ["deadlock", "step limit", "no thread can"].iter().any(|word| failure.contains(word));
+    tally.hangs += u64::from(hang);
+    tally.panics += u64::from(!hang && failure.contains("panic"));
+    println!(
+        "VIOLATION perigee-sim {command} --seed {} --case {number}\n  {}",
+        common.seed,
+        crate::driver::cut(&failure, 1500)
+    );
+    case.dump();
+    true
+}
+
+/// A line on the terminal, at most ten times a second.
+struct Progress {
+    command: String,
+    total: u64,
+    started: Instant,
+    shown: Mutex<Instant>,
+    on: bool,
+}
+
+impl Progress {
+    fn new(command: &str, total: u64) -> Self {
+        let started = Instant::now();
+        let on = std::io::stderr().is_terminal();
+        Progress { command: command.to_string(), total, started, shown: Mutex::new(started), on }
+    }
+    fn tick(&self, tally: &Tally) {
+        let mut shown = held(&self.shown);
+        if !self.on || shown.elapsed() < Duration::from_millis(100) {
+            return;
+        }
+        *shown = Instant::now();
+        let rate = tally.cases as f64 / self.started.elapsed().as_secs_f64();
+        let left = self.total.saturating_sub(tally.cases) as f64 / rate;
+        let (done, total, bad) = (tally.cases, self.total, tally.violations);
+        eprint!("\r{}: {done} of {total}, {bad} violations, {rate:.0}/s, {left:.0} s left   ", self.command);
+        let _ = std::io::stderr().flush();
+    }
+    fn done(&self) {
+        if self.on {
+            eprint!("\r{:90}\r", "");
+        }
+    }
+}
+
+/// Locks; a panicking case poisons nothing that matters.
+pub fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints the last line; whether everything held and enough was tried.
+pub fn conclude(tally: &Tally, floor: u64) -> bool {
+    if !tally.counts.is_empty() {
+        println!("{}", tally.counts_line());
+    }
+    if tally.cases < floor {
+        println!("only {} of {floor} cases were tried", tally.cases);
+    }
+    println!("cases {} violations {}", tally.cases, tally.violations);
+    tally.violations == 0 && tally.cases >= floor
+}

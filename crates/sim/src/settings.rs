@@ -1,0 +1,57 @@
+//! Option sets with tiny buffers, so that a history of a few hundred operations flushes, compacts and separates
+//! values all the time.
+
+use crate::rng::Rng;
+use perigee::env::Env;
+use perigee::{Compression, Durability, FamilyOptions, Options};
+
+/// One option set, as plain data that prints.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of every family.
+    pub family: FamilyOptions,
+    /// Block cache.
+    pub cache_bytes: u64,
+    /// Default durability.
+    pub durability: Durability,
+    /// Re-read outputs.
+    pub verify_outputs: bool,
+}
+
+impl Settings {
+    /// A random set.
+    pub fn random(rng: &mut Rng) -> Self {
+        let memtable = rng.pick(&[1 << 10, 2 << 10, 4 << 10]);
+        let family = FamilyOptions::new()
+            .memtable_bytes(memtable)
+            .block_bytes(rng.pick(&[64, 64, 256, 4096]))
+            .target_file_bytes(2 << 10)
+            .level1_bytes(4 << 10)
+            .level_ratio(rng.pick(&[2, 3, 4]))
+            .value_threshold(rng.pick(&[0, 16, 4096]))
+            .filter_bits(rng.pick(&[0, 10]))
+            .compression(rng.pick(&[Compression::None, Compression::Lz4]));
+        Settings {
+            family,
+            cache_bytes: rng.pick(&[0, 4 << 10, 1 << 20]),
+            durability: Durability::None,
+            verify_outputs: rng.percent(50),
+        }
+    }
+
+    /// The same with another durability.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The options of the database.
+    pub fn options(&self, env: Env) -> Options {
+        Options::in_env(env)
+            .durability(self.durability)
+            .block_cache_bytes(self.cache_bytes)
+            .verify_outputs(self.verify_outputs)
+            .default_family(self.family.clone())
+    }
+}

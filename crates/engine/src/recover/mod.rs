@@ -179,7 +179,9 @@ fn copy_log(
     let mut writer = LogWriter::create(dir, &name::file_name(id, FileKind::Wal), &header)?;
     let mut lsn = replayed.first;
     for record in &replayed.records {
-        let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: found.edits };
+        // No edit is vouched for: the last ones may have been read from the page cache of a process that was killed, and
+        // a power cut during this open may still lose them.
+        let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: 0 };
         let copy = perigee_file::log::batch::Finished::around(record.payload(), record.count);
         writer.append(stamp, &mut [copy])?;
         lsn += u64::from(record.count);

@@ -112,7 +112,7 @@ impl Replay<'_> {
                         let why = Error::corruption("the log segment ends before its successor starts")
                             .at(self.name(i), log.offset())
                             .expected(lsn, self.out.next);
-                        return self.judge(i, &log, same_boot, false, why);
+                        return self.judge(i, &log, same_boot, true, why);
                     }
                     _ => return Ok(true),
                 },
@@ -135,14 +135,13 @@ impl Replay<'_> {
             watermark = watermark.max(behind.durable);
             self.edits = self.edits.max(behind.edits);
         }
-        let later = i + 1 < self.found.catalog.logs.len();
         let mut cut = log.end() - log.offset();
         for j in i + 1..self.found.catalog.logs.len() {
             let (durable, bytes) = self.watermark(j)?;
             watermark = watermark.max(durable);
             cut += bytes;
         }
-        let damage = watermark >= self.out.next || (same_boot && (later || !cut_short));
+        let damage = watermark >= self.out.next || (same_boot && !cut_short);
         if damage && !bug::on(Bug::TruncateDamagedLog) {
             return Err(why);
         }

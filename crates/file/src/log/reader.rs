@@ -7,6 +7,9 @@ use perigee_base::{Error, ErrorKind, FileId, Result, checksum};
 use perigee_env::{Dir, ReadAt};
 use std::sync::Arc;
 
+/// How much is looked through at a time.
+const WINDOW: usize = 1 << 20;
+
 /// Reads one log file from its start.
 #[derive(Debug)]
 pub struct LogReader {
@@ -127,7 +130,7 @@ impl LogReader {
         }
     }
 
-    /// Whether the record here starts well and the end of the file cuts it.
+    /// Whether the record here starts well and the end of the file cuts it, or nothing but zeros follows.
     fn cut_short(&self) -> Result<bool> {
         let left = self.end - self.offset;
         if left < RECORD_HEADER_BYTES as u64 {
@@ -135,7 +138,24 @@ impl LogReader {
         }
         let mut head = [0u8; RECORD_HEADER_BYTES];
         self.file.read_exact_at(&mut head, self.offset)?;
-        Ok(RecordHeader::decode(&head, self.seal, self.offset).is_ok_and(|(h, _)| h.record_bytes() > left))
+        if let Ok((h, _)) = RecordHeader::decode(&head, self.seal, self.offset) {
+            return Ok(h.record_bytes() > left);
+        }
+        self.zeros_follow()
+    }
+
+    fn zeros_follow(&self) -> Result<bool> {
+        let mut buf = vec![0u8; WINDOW.min((self.end - self.offset) as usize)];
+        let mut at = self.offset;
+        while at < self.end {
+            let take = buf.len().min((self.end - at) as usize);
+            self.file.read_exact_at(&mut buf[..take], at)?;
+            if buf[..take].iter().any(|b| *b != 0) {
+                return Ok(false);
+            }
+            at += take as u64;
+        }
+        Ok(true)
     }
 
     fn read_record(&self) -> Result<(Record, u64)> {
@@ -174,7 +194,6 @@ impl LogReader {
     /// and the highest durable LSN and edit number that any of them carries. If the bad record's own header is
     /// valid, its payload is skipped.
     pub fn look_behind(&self) -> Result<Option<Behind>> {
-        const WINDOW: usize = 1 << 20;
         let mut found: Option<Behind> = None;
         let mut start = self.offset + self.bad_record_bytes()?;
         let mut buf = Vec::new();

@@ -12,7 +12,7 @@
 //!  24     8   database id
 //!  32     8   file id (the number in its name; seeds every checksum of the file)
 //!  40     8   A: wal, manifest: LSN of the first record; klog: family id; vlog: 0
-//!  48     8   B: wal: boot id; others 0
+//!  48     8   B: wal, manifest: boot id; others 0
 //!  56     4   encryption key id (0: not encrypted)
 //!  60     4   zero
 //!  64     8   checksum(file id, 0) of bytes 0..64

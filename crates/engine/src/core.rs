@@ -9,18 +9,22 @@ use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
 use crate::wal::Wal;
+use perigee_base::format::FileKind;
 use perigee_base::stats::Counters;
-use perigee_base::{FileId, SeqNo};
+use perigee_base::{Error, ErrorKind, FileId, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
-use perigee_file::Shelf;
+use perigee_file::{Shelf, name};
 use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, SeqCst},
 };
+use std::sync::{Arc, PoisonError};
+
+/// The log may hold this many times the largest memtable.
+const LOG_MEMTABLES: u64 = 4;
 
 /// The shared state of an open database.
 #[derive(Debug)]
@@ -69,6 +73,10 @@ pub struct Core {
     pub sync_due: AtomicU64,
     /// The worst load of any family: sealed memtables in the high half, level 0 runs in the low.
     pub load: AtomicU64,
+    /// The log may grow to this before the families with the oldest operations are flushed.
+    pub log_bytes_max: AtomicU64,
+    /// Held while the load is counted and stored, so that an older count never replaces a newer one. No I/O inside.
+    pub refreshing: std::sync::Mutex<()>,
 }
 
 impl Core {
@@ -78,6 +86,7 @@ impl Core {
     }
     /// Looks at every family again; called where a memtable is sealed or a version installed.
     pub fn refresh_load(&self) {
+        let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let worst = self.families.all().iter().fold(Load::default(), |worst, f| {
             let v = f.tree.view();
             Load {
@@ -86,6 +95,11 @@ impl Core {
             }
         });
         self.load.store((worst.sealed as u64) << 32 | worst.level0_runs as u64, SeqCst);
+    }
+    /// Derives what depends on the families' settings; called where families come and go.
+    pub fn refresh_limits(&self) {
+        let largest = self.families.all().iter().map(|f| f.settings.memtable_bytes).max().unwrap_or(0);
+        self.log_bytes_max.store(largest.saturating_mul(LOG_MEMTABLES), SeqCst);
     }
     /// The back-pressure now.
     pub fn pressure(&self) -> Pressure {
@@ -109,13 +123,24 @@ pub struct ShelfOpener<'a> {
 
 impl Opener for ShelfOpener<'_> {
     fn table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
-        let reader = self.shelf.klog(meta.id, self.family, meta.summary.bytes)?;
+        let reader = self
+            .shelf
+            .klog(meta.id, self.family, meta.summary.bytes)
+            .map_err(|e| missing(e, meta.id, FileKind::Klog))?;
         Ok(Arc::new(Table { meta: meta.clone(), reader }))
     }
     fn vlog(&self, meta: &VlogMeta) -> perigee_base::Result<Arc<Vlog>> {
-        let reader = self.shelf.vlog(meta.id, meta.bytes)?;
+        let reader = self.shelf.vlog(meta.id, meta.bytes).map_err(|e| missing(e, meta.id, FileKind::Vlog))?;
         Ok(Arc::new(Vlog { meta: meta.clone(), reader }))
     }
+}
+
+/// A file that the manifest names and nobody finds is damage, not a missing database.
+fn missing(e: Error, id: FileId, kind: FileKind) -> Error {
+    if e.kind() != ErrorKind::NotFound {
+        return e;
+    }
+    Error::corruption("a file that the manifest names is missing").in_file(name::file_name(id, kind))
 }
 
 /// The next id for a file.

@@ -53,6 +53,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
             made = Some(family);
         },
     )?;
+    core.refresh_limits();
     made.ok_or_else(|| Error::internal("a family was created but not installed"))
 }
 
@@ -80,6 +81,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
     let empty = Version::empty(family.settings.order);
     core.retire.difference(&family.tree.view().version, &empty);
     family.tree.clear();
+    core.refresh_limits();
     core.refresh_load();
     core.signal.ring();
     let _ = core.retire.sweep(&core.shelf);

@@ -135,6 +135,7 @@ impl Engine {
         self.core.health.check_writable()?;
         {
             let mut appender = self.core.wal.appender();
+            self.core.health.check_writable()?;
             let full: Vec<_> =
                 families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
             if !full.is_empty() {
@@ -154,13 +155,14 @@ impl Engine {
 
     /// Waits for the background, unless it has failed.
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        let failures = self.core.health.background_count();
         loop {
             let seen = self.core.signal.now();
             if done() {
                 return Ok(());
             }
             self.core.health.check_writable()?;
-            if let Some(e) = self.core.health.background() {
+            if let Some(e) = self.core.health.background_since(failures) {
                 return Err(e);
             }
             self.core.signal.wait_us(seen, 50_000);
@@ -212,6 +214,8 @@ impl Engine {
 
     /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, the lock is released.
     pub fn close(&self) -> Result<()> {
+        // A second closer waits for the first: when close returns, the lock is free.
+        let mut lock = self.lock.lock();
         if !self.core.health.close() {
             return Ok(());
         }
@@ -220,9 +224,11 @@ impl Engine {
         if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
+        // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
+        let _last_job = self.core.compacting.lock();
         let marked = self.mark_clean();
         let _ = self.core.retire.sweep(&self.core.shelf);
-        drop(self.lock.lock().take());
+        drop(lock.take());
         marked
     }
 

@@ -4,12 +4,32 @@ use perigee_base::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// Whose failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The flush worker.
+    Flush,
+    /// The compaction worker.
+    Compact,
+    /// The log sync worker.
+    Sync,
+    /// The manifest's rewriting.
+    Manifest,
+}
+
+/// Failures that are being tried again, one for each slot, and how many there have ever been.
+#[derive(Debug, Default)]
+struct Background {
+    failures: [Option<(u64, Error)>; 4],
+    count: u64,
+}
+
 /// Guards: `poison` is set once; `background` by its mutex (no I/O inside).
 #[derive(Debug, Default)]
 pub struct Health {
     poison: OnceLock<Error>,
     closed: AtomicBool,
-    background: Mutex<Option<Error>>,
+    background: Mutex<Background>,
 }
 
 impl Health {
@@ -43,15 +63,31 @@ impl Health {
         }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Error>> {
+    fn list(&self) -> MutexGuard<'_, Background> {
         self.background.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Remembers (or, with `None`, forgets) the failure of a job that will be tried again.
-    pub fn set_background(&self, e: Option<Error>) {
-        *self.slot() = e;
+    pub fn set_background(&self, slot: Slot, e: Option<Error>) {
+        let mut list = self.list();
+        list.count += u64::from(e.is_some());
+        let count = list.count;
+        list.failures[slot as usize] = e.map(|e| (count, e));
     }
-    /// The failure of a job that is being tried again, or the poison.
+    /// How many background failures there have been: see [`Health::background_since`].
+    pub fn background_count(&self) -> u64 {
+        self.list().count
+    }
+    /// The newest failure after the first `count`, if it still stands; or the poison.
+    pub fn background_since(&self, count: u64) -> Option<Error> {
+        let newest = || {
+            let list = self.list();
+            let newer = list.failures.iter().flatten().filter(|(n, _)| *n > count);
+            newer.max_by_key(|(n, _)| *n).map(|(_, e)| e.clone())
+        };
+        self.poison.get().cloned().or_else(newest)
+    }
+    /// The newest failure of a job that is being tried again, or the poison.
     pub fn background(&self) -> Option<Error> {
-        self.poison.get().cloned().or_else(|| self.slot().clone())
+        self.background_since(0)
     }
 }

@@ -23,6 +23,8 @@ pub mod recover;
 pub mod verify;
 pub mod report;
 pub mod engine;
+#[doc(hidden)]
+pub mod fuzz;
 
 pub use engine::Engine;
 pub use family::Family;

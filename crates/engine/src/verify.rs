@@ -76,33 +76,44 @@ struct LogFile {
     kind: FileKind,
     id: Option<perigee_base::FileId>,
     end: u64,
+    /// The manifest's own file id when the pass began: a rewrite changes it.
+    manifest: perigee_base::FileId,
 }
 
 fn log_files(core: &Core) -> Vec<LogFile> {
-    let manifest_end = core.manifest.bytes();
+    let (manifest, manifest_end) = core.manifest.file();
     let appender = core.wal.appender();
     let wal = |id: perigee_base::FileId, end| LogFile {
         name: name::file_name(id, FileKind::Wal),
         kind: FileKind::Wal,
         id: Some(id),
         end,
+        manifest,
     };
     let mut all: Vec<LogFile> = appender.older.iter().map(|s| wal(s.id, s.bytes)).collect();
     all.push(wal(appender.writer.id(), appender.writer.offset()));
-    all.push(LogFile { name: name::MANIFEST.into(), kind: FileKind::Manifest, id: None, end: manifest_end });
+    all.push(LogFile {
+        name: name::MANIFEST.into(),
+        kind: FileKind::Manifest,
+        id: None,
+        end: manifest_end,
+        manifest,
+    });
     all
 }
 
 fn check_log(core: &Core, file: &LogFile) -> Result<()> {
-    let opened =
-        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database), Some(file.end));
-    let mut log = match opened {
-        Ok(log) => log,
+    match read_log(core, file) {
         // A flush removed the segment, or a new manifest took the old one's place, while we were reading.
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(_) if file.kind == FileKind::Manifest && core.manifest.bytes() < file.end => return Ok(()),
-        Err(e) => return Err(e),
-    };
+        Err(e) if file.kind == FileKind::Wal && e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(_) if file.kind == FileKind::Manifest && core.manifest.file().0 != file.manifest => Ok(()),
+        read => read,
+    }
+}
+
+fn read_log(core: &Core, file: &LogFile) -> Result<()> {
+    let mut log =
+        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database), Some(file.end))?;
     loop {
         match log.next_record()? {
             Step::Record(_) => {}

@@ -10,6 +10,11 @@ pub trait Spawn: Send + Sync + Debug {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
 }
 
+/// Whether the current thread is unwinding from a panic.
+pub fn panicking() -> bool {
+    std::thread::panicking()
+}
+
 /// A started thread.
 pub trait Join: Send {
     /// Waits for its end. `Err` holds the panic message if it panicked.

@@ -42,7 +42,7 @@ pub struct Options {
     /// Re-read every output of a flush or compaction before it replaces its inputs (default true): costs one
     /// read of freshly written data, catches a bad disk or memory before the good copy is gone.
     pub verify_outputs: bool,
-    /// Settings of the `default` family, and of families created without their own. On reopen, `None` keeps
+    /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
     /// The world to run in (default: the real one).

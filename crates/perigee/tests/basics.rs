@@ -1,4 +1,5 @@
 //! The promises a user reads first: what was written is there, in order, after flush, compaction and reopen.
+#![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, Options, WriteBatch};
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ fn everything_written_is_there_through_flush_compaction_and_reopen() {
         for _ in 0..3000 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let key = format!("k{:05}", (x >> 33) % 2000).into_bytes();
-            if (x >> 20) % 5 == 0 {
+            if (x >> 20).is_multiple_of(5) {
                 db.delete(&key).unwrap();
                 model.remove(&key);
             } else {

@@ -11,7 +11,7 @@ pub use group::Queue;
 use crate::core::Core;
 use crate::settings::Durability;
 use group::Request;
-use perigee_base::Result;
+use perigee_base::{Error, Result};
 use perigee_file::log::Batch;
 
 /// Commits a batch.
@@ -32,11 +32,25 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
 
 /// What the leader does for its group, in the commit section.
 fn lead(core: &Core, group: &mut group::Group) -> Result<()> {
+    let _poison_on_panic = PanicGuard(core);
     let mut appender = core.wal.appender();
+    core.health.check_writable()?;
     rotate::if_needed(core, &mut appender, group.families())?;
     group.drop_orphans();
     let first = log::append(core, &mut appender, group)?;
     apply::apply(core, group, first)?;
     apply::publish(core, appender.next_lsn - 1);
     Ok(())
+}
+
+/// A leader that panics between log and publish leaves operations that are numbered but not applied: nothing may be
+/// written behind them.
+struct PanicGuard<'a>(&'a Core);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if perigee_env::spawn::panicking() {
+            self.0.health.poison(&Error::internal("the thread that led a commit panicked"));
+        }
+    }
 }

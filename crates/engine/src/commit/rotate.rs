@@ -4,15 +4,13 @@ use crate::core::{Core, next_file};
 use crate::family::Family;
 use crate::manifest::Edit;
 use crate::wal::Appender;
-use perigee_base::Result;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
+use perigee_base::{ErrorKind, Result};
 use perigee_file::log::LogWriter;
 use perigee_file::name;
 use std::sync::Arc;
-
-/// The log may hold this many times the largest memtable before families that pin old segments are flushed.
-const LOG_MEMTABLES: u64 = 4;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Seals the memtables that are full, and those that keep too much log alive.
 pub fn if_needed(core: &Core, appender: &mut Appender, writing: Vec<Arc<Family>>) -> Result<()> {
@@ -22,20 +20,17 @@ pub fn if_needed(core: &Core, appender: &mut Appender, writing: Vec<Arc<Family>>
     if full.is_empty() { Ok(()) } else { seal(core, appender, &full) }
 }
 
-/// The families whose active memtable needs the oldest segment, if the log has grown too long.
+/// The families whose active memtable keeps the oldest operations of a log that has grown too long.
 fn pinning(core: &Core, appender: &Appender) -> Vec<Arc<Family>> {
-    let Some(oldest) = appender.older.front() else { return Vec::new() };
-    let all = core.families.all();
-    let largest = all.iter().map(|f| f.settings.memtable_bytes).max().unwrap_or(0);
-    if appender.total_bytes() < largest.saturating_mul(LOG_MEMTABLES) {
+    let limit = core.log_bytes_max.load(Relaxed);
+    if appender.total_bytes() < limit {
         return Vec::new();
     }
-    let end = appender.older.get(1).map_or(appender.first_lsn, |s| s.first_lsn);
-    let pins = |f: &Arc<Family>| {
-        let first = f.tree.view().active.first_seq().0;
-        first != 0 && first >= oldest.first_lsn && first < end
-    };
-    all.into_iter().filter(pins).collect()
+    let first = |f: &Arc<Family>| f.tree.view().active.first_seq().0;
+    let all: Vec<_> = core.families.all().into_iter().filter(|f| first(f) != 0).collect();
+    let Some(oldest) = all.iter().map(first).min() else { return Vec::new() };
+    let end = appender.end_of_segment_with(oldest);
+    all.into_iter().filter(|f| first(f) < end).collect()
 }
 
 /// Starts a new segment if the newest holds operations, then seals the families' memtables.
@@ -69,7 +64,7 @@ fn new_segment(core: &Core, appender: &mut Appender) -> Result<()> {
             Ok(())
         }
         Err(e) => {
-            if core.health.poisoned().is_none() {
+            if core.health.poisoned().is_none() && e.kind() != ErrorKind::AlreadyExists {
                 let _ = core.dir.remove(&name::file_name(id, FileKind::Wal));
             }
             Err(e)

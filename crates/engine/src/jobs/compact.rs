@@ -44,6 +44,7 @@ pub fn limits(family: &Family) -> Limits {
 /// Merges all tables of a family into its deepest level (at least level 1).
 pub fn everything(core: &Arc<Core>, family: &Arc<Family>) -> Result<()> {
     let _alone = core.compacting.lock();
+    core.health.check_writable()?;
     let version = Arc::clone(&family.tree.view().version);
     let Some(deepest) = version.deepest() else { return Ok(()) };
     let to = deepest.max(LevelNo(1));
@@ -73,6 +74,9 @@ fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, pla
         discard(core, &created);
     }
     core.busy.fetch_sub(1, SeqCst);
+    if family.is_dropped() && core.health.poisoned().is_none() {
+        return Ok(());
+    }
     done
 }
 

@@ -28,6 +28,9 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
         discard(core, &created);
     }
     core.busy.fetch_sub(1, SeqCst);
+    if family.is_dropped() && core.health.poisoned().is_none() {
+        return Ok(true);
+    }
     done.map(|()| true)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{compact, flush};
 use crate::core::Core;
+use crate::health::Slot;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::spawn::Join;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,12 +26,15 @@ impl std::fmt::Debug for Workers {
 
 /// Starts the threads.
 pub fn start(core: &Arc<Core>) -> Result<Workers> {
-    let jobs: [(&str, Job); 3] =
-        [("perigee-flush", flush::one), ("perigee-compact", compact::one), ("perigee-sync", sync_when_due)];
+    let jobs: [(&str, Job, Slot); 3] = [
+        ("perigee-flush", flush::one, Slot::Flush),
+        ("perigee-compact", compact::one, Slot::Compact),
+        ("perigee-sync", sync_when_due, Slot::Sync),
+    ];
     let mut workers = Workers(Vec::new());
-    for (name, job) in jobs {
+    for (name, job, slot) in jobs {
         let mine = Arc::clone(core);
-        match core.env.spawn.spawn(name, Box::new(move || work(&mine, job))) {
+        match core.env.spawn.spawn(name, Box::new(move || work(&mine, job, slot))) {
             Ok(thread) => workers.0.push(thread),
             Err(e) => {
                 core.closing.store(true, SeqCst);
@@ -53,34 +57,35 @@ impl Workers {
     }
 }
 
-fn work(core: &Arc<Core>, job: Job) {
+fn work(core: &Arc<Core>, job: Job, slot: Slot) {
     let mut back_off = BACK_OFF_US_MIN;
-    while !core.closing.load(SeqCst) {
+    loop {
+        // The bell is read before the state that it announces, `closing` included: no change is missed.
         let seen = core.signal.now();
+        if core.closing.load(SeqCst) {
+            return;
+        }
         match catch_unwind(AssertUnwindSafe(|| job(core))) {
-            Ok(Ok(true)) => {
+            Ok(Ok(done)) => {
                 back_off = BACK_OFF_US_MIN;
-                core.health.set_background(core.retire.sweep(&core.shelf).err());
-                core.signal.ring();
+                core.health
+                    .set_background(slot, if done { core.retire.sweep(&core.shelf).err() } else { None });
+                if done { core.signal.ring() } else { wait(core, slot, seen) }
             }
-            Ok(Ok(false)) => wait(core, seen),
             Ok(Err(e)) => {
                 if e.kind() != ErrorKind::Closed {
-                    core.health.set_background(Some(e));
+                    core.health.set_background(slot, Some(e));
                     core.signal.ring();
                 }
                 if core.health.poisoned().is_some() {
                     return;
                 }
-                if !core.closing.load(SeqCst) {
-                    core.signal.wait_us(core.signal.now(), back_off);
-                    back_off = (back_off * 2).min(BACK_OFF_US_MAX);
-                }
+                rest(core, back_off);
+                back_off = (back_off * 2).min(BACK_OFF_US_MAX);
             }
             Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                core.health.poison(&Error::internal(format!("a background thread panicked: {text}")));
+                core.health
+                    .poison(&Error::internal(format!("a background thread panicked: {}", message(&*panic))));
                 core.signal.ring();
                 return;
             }
@@ -88,11 +93,31 @@ fn work(core: &Arc<Core>, job: Job) {
     }
 }
 
-/// Until the bell rings, or a log sync is due.
-fn wait(core: &Core, seen: u64) {
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Waits so long whatever rings, unless the database is closing.
+fn rest(core: &Core, us: u64) {
+    let until = core.env.clock.monotonic_us().saturating_add(us);
+    loop {
+        let seen = core.signal.now();
+        let now = core.env.clock.monotonic_us();
+        if core.closing.load(SeqCst) || now >= until {
+            return;
+        }
+        core.signal.wait_us(seen, until - now);
+    }
+}
+
+/// Until the bell rings, or, for the log syncer, until a sync is due.
+fn wait(core: &Core, slot: Slot, seen: u64) {
     match core.sync_due.load(SeqCst) {
-        u64::MAX => core.signal.wait(seen),
-        due => core.signal.wait_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1)),
+        due if slot == Slot::Sync && due != u64::MAX => {
+            core.signal.wait_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
+        }
+        _ => core.signal.wait(seen),
     }
 }
 

@@ -7,6 +7,9 @@ use perigee_tree::version::AddedTable;
 use perigee_tree::{VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// No honest number comes near; beyond it, arithmetic could overflow.
+const NUMBERS_MAX: u64 = 1 << 60;
+
 /// One family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyEntry {
@@ -95,6 +98,42 @@ impl Catalog {
         let last = self.logs.last().map_or(0, |(_, lsn)| *lsn);
         if e.logs_added.iter().any(|(_, lsn)| *lsn < last) {
             return Err(Error::corruption("an edit adds a log segment that starts before its predecessor"));
+        }
+        Ok(())
+    }
+
+    /// Whether the whole of it makes sense, before anything is built on it.
+    ///
+    /// # Errors
+    /// `Corruption` saying what does not.
+    pub fn validate(&self, edits: u64) -> Result<()> {
+        let wrong = |what: &str| Err(Error::corruption(format!("the manifest makes no sense: {what}")));
+        let (files, families, runs) = self.next;
+        if files > NUMBERS_MAX || runs > NUMBERS_MAX || self.durable > NUMBERS_MAX || edits > NUMBERS_MAX {
+            return wrong("a number is too large");
+        }
+        if self.families.get(&FamilyId::DEFAULT).is_none_or(|f| f.name != "default") {
+            return wrong("there is no default family");
+        }
+        let names: BTreeSet<&str> = self.families.values().map(|f| &f.name[..]).collect();
+        if names.len() < self.families.len() || names.iter().any(|n| n.is_empty() || n.contains('\0')) {
+            return wrong("two families share a name, or one has none");
+        }
+        if self.families.keys().any(|id| id.0 >= families) || self.data_files().iter().any(|id| id.0 >= files)
+        {
+            return wrong("something has a number that was not given out");
+        }
+        let tables = || self.families.values().flat_map(|f| f.tables.values());
+        if tables().any(|t| t.run.0 >= runs.max(1) || t.meta.summary.bytes > NUMBERS_MAX) {
+            return wrong("a table has a run number that was not given out");
+        }
+        let references = || tables().flat_map(|t| &t.meta.summary.vlogs);
+        if references().any(|(_, bytes)| *bytes > NUMBERS_MAX) {
+            return wrong("a table references more of a value log than can be");
+        }
+        let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 <= w[1].1);
+        if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn == 0 || *lsn > NUMBERS_MAX) {
+            return wrong("the log segments are out of order");
         }
         Ok(())
     }

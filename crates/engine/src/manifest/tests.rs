@@ -91,3 +91,21 @@ fn the_catalog_refuses_what_does_not_fit_and_a_snapshot_says_it_all() {
     again.apply(&c.snapshot()).unwrap();
     assert_eq!(again, c);
 }
+
+#[test]
+fn the_worked_example_of_the_format_page() {
+    let edit = Edit {
+        next: Some((10, 2, 5)),
+        families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
+        versions: vec![(FamilyId(1), VersionEdit { flushed: Some(SeqNo(12)), ..VersionEdit::default() })],
+        logs_added: vec![(FileId(9), 13)],
+        durable: Some(12),
+        ..Edit::default()
+    };
+    let hex: String = encode(&edit).iter().map(|b| format!("{b:02x}")).collect();
+    let page = include_str!("../../../../docs/format/manifest.md");
+    let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();
+    let flat: String =
+        block.lines().map(|l| l.split(';').next().unwrap()).collect::<String>().split_whitespace().collect();
+    assert_eq!(flat, hex);
+}

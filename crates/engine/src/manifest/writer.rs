@@ -3,7 +3,7 @@
 use super::catalog::Catalog;
 use super::codec;
 use super::edit::Edit;
-use crate::health::Health;
+use crate::health::{Health, Slot};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
@@ -18,6 +18,15 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 /// A manifest is written anew when it has grown by this and to four times its first size.
 const REWRITE_BYTES: u64 = 4 << 20;
 
+/// Which database, and under which boot of the machine it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The database's id.
+    pub database: u64,
+    /// The boot id now.
+    pub boot: u64,
+}
+
 #[derive(Debug)]
 struct State {
     writer: LogWriter,
@@ -29,7 +38,7 @@ struct State {
 #[derive(Debug)]
 pub struct Manifest {
     dir: Arc<dyn Dir>,
-    database: u64,
+    place: Place,
     state: Mutex<State>,
     /// Number of the last synced edit.
     edits: AtomicU64,
@@ -40,7 +49,7 @@ pub struct Manifest {
 /// returns. A failure before the rename leaves the old one; a failure after it leaves either.
 pub fn write_snapshot(
     dir: &dyn Dir,
-    database: u64,
+    place: Place,
     id: FileId,
     edit: u64,
     catalog: &Catalog,
@@ -48,7 +57,8 @@ pub fn write_snapshot(
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
     }
-    let header = FileHeader { kind: FileKind::Manifest, database, file: id, a: edit, b: 0 };
+    let header =
+        FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
     let mut writer = LogWriter::create(dir, name::MANIFEST_TMP, &header)?;
     let mut record = [Finished::around(&codec::encode(&catalog.snapshot()), 1)];
     writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut record)?;
@@ -62,7 +72,7 @@ impl Manifest {
     /// Around a manifest just written by [`write_snapshot`].
     pub fn new(
         dir: Arc<dyn Dir>,
-        database: u64,
+        place: Place,
         writer: LogWriter,
         edit: u64,
         catalog: Catalog,
@@ -72,7 +82,7 @@ impl Manifest {
         counters.manifest_bytes_written.add(snapshot_bytes);
         Manifest {
             dir,
-            database,
+            place,
             state: Mutex::new(State { writer, catalog, snapshot_bytes }),
             edits: AtomicU64::new(edit),
             counters,
@@ -86,6 +96,11 @@ impl Manifest {
     /// The catalog now.
     pub fn catalog(&self) -> Catalog {
         self.state.lock().catalog.clone()
+    }
+    /// The manifest's own file id, and its bytes.
+    pub fn file(&self) -> (FileId, u64) {
+        let state = self.state.lock();
+        (state.writer.id(), state.writer.offset())
     }
     /// Bytes of the manifest.
     pub fn bytes(&self) -> u64 {
@@ -156,7 +171,7 @@ impl Manifest {
         let id = FileId(ids.fetch_add(1, SeqCst));
         state.catalog.next.0 = state.catalog.next.0.max(id.0 + 1);
         let number = self.edits() + 1;
-        match write_snapshot(&*self.dir, self.database, id, number, &state.catalog) {
+        match write_snapshot(&*self.dir, self.place, id, number, &state.catalog) {
             Ok(writer) => {
                 state.snapshot_bytes = writer.offset();
                 state.writer = writer;
@@ -168,7 +183,7 @@ impl Manifest {
             Err(e) if e.kind() == ErrorKind::OutcomeUnknown => Err(poison(e, health)),
             // The old manifest still stands and goes on growing; the next edit tries again.
             Err(e) => {
-                health.set_background(Some(e));
+                health.set_background(Slot::Manifest, Some(e));
                 Ok(())
             }
         }

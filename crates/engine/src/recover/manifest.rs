@@ -3,7 +3,7 @@
 use crate::manifest::{Catalog, Edit, decode};
 use crate::settings::Settings;
 use perigee_base::bug::{self, Bug};
-use perigee_base::format::FileKind;
+use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use perigee_env::{Dir, Env};
 use perigee_file::log::{LogReader, RecordKind, Step};
@@ -44,6 +44,9 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
         cut_reason: String::new(),
     };
     let first = log.header().a;
+    if first == 0 {
+        return Err(Error::corruption("the manifest starts at edit 0").at(name::MANIFEST, 0));
+    }
     loop {
         match log.next_record()? {
             Step::Record(r) => {
@@ -62,7 +65,7 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
                     Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset())
                 );
             }
-            Step::End => return Ok(found),
+            Step::End => return checked(found),
             Step::Bad(bad) => {
                 let behind = log.look_behind()?;
                 let same_boot = log.header().b == boot && boot != 0;
@@ -73,10 +76,15 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
                 found.cut_bytes = log.end() - bad.offset;
                 found.cut_reason = format!("{}: {}; ", name::MANIFEST, bad.why.message());
                 found.catalog.clean = None;
-                return Ok(found);
+                return checked(found);
             }
         }
     }
+}
+
+fn checked(found: Found) -> Result<Found> {
+    found.catalog.validate(found.edits).map_err(|e| e.in_file(name::MANIFEST))?;
+    Ok(found)
 }
 
 fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
@@ -115,7 +123,10 @@ fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {
             Step::End => false,
             Step::Bad(_) => log.look_behind()?.is_some(),
         }),
-        Err(e) if e.kind() == ErrorKind::Corruption => Ok(false),
+        // A header that was never finished precedes all records; a longer file without a header is damaged.
+        Err(e) if e.kind() == ErrorKind::Corruption => {
+            Ok(dir.file_len(file)?.unwrap_or(0) > HEADER_BYTES as u64)
+        }
         Err(e) => Err(e),
     }
 }

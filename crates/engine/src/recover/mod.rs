@@ -11,7 +11,7 @@ mod replay;
 use crate::core::Core;
 use crate::family::{Families, Family};
 use crate::health::Health;
-use crate::manifest::{Catalog, Edit, Manifest, write_snapshot};
+use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
 use crate::retire::Retire;
 use crate::settings::{FamilySettings, Settings};
 use crate::signal::Signal;
@@ -20,7 +20,7 @@ use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FamilyId, FileId, Result};
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
 use perigee_file::log::{LogWriter, RecordKind, Stamp};
@@ -66,9 +66,18 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
 
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
-    let writer = copy_log(&*dir, &found, boot, &replayed, &ids)?;
-    let (manifest, edits) = new_manifest(&dir, &mut found, &replayed, &writer, &ids, &counters)?;
-    let orphans = orphans::tidy(&*dir, &manifest.catalog(), edits, replayed.cut_bytes + found.cut_bytes > 0)?;
+    let log_id = crate::core::next_file(&ids);
+    let written = copy_log(&*dir, &found, boot, &replayed, log_id).and_then(|writer| {
+        let made = new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, &counters)?;
+        Ok((writer, made))
+    });
+    let (writer, (manifest, edits)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
+    let cut = replayed.cut_bytes + found.cut_bytes > 0;
+    if !cut {
+        remove_copied(&*dir, &found.catalog);
+    }
+    // The database is whole already: what cannot be tidied now is left for the next open.
+    let orphans = orphans::tidy(&*dir, &manifest.catalog(), edits, cut).unwrap_or(0);
 
     let report = Report {
         recovered: replayed.next - 1,
@@ -102,7 +111,10 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         busy: AtomicU64::new(0),
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),
+        log_bytes_max: AtomicU64::new(0),
+        refreshing: std::sync::Mutex::new(()),
     };
+    core.refresh_limits();
     core.refresh_load();
     Ok((core, report))
 }
@@ -160,9 +172,8 @@ fn copy_log(
     found: &manifest::Found,
     boot: u64,
     replayed: &Replayed,
-    ids: &AtomicU64,
+    id: FileId,
 ) -> Result<LogWriter> {
-    let id = crate::core::next_file(ids);
     let header =
         FileHeader { kind: FileKind::Wal, database: found.database, file: id, a: replayed.first, b: boot };
     let mut writer = LogWriter::create(dir, &name::file_name(id, FileKind::Wal), &header)?;
@@ -181,9 +192,26 @@ fn copy_log(
     Ok(writer)
 }
 
+/// The old segments, whose operations are in the fresh one. (After a cut they go to the trash, where they can be looked at.)
+fn remove_copied(dir: &dyn Dir, old: &Catalog) {
+    for (id, _) in &old.logs {
+        let _ = dir.remove(&name::file_name(*id, FileKind::Wal));
+    }
+}
+
+/// An open that fails leaves no new files behind: on a full disk the next attempt needs their space. Whether a manifest
+/// whose rename was not synced names the log is unknown; then both stay.
+fn undo(dir: &dyn Dir, log: FileId, e: &Error) {
+    if e.kind() != ErrorKind::OutcomeUnknown {
+        let _ = dir.remove(name::MANIFEST_TMP);
+        let _ = dir.remove(&name::file_name(log, FileKind::Wal));
+    }
+}
+
 fn new_manifest(
     dir: &Arc<dyn Dir>,
     found: &mut manifest::Found,
+    boot: u64,
     replayed: &Replayed,
     writer: &LogWriter,
     ids: &AtomicU64,
@@ -195,6 +223,7 @@ fn new_manifest(
     let next = Edit { next: Some((id.0 + 1, 0, 0)), durable: Some(replayed.next - 1), ..Edit::default() };
     catalog.apply(&next)?;
     let edit = found.edits + 1;
-    let log = write_snapshot(&**dir, found.database, id, edit, &catalog)?;
-    Ok((Manifest::new(Arc::clone(dir), found.database, log, edit, catalog, Arc::clone(counters)), edit))
+    let place = Place { database: found.database, boot };
+    let log = write_snapshot(&**dir, place, id, edit, &catalog)?;
+    Ok((Manifest::new(Arc::clone(dir), place, log, edit, catalog, Arc::clone(counters)), edit))
 }

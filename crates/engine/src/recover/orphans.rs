@@ -14,8 +14,9 @@ pub const TRASH: &str = "trash";
 pub fn next_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
     let mut names = dir.list()?;
     names.extend(dir.subdir(TRASH)?.list()?);
-    let largest = names.iter().filter_map(|n| name::parse(n)).map(|(id, _)| id.0).max().unwrap_or(0);
-    Ok(catalog.next.0.max(largest + 1))
+    // A stray file with an absurd number is not ours.
+    let ids = names.iter().filter_map(|n| name::parse(n)).map(|(id, _)| id.0).filter(|id| *id < 1 << 60);
+    Ok(catalog.next.0.max(ids.max().unwrap_or(0) + 1))
 }
 
 /// Empties the trash of earlier opens, unless something was cut from a log just now, and moves new orphans into it.

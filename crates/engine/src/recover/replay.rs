@@ -2,6 +2,7 @@
 
 use super::manifest::Found;
 use crate::family::Family;
+use crate::manifest::FamilyEntry;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
@@ -189,6 +190,9 @@ impl Replay<'_> {
         let mut n = 0;
         for op in Ops::new(&record.payload, 0..record.payload.len()) {
             let op = op.map_err(place)?;
+            if n == u64::from(count) {
+                return Err(place(Error::corruption("a batch holds more operations than its header says")));
+            }
             let seq = base + n;
             n += 1;
             if let Some(family) = self.target(op.family, seq).map_err(place)? {
@@ -284,6 +288,18 @@ impl Replay<'_> {
     /// The log reaches as far as anything says it must.
     fn check_end(&self) -> Result<()> {
         let c = &self.found.catalog;
+        let largest = |f: &FamilyEntry| f.tables.values().map(|t| t.meta.summary.largest).max();
+        let ahead =
+            c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.out.next);
+        if ahead
+            && !bug::on(Bug::TruncateDamagedLog)
+            && !bug::on(Bug::ReplayFirstSegmentOnly)
+            && !bug::on(Bug::FlushBeforeLogSync)
+        {
+            return Err(
+                Error::corruption("tables hold operations that the log never had").in_file(name::MANIFEST)
+            );
+        }
         let Some((id, _)) = c.logs.last() else { return Ok(()) };
         let file = name::file_name(*id, FileKind::Wal);
         if self.out.next <= c.durable
@@ -297,7 +313,7 @@ impl Replay<'_> {
         }
         if let Some(clean) = c.clean {
             let len = self.dir.file_len(&file)?.unwrap_or(0);
-            if (clean.log, clean.bytes) != (*id, len) {
+            if (clean.log, clean.bytes, clean.last) != (*id, len, self.out.next - 1) {
                 return Err(Error::corruption("the log is not as the clean close left it")
                     .at(file, len.min(clean.bytes))
                     .expected(format_args!("{} bytes", clean.bytes), len));

@@ -23,6 +23,8 @@ use std::sync::{Mutex as Short, PoisonError};
 #[derive(Debug, Default)]
 struct Tail {
     last_lsn: u64,
+    /// Appends so far: a close mark has no LSN of its own, and must be synced all the same.
+    appends: u64,
     /// Files with appends that no sync has covered, oldest first.
     unsynced: Vec<(FileId, Arc<dyn Append>)>,
 }
@@ -51,7 +53,7 @@ impl Wal {
             dir,
             appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn)),
             syncing: Mutex::new(()),
-            tail: Short::new(Tail { last_lsn: next_lsn - 1, unsynced: Vec::new() }),
+            tail: Short::new(Tail { last_lsn: next_lsn - 1, ..Tail::default() }),
             durable: AtomicU64::new(next_lsn - 1),
             counters,
         }
@@ -110,6 +112,7 @@ impl Wal {
         self.counters.wal_bytes_written.add(appender.writer.offset() - before);
         let mut tail = self.tail();
         tail.last_lsn = appender.next_lsn - 1;
+        tail.appends += 1;
         let id = appender.writer.id();
         if !tail.unsynced.iter().any(|(known, _)| *known == id) {
             tail.unsynced.push((id, Arc::clone(appender.writer.file())));
@@ -143,9 +146,9 @@ impl Wal {
         if let Some(cause) = health.poisoned() {
             return Err(cause.clone().wrap(ErrorKind::OutcomeUnknown, "the log cannot be synced"));
         }
-        let (last, files) = {
+        let (last, appends, files) = {
             let tail = self.tail();
-            (tail.last_lsn, tail.unsynced.clone())
+            (tail.last_lsn, tail.appends, tail.unsynced.clone())
         };
         for (_, file) in &files {
             self.counters.wal_syncs.add(1);
@@ -162,7 +165,7 @@ impl Wal {
         }
         // The newest of them may have grown meanwhile: it stays on the list until a sync finds nothing new.
         let mut tail = self.tail();
-        let grown = tail.last_lsn != last;
+        let grown = tail.appends != appends;
         let newest = files.last().map(|(id, _)| *id);
         tail.unsynced.retain(|(id, _)| !files.iter().any(|(f, _)| f == id) || (grown && Some(*id) == newest));
         self.durable.fetch_max(last, SeqCst);

@@ -45,6 +45,11 @@ impl Appender {
     pub fn has_operations(&self) -> bool {
         self.next_lsn > self.first_lsn
     }
+    /// Where the segment that holds `lsn` ends: the first LSN of its successor.
+    pub fn end_of_segment_with(&self, lsn: u64) -> u64 {
+        let starts = self.older.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
+        starts.filter(|start| *start > lsn).min().unwrap_or(self.next_lsn)
+    }
     /// The older segments (a prefix of the list) that hold only operations before `floor`.
     pub fn below(&self, floor: u64) -> Vec<FileId> {
         let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);

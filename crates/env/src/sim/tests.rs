@@ -1,3 +1,5 @@
+//! The scheduler: same seed same schedule, exclusion, waiting in virtual time, deadlocks found.
+
 use super::*;
 use crate::spawn::Join;
 use crate::sync::{Condvar, Mutex};

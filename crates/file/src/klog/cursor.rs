@@ -22,8 +22,15 @@ pub struct KlogCursor {
     key: Vec<u8>,
 }
 
+impl KlogReader {
+    /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling it.
+    pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> KlogCursor {
+        KlogCursor::new(Arc::clone(self), fill_cache)
+    }
+}
+
 impl KlogCursor {
-    pub(super) fn new(reader: Arc<KlogReader>, fill_cache: bool) -> Self {
+    fn new(reader: Arc<KlogReader>, fill_cache: bool) -> Self {
         KlogCursor { reader, fill_cache, block: None, entry: 0, valid: false, key: Vec::new() }
     }
 

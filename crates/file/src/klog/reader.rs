@@ -4,7 +4,6 @@
 //! "Not here" is an assertion: it is said only when the filter excludes the key, or the one block that could
 //! hold it was read and verified.
 
-use super::cursor::KlogCursor;
 use super::layout::{FOOTER_BYTES, Footer, Place};
 use super::props::{self, KlogSummary};
 use crate::block::Block;
@@ -192,11 +191,6 @@ impl KlogReader {
             self.cache.insert(self.id(), offset, block.clone());
         }
         Ok(block)
-    }
-
-    /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling it.
-    pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> KlogCursor {
-        KlogCursor::new(self.clone(), fill_cache)
     }
 
     /// The file.

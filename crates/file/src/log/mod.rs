@@ -12,3 +12,6 @@ pub use batch::{Batch, Op, Ops};
 pub use layout::{RecordHeader, RecordKind};
 pub use reader::{Bad, Behind, LogReader, Record, Step};
 pub use writer::{LogWriter, Stamp};
+
+#[cfg(test)]
+mod tests;

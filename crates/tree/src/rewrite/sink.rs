@@ -4,8 +4,7 @@ use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::key::VlogPointer;
 use perigee_base::{EntryRef, FileId, Result};
-use perigee_env::Dir;
-use perigee_file::{Codec, KlogOptions, KlogWriter, Shelf, VlogWriter};
+use perigee_file::{KlogOptions, KlogWriter, Shelf, VlogWriter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A value log is cut here.
@@ -52,10 +51,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    fn next_id(&mut self) -> FileId {
-        let id = FileId(self.ids.fetch_add(1, Relaxed));
-        self.created.0.push(id);
-        id
+    fn next_id(&self) -> FileId {
+        FileId(self.ids.fetch_add(1, Relaxed))
     }
 
     /// Bytes of the table being written, and of its index.
@@ -70,14 +67,11 @@ impl<'a> Sink<'a> {
         }
         if self.vlog.is_none() {
             let id = self.next_id();
-            self.vlog = Some((id, self.shelf.vlog_writer(id, self.codec())?));
+            self.vlog = Some((id, self.shelf.vlog_writer(id, self.options.codec)?));
+            self.created.0.push(id);
         }
         let (_, vlog) = self.vlog.as_mut().expect("made above");
         vlog.append(value)
-    }
-
-    fn codec(&self) -> Codec {
-        self.options.codec
     }
 
     /// Adds an entry to the current table.
@@ -85,6 +79,7 @@ impl<'a> Sink<'a> {
         if self.klog.is_none() {
             let id = self.next_id();
             self.klog = Some((id, self.shelf.klog_writer(id, self.options.clone())?));
+            self.created.0.push(id);
         }
         let (_, klog) = self.klog.as_mut().expect("made above");
         klog.add(e)
@@ -116,10 +111,5 @@ impl<'a> Sink<'a> {
     pub fn finish(&mut self) -> Result<()> {
         self.finish_vlog()?;
         self.cut()
-    }
-
-    /// The directory of the outputs.
-    pub fn dir(&self) -> &dyn Dir {
-        &**self.shelf.dir()
     }
 }

@@ -1,9 +1,9 @@
 //! The version: which tables a family consists of, immutable. Only a [`VersionEdit`] makes another one.
 
-mod run;
 mod edit;
-mod apply;
+mod run;
 mod check;
+mod apply;
 
 pub use apply::Opener;
 pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta};
@@ -57,7 +57,8 @@ impl Version {
         let mut refs: BTreeMap<FileId, u64> = self.vlogs.keys().map(|id| (*id, 0)).collect();
         for (_, _, t) in self.tables() {
             for (id, bytes) in &t.meta.summary.vlogs {
-                *refs.entry(*id).or_default() += bytes;
+                let sum = refs.entry(*id).or_default();
+                *sum = sum.saturating_add(*bytes);
             }
         }
         refs

@@ -1,3 +1,5 @@
+//! The simulated disk: what survives which crash, and what each fault does.
+
 use super::*;
 use crate::Append;
 use std::collections::BTreeSet;

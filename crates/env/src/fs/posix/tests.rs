@@ -1,3 +1,5 @@
+//! What only real files show: permissions, links, locks across processes.
+
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};

@@ -8,23 +8,25 @@ use std::collections::BTreeSet;
 /// Logs smaller than this are left alone until nothing references them.
 const SMALL: u64 = 64 << 10;
 
-/// A plan for the log with the most garbage, if more than half of it is.
+/// A plan for the log with the most garbage of those that are more than half garbage and that a table below level 0
+/// references. (Level 0 runs are ordered by age: they are left to the merge into level 1, which comes soon enough.)
 pub fn pick(shape: &Shape) -> Option<Plan> {
-    let (vlog, _) = shape
-        .vlogs
-        .iter()
-        .filter(|(_, (bytes, live))| *bytes >= SMALL && *live > 0 && live.saturating_mul(2) < *bytes)
-        .max_by_key(|(_, (bytes, live))| bytes - live)?;
-    let relocate = BTreeSet::from([*vlog]);
-    (0..shape.levels.len()).rev().find_map(|level| {
-        let table = shape.tables(level).find(|t| t.vlogs.contains(vlog))?;
-        // Level 0 runs are ordered by age: they are left to the merge into level 1, which comes soon enough.
-        (level > 0).then(|| Plan {
+    let mostly_garbage = |bytes: u64, live: u64| bytes >= SMALL && live > 0 && live.saturating_mul(2) < bytes;
+    let mut wasteful: Vec<_> =
+        shape.vlogs.iter().filter(|(_, (bytes, live))| mostly_garbage(*bytes, *live)).collect();
+    wasteful.sort_by_key(|(_, (bytes, live))| std::cmp::Reverse(bytes - live));
+    wasteful.into_iter().find_map(|(vlog, _)| {
+        let (level, table) = (1..shape.levels.len()).rev().find_map(|level| {
+            let table = shape.tables(level).find(|t| t.vlogs.contains(vlog))?;
+            Some((LevelNo(level as u8), table.id))
+        })?;
+        let relocate = BTreeSet::from([*vlog]);
+        Some(Plan {
             reason: Reason::Garbage,
-            inputs: vec![(LevelNo(level as u8), table.id)],
-            to: LevelNo(level as u8),
+            inputs: vec![(level, table)],
+            to: level,
             trivial: false,
-            relocate: relocate.clone(),
+            relocate,
         })
     })
 }

@@ -1,0 +1,82 @@
+//! The command line: one subcommand for each file of `commands`.
+
+use crate::commands::{
+    compact, count, delete, demo, dump, export, families, get, import, levels, put, scan, stats, verify,
+};
+use clap::{Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee import ./db ~/photos          every file becomes an entry: path -> bytes
+  perigee get ./db 2026/moon.jpg > moon.jpg
+  perigee scan ./db --prefix 2026/ --limit 5
+  perigee stats ./db --json
+  perigee verify ./db
+
+Exit codes: 0 done, 1 the key is not there, 2 wrong use or an error, 3 damaged bytes were found.
+A database belongs to one process at a time; only `dump` works while another has it open.";
+
+/// Import, export, look into and check a Perigee database
+#[derive(Debug, Parser)]
+#[command(name = "perigee", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// Print JSON: one document, or one line for each entry where there may be many
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Read files, CSV, TSV or JSON lines into a database
+    Import(import::ImportArgs),
+    /// Write entries out as files, JSON lines or CSV
+    Export(export::ExportArgs),
+    /// Print the value of a key, as it is
+    Get(get::GetArgs),
+    /// Set a key to a value
+    Put(put::PutArgs),
+    /// Remove a key
+    Delete(delete::DeleteArgs),
+    /// List entries in key order
+    Scan(scan::ScanArgs),
+    /// Count entries
+    Count(count::CountArgs),
+    /// List, create or drop column families
+    Families(families::FamiliesArgs),
+    /// Show counters, levels, memory, log and what the last recovery did
+    Stats(stats::StatsArgs),
+    /// Show the levels of the tree, and the files in them
+    Levels(levels::LevelsArgs),
+    /// Read every byte of every file and check it
+    Verify(verify::VerifyArgs),
+    /// Decode a file of a database to text, damaged or in use as it may be
+    Dump(dump::DumpArgs),
+    /// Merge every family into its deepest level
+    Compact(compact::CompactArgs),
+    /// Import a real tree, kill the import halfway, recover, finish and compare every byte
+    Demo(demo::DemoArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        for command in Args::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("perigee "), "{} has no example", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The database against the files it was made from.
+
+use crate::commands::import::tree::read_file;
+use crate::failure::Result;
+use crate::progress::Progress;
+use crate::text::escape;
+use perigee::Db;
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::sources::Sources;
+
+/// Differences printed one by one.
+const COMPLAINTS_MAX: u64 = 20;
+
+/// The outcome of the comparison.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// Files whose bytes are the same.
+    pub same: u64,
+    /// Files that differ, or whose key is missing.
+    pub different: u64,
+    /// Files that somebody changed since the demo began, and that differ.
+    pub changed: u64,
+    /// Files that cannot be read now.
+    pub unreadable: u64,
+}
+
+/// How many of the first `n` files are there, and how many are missing.
+pub fn acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u64)> {
+    let (mut present, mut missing) = (0, 0);
+    // Files that could not be read were never acknowledged; they are not counted towards `n` by the import.
+    for (path, key, _) in sources.items() {
+        if present + missing == n {
+            break;
+        }
+        if db.contains(&key)? {
+            present += 1;
+        } else if std::fs::File::open(&path).is_ok() {
+            missing += 1;
+        }
+    }
+    Ok((present, missing))
+}
+
+/// Compares every byte of every file.
+pub fn everything(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Compared> {
+    let mut compared = Compared::default();
+    let mut progress = Progress::bytes("comparing", sources.bytes);
+    let mut done = 0;
+    for (path, key, bytes) in sources.items() {
+        done += bytes;
+        progress.at(done);
+        let Ok(source) = read_file(&path, bytes) else {
+            compared.unreadable += 1;
+            continue;
+        };
+        let stored = db.get_pinned(&key)?;
+        if stored.as_deref() == Some(&source[..]) {
+            compared.same += 1;
+        } else if changed_since(&path, begun) {
+            compared.changed += 1;
+        } else {
+            compared.different += 1;
+            if compared.different <= COMPLAINTS_MAX {
+                let what = if stored.is_some() { "differs" } else { "missing" };
+                progress.note(&format!("perigee: {what}: {}", escape(&key)));
+            }
+        }
+    }
+    Ok(compared)
+}
+
+fn changed_since(path: &Path, begun: SystemTime) -> bool {
+    std::fs::metadata(path).and_then(|m| m.modified()).is_ok_and(|at| at >= begun)
+}

@@ -1,0 +1,207 @@
+//! `perigee demo`: the main job on real input, with a crash in the middle. This file: the stages in order.
+//!
+//! Rooms: `sources` (which files), `child` (the importing process, which gets killed), `compare` (every byte against
+//! its source), `report` (the table).
+
+mod child;
+mod compare;
+mod report;
+mod sources;
+
+use crate::failure::{EXIT_DAMAGED, Failure, Result, show_path};
+use crate::output::Out;
+use crate::place::check_existing;
+use crate::size;
+use clap::Args;
+use perigee::{Db, Options};
+use report::Report;
+use sources::Sources;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::scan::prefix_bounds;
+use super::stats::recovery_text;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee demo                         the Rust toolchain and crates on this machine
+  perigee demo --dir ~/photos
+  perigee demo --db /mnt/disk/demo --keep
+
+The import runs in a child process, which is killed with SIGKILL about halfway (the mean of acknowledged files and bytes).
+Then: reopen, check that nothing acknowledged is missing, finish, compare every file, scan, verify.";
+
+/// Import a real tree, kill the import halfway, recover, finish and compare every byte
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DemoArgs {
+    /// The tree to import (default: $DEMO_DIR, else what is found on the machine)
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where to make the database (default: a new directory in the temporary directory)
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// Keep the database
+    #[arg(long)]
+    keep: bool,
+    /// At most so many files, when the tool chooses them
+    #[arg(long, value_name = "N", default_value_t = 60_000)]
+    max_files: u64,
+    /// At most so many bytes, when the tool chooses them
+    #[arg(long, value_name = "BYTES", default_value = "1.5GB", value_parser = size::parse_bytes)]
+    max_bytes: u64,
+}
+
+/// Runs the demo; 3 if a single byte differs.
+pub fn run(args: &DemoArgs, out: &mut Out) -> Result<u8> {
+    let begun = SystemTime::now();
+    let sources = choose(args, out)?;
+    let db = database(args)?;
+    let mut report = Report { files: sources.files, bytes: sources.bytes, ..Report::default() };
+    import_and_kill(&db, &sources, &mut report, out)?;
+    recover(&db, &sources, &mut report, out)?;
+    finish(&db, &sources, &mut report, out)?;
+    compare_and_verify(&db, &sources, begun, &mut report, out)?;
+    report.print(out)?;
+    if report.good() && !args.keep {
+        std::fs::remove_dir_all(&db).map_err(|e| Failure::file("remove", &db, &e))?;
+    } else {
+        say(out, &format!("the database stays in {}", show_path(&db)))?;
+    }
+    Ok(if report.good() { 0 } else { EXIT_DAMAGED })
+}
+
+/// A line for people; with `--json` the final document alone is printed.
+fn say(out: &mut Out, text: &str) -> Result<()> {
+    if !out.json {
+        out.line(text)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn choose(args: &DemoArgs, out: &mut Out) -> Result<Sources> {
+    let asked = args
+        .dir
+        .clone()
+        .or_else(|| std::env::var_os("DEMO_DIR").filter(|d| !d.is_empty()).map(PathBuf::from));
+    let sources = match asked {
+        Some(dir) => sources::given(&dir)?,
+        None => sources::found(args.max_files, args.max_bytes)?,
+    };
+    for (root, files, bytes) in &sources.roots {
+        say(
+            out,
+            &format!("source: {}, {} files, {}", show_path(root), size::count(*files), size::bytes(*bytes)),
+        )?;
+    }
+    Ok(sources)
+}
+
+/// A directory that does not exist yet.
+fn database(args: &DemoArgs) -> Result<PathBuf> {
+    let db = match &args.db {
+        Some(db) => db.clone(),
+        None => std::env::temp_dir().join(format!("perigee-demo-{}", std::process::id())),
+    };
+    if db.exists() {
+        return Err(Failure::usage(format!("{} exists already", show_path(&db))).hint("give a new directory"));
+    }
+    Ok(db)
+}
+
+fn import_and_kill(db: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
+    say(out, "importing, to be killed about halfway ...")?;
+    let killed = child::import(db, sources, true)?;
+    if !killed.killed {
+        say(out, "the import was done before it could be killed")?;
+    }
+    say(
+        out,
+        &format!(
+            "killed after {} acknowledged files, {}",
+            size::count(killed.entries),
+            size::bytes(killed.bytes)
+        ),
+    )?;
+    report.acknowledged = killed.entries;
+    report.add_import(&killed);
+    Ok(())
+}
+
+fn open(db: &Path) -> Result<(Db, Duration)> {
+    check_existing(db)?;
+    let started = Instant::now();
+    let db = Db::open(db, Options::new().create_if_missing(false))?;
+    Ok((db, started.elapsed()))
+}
+
+/// Reopens after the kill; everything acknowledged must be there.
+fn recover(path: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
+    let (db, took) = open(path)?;
+    let recovery = db.stats().recovery;
+    report.reopen = took;
+    report.recovery_us = recovery.elapsed_us;
+    report.replayed = recovery.replayed_operations;
+    say(out, &format!("reopened in {:.3} s: {}", took.as_secs_f64(), recovery_text(&recovery)))?;
+    let (present, lost) = compare::acknowledged(&db, sources, report.acknowledged)?;
+    report.lost = lost;
+    say(
+        out,
+        &format!(
+            "of {} acknowledged files {} are there, {lost} missing",
+            size::count(report.acknowledged),
+            size::count(present)
+        ),
+    )?;
+    db.close()?;
+    Ok(())
+}
+
+fn finish(db: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
+    say(out, "finishing the import ...")?;
+    let rest = child::import(db, sources, false)?;
+    say(out, &format!("imported {} more files, {}", size::count(rest.entries), size::bytes(rest.bytes)))?;
+    report.add_import(&rest);
+    Ok(())
+}
+
+fn compare_and_verify(
+    path: &Path,
+    sources: &Sources,
+    begun: SystemTime,
+    report: &mut Report,
+    out: &mut Out,
+) -> Result<()> {
+    let (db, _) = open(path)?;
+    report.disk_bytes = db.stats().disk_bytes;
+    say(out, "comparing every file with its source ...")?;
+    let started = Instant::now();
+    report.compared = compare::everything(&db, sources, begun)?;
+    report.compare = started.elapsed();
+    report.entries = count(&db, b"".to_vec())?;
+    let prefix = sources.prefix();
+    report.prefix_entries = count(&db, prefix.clone())?;
+    report.prefix_files = sources.items().filter(|(_, key, _)| key.starts_with(&prefix)).count() as u64;
+    report.prefix = crate::text::escape(&prefix);
+    say(out, "verifying ...")?;
+    let started = Instant::now();
+    let verify = db.verify()?;
+    report.verify = started.elapsed();
+    report.verified_bytes = verify.bytes;
+    report.damaged = verify.errors.len() as u64;
+    verify.errors.iter().try_for_each(|e| say(out, &format!("damaged: {e}")))?;
+    db.close()?;
+    Ok(())
+}
+
+fn count(db: &Db, prefix: Vec<u8>) -> Result<u64> {
+    let mut cursor = db.cursor_within(prefix_bounds(prefix))?;
+    let mut n = 0;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        n += 1;
+        cursor.next()?;
+    }
+    Ok(n)
+}

@@ -1,0 +1,179 @@
+//! The table at the end of the demo.
+
+use crate::failure::Result;
+use crate::output::{Out, table};
+use crate::size::{bytes, count, micros};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use super::child::Import;
+use super::compare::Compared;
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Files of the sources.
+    pub files: u64,
+    /// Bytes of the sources.
+    pub bytes: u64,
+    /// Entries acknowledged before the kill.
+    pub acknowledged: u64,
+    /// Of them missing after it.
+    pub lost: u64,
+    /// Open after the kill.
+    pub reopen: Duration,
+    /// Of that, what the engine calls recovery.
+    pub recovery_us: u64,
+    /// Operations replayed.
+    pub replayed: u64,
+    /// Both imports together.
+    pub import: Duration,
+    /// Value bytes of both imports.
+    pub imported_bytes: u64,
+    /// The larger peak of the two processes.
+    pub peak_bytes: Option<u64>,
+    /// Bytes both caused to be written, by the kernel's count.
+    pub written_bytes: Option<u64>,
+    /// By the engine's count, of the second import alone, with its value bytes.
+    pub engine_written: Option<(u64, u64)>,
+    /// Size of the database.
+    pub disk_bytes: u64,
+    /// Entries in the database.
+    pub entries: u64,
+    /// The outcome of the comparison.
+    pub compared: Compared,
+    /// How long it took.
+    pub compare: Duration,
+    /// The prefix that was scanned.
+    pub prefix: String,
+    /// Entries with it.
+    pub prefix_entries: u64,
+    /// Source files whose key has it.
+    pub prefix_files: u64,
+    /// How long `verify` took.
+    pub verify: Duration,
+    /// Bytes it read.
+    pub verified_bytes: u64,
+    /// Damaged files it found.
+    pub damaged: u64,
+}
+
+impl Report {
+    /// Adds one of the two imports.
+    pub fn add_import(&mut self, import: &Import) {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        let first = self.import.is_zero();
+        self.import += import.elapsed;
+        self.imported_bytes += import.bytes;
+        self.peak_bytes = self.peak_bytes.max(import.process.peak_bytes);
+        let written = import.process.written_bytes;
+        self.written_bytes = if first { written } else { sum(self.written_bytes, written) };
+        self.engine_written = import.engine_written.map(|w| (w, import.bytes));
+    }
+
+    /// Whether everything is as it should be.
+    pub fn good(&self) -> bool {
+        let c = &self.compared;
+        // A source that changed meanwhile may have other files than were imported.
+        let still = c.changed + c.unreadable == 0;
+        let whole = self.entries >= c.same && (!still || self.prefix_entries == self.prefix_files);
+        self.lost == 0 && c.different == 0 && self.damaged == 0 && c.same > 0 && whole
+    }
+
+    fn seconds(&self) -> f64 {
+        self.import.as_secs_f64().max(1e-9)
+    }
+
+    /// Write amplification, and where the number comes from.
+    fn amplification(&self) -> Option<(f64, &'static str)> {
+        if let (Some(written), true) = (self.written_bytes.filter(|w| *w > 0), self.imported_bytes > 0) {
+            return Some((written as f64 / self.imported_bytes as f64, "/proc/PID/io of both imports"));
+        }
+        let (written, user) = self.engine_written.filter(|(_, user)| *user > 0)?;
+        Some((written as f64 / user as f64, "engine counters of the second import"))
+    }
+
+    /// Prints it.
+    pub fn print(&self, out: &mut Out) -> Result<()> {
+        if out.json {
+            return out.value(&self.json());
+        }
+        let mut t = table(&["demo", ""]);
+        for (name, value) in self.rows() {
+            t.add_row([name.to_owned(), value]);
+        }
+        out.line("")?;
+        out.line(t.trim_fmt())?;
+        out.line(if self.good() { "\nok: every file is identical" } else { "\nFAILED: see above" })
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let c = &self.compared;
+        let amplification = self.amplification().map(|(a, from)| format!("{a:.2} ({from})"));
+        let unknown = || "unknown".to_owned();
+        let mut rows = vec![
+            ("files", count(self.files)),
+            ("bytes", format!("{} ({})", count(self.bytes), bytes(self.bytes))),
+            ("seconds", format!("{:.1} (both imports)", self.seconds())),
+            ("MB/s", format!("{:.1}", self.imported_bytes as f64 / 1e6 / self.seconds())),
+            ("database size", bytes(self.disk_bytes)),
+            ("killed after", format!("{} acknowledged files", count(self.acknowledged))),
+            ("lost", count(self.lost)),
+            ("reopen after the kill", format!("{:.3} s", self.reopen.as_secs_f64())),
+            (
+                "recovery",
+                format!("{}, {} operations replayed", micros(self.recovery_us), count(self.replayed)),
+            ),
+            ("write amplification", amplification.unwrap_or_else(unknown)),
+            ("peak memory", self.peak_bytes.map_or_else(unknown, bytes)),
+            ("files identical", format!("{} in {:.1} s", count(c.same), self.compare.as_secs_f64())),
+            ("files different", count(c.different)),
+            ("entries", count(self.entries)),
+            (
+                "scan of a prefix",
+                format!(
+                    "{} entries for {} files below {}",
+                    count(self.prefix_entries),
+                    count(self.prefix_files),
+                    self.prefix
+                ),
+            ),
+            (
+                "verify",
+                format!(
+                    "{} in {:.1} s, {} damaged",
+                    bytes(self.verified_bytes),
+                    self.verify.as_secs_f64(),
+                    self.damaged
+                ),
+            ),
+        ];
+        if c.changed + c.unreadable > 0 {
+            rows.push((
+                "not compared",
+                format!("{} changed meanwhile, {} unreadable", c.changed, c.unreadable),
+            ));
+        }
+        rows
+    }
+
+    fn json(&self) -> Value {
+        let c = &self.compared;
+        let amplification = self.amplification();
+        json!({"demo": {
+            "ok": self.good(), "files": self.files, "bytes": self.bytes, "seconds": self.seconds(),
+            "mb_per_second": self.imported_bytes as f64 / 1e6 / self.seconds(),
+            "disk_bytes": self.disk_bytes, "acknowledged": self.acknowledged, "lost": self.lost,
+            "reopen_seconds": self.reopen.as_secs_f64(), "recovery_us": self.recovery_us,
+            "replayed_operations": self.replayed,
+            "write_amplification": amplification.map(|(a, _)| a),
+            "write_amplification_from": amplification.map(|(_, from)| from),
+            "peak_memory_bytes": self.peak_bytes,
+            "identical": c.same, "different": c.different, "changed": c.changed, "unreadable": c.unreadable,
+            "compare_seconds": self.compare.as_secs_f64(), "entries": self.entries,
+            "prefix": self.prefix, "prefix_entries": self.prefix_entries, "prefix_files": self.prefix_files,
+            "verify_seconds": self.verify.as_secs_f64(), "verified_bytes": self.verified_bytes,
+            "damaged": self.damaged,
+        }})
+    }
+}

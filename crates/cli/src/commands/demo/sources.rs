@@ -1,0 +1,157 @@
+//! Which files the demo imports: a directory that is given, or what any machine with a Rust toolchain has.
+
+use crate::commands::import::tree::{self, Found};
+use crate::failure::{Failure, Result, show_path};
+use perigee::limits;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Enough files; further directories are not looked for.
+const FILES_ENOUGH: u64 = 20_000;
+
+/// The chosen directories.
+pub struct Sources {
+    /// Each with its files and bytes. Their last parts differ, since keys start with them.
+    pub roots: Vec<(PathBuf, u64, u64)>,
+    /// All files.
+    pub files: u64,
+    /// All bytes.
+    pub bytes: u64,
+}
+
+/// A source file: path, key, length.
+pub type Item = (PathBuf, Vec<u8>, u64);
+
+impl Sources {
+    /// Every file that the import takes, in the order in which it takes them.
+    pub fn items(&self) -> impl Iterator<Item = Item> {
+        self.roots.iter().flat_map(|(root, _, _)| {
+            let name = tree::last_part(root).unwrap_or_default();
+            tree::walk(root).filter_map(move |found| match found {
+                Found::File { path, key, bytes } if bytes <= limits::VALUE_BYTES_MAX as u64 => {
+                    Some((path, [&name[..], b"/", &key].concat(), bytes))
+                }
+                _ => None,
+            })
+        })
+    }
+
+    /// A prefix that some of the keys have: the directory of the file in the middle.
+    pub fn prefix(&self) -> Vec<u8> {
+        let middle = self.items().nth((self.files / 2) as usize).map(|(_, key, _)| key).unwrap_or_default();
+        let end = middle.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+        middle[..end].to_vec()
+    }
+}
+
+/// The directory that the user names, whole.
+pub fn given(dir: &Path) -> Result<Sources> {
+    let root = dir.canonicalize().map_err(|e| Failure::file("open", dir, &e))?;
+    let (files, bytes) = measure(&root);
+    if files == 0 {
+        return Err(Failure::usage(format!("there are no files in {}", show_path(dir))));
+    }
+    Ok(Sources { roots: vec![(root, files, bytes)], files, bytes })
+}
+
+/// What is found on the machine, within limits.
+pub fn found(max_files: u64, max_bytes: u64) -> Result<Sources> {
+    let mut sources = Sources { roots: Vec::new(), files: 0, bytes: 0 };
+    for root in candidates() {
+        if sources.files >= FILES_ENOUGH {
+            break;
+        }
+        if !add(&root, max_files, max_bytes, &mut sources) {
+            for child in children(&root) {
+                add(&child, max_files, max_bytes, &mut sources);
+            }
+        }
+    }
+    if sources.files == 0 {
+        return Err(
+            Failure::usage("found no files to import").hint("give a directory: perigee demo --dir DIR")
+        );
+    }
+    Ok(sources)
+}
+
+/// The toolchain with its sources and libraries, crates, then what most systems have.
+fn candidates() -> Vec<PathBuf> {
+    let mut roots = Vec::new();
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
+    if let Some(text) = sysroot.and_then(|o| String::from_utf8(o.stdout).ok()) {
+        roots.push(PathBuf::from(text.trim()));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| home.map(|h| h.join(".cargo")));
+    roots.extend(cargo.map(|c| c.join("registry/src")));
+    roots.extend(
+        ["/usr/include", "/usr/share/doc", "/usr/lib/python3", "/usr/share", "/usr/lib"].map(PathBuf::from),
+    );
+    roots.retain(|r| r.is_absolute() && r.is_dir());
+    roots
+}
+
+/// Adds a directory if it fits; says whether it did (an empty or doubled one counts as dealt with).
+fn add(root: &Path, max_files: u64, max_bytes: u64, sources: &mut Sources) -> bool {
+    let inside = sources.roots.iter().any(|(r, _, _)| root.starts_with(r) || r.starts_with(root));
+    if inside || sources.roots.iter().any(|(r, _, _)| r.file_name() == root.file_name()) {
+        return true;
+    }
+    let (files, bytes) = measure(root);
+    if files == 0 {
+        return true;
+    }
+    if sources.files + files > max_files || sources.bytes + bytes > max_bytes {
+        return false;
+    }
+    sources.roots.push((root.to_path_buf(), files, bytes));
+    sources.files += files;
+    sources.bytes += bytes;
+    true
+}
+
+fn children(root: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
+    let real_dir = |e: &std::fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+    let mut dirs: Vec<PathBuf> = entries.flatten().filter(real_dir).map(|e| e.path()).collect();
+    dirs.retain(|d| d.file_name() != Some(OsStr::new("tmp")));
+    dirs.sort();
+    dirs
+}
+
+fn measure(root: &Path) -> (u64, u64) {
+    tree::walk(root).fold((0, 0), |(files, all), found| match found {
+        Found::File { bytes, .. } if bytes <= limits::VALUE_BYTES_MAX as u64 => (files + 1, all + bytes),
+        _ => (files, all),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn directories_are_taken_while_they_fit() {
+        let base = std::env::temp_dir().join(format!("perigee-cli-sources-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        for (name, files) in [("a", 3), ("b", 5), ("c", 2)] {
+            fs::create_dir_all(base.join(name)).unwrap();
+            for i in 0..files {
+                fs::write(base.join(name).join(i.to_string()), b"12345").unwrap();
+            }
+        }
+        let mut sources = Sources { roots: Vec::new(), files: 0, bytes: 0 };
+        assert!(!add(&base, 6, 1000, &mut sources), "ten files are too many");
+        for child in children(&base) {
+            add(&child, 6, 1000, &mut sources);
+        }
+        assert_eq!((sources.files, sources.bytes), (5, 25));
+        let keys: Vec<Vec<u8>> = sources.items().map(|(_, key, _)| key).collect();
+        assert_eq!(keys, [b"a/0", b"a/1", b"a/2", b"c/0", b"c/1"]);
+        assert_eq!(sources.prefix(), b"a/");
+        fs::remove_dir_all(&base).unwrap();
+    }
+}

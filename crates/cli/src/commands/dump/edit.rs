@@ -1,0 +1,185 @@
+//! The fields of a manifest edit. Pure; a second decoder beside the engine's, written from `docs/format/manifest.md`
+//! alone, so that a dump does not repeat a mistake of the first.
+
+use crate::text::escape;
+use perigee_base::codec::Decoder;
+use perigee_base::{Error, Result, limits};
+use serde_json::{Map, Value, json};
+
+/// A decoded field.
+pub struct Field {
+    /// What it says.
+    pub name: &'static str,
+    /// Its parts.
+    pub values: Vec<(&'static str, Value)>,
+}
+
+/// How a part of a field is stored.
+#[derive(Clone, Copy)]
+enum Part {
+    Number,
+    Text,
+    /// Eight bytes.
+    Checksum,
+    /// A count, then pairs of file and bytes.
+    Vlogs,
+    /// Fields of their own, to the end.
+    Options,
+}
+
+use Part::{Checksum, Number, Options, Text, Vlogs};
+
+type Parts = &'static [(&'static str, Part)];
+
+/// Tag, name, parts.
+const FIELDS: &[(u64, &str, Parts)] = &[
+    (1, "snapshot", &[]),
+    (3, "counters", &[("next file", Number), ("next family", Number), ("next run", Number)]),
+    (5, "family added", &[("family", Number), ("name", Text), ("options", Options)]),
+    (7, "family dropped", &[("family", Number)]),
+    (
+        9,
+        "klog added",
+        &[
+            ("family", Number),
+            ("level", Number),
+            ("run", Number),
+            ("file", Number),
+            ("bytes", Number),
+            ("checksum", Checksum),
+            ("entries", Number),
+            ("tombstones", Number),
+            ("smallest seq", Number),
+            ("largest seq", Number),
+            ("first key", Text),
+            ("last key", Text),
+            ("key bytes", Number),
+            ("value bytes", Number),
+            ("vlogs", Vlogs),
+        ],
+    ),
+    (11, "klog removed", &[("family", Number), ("level", Number), ("file", Number)]),
+    (13, "vlog added", &[("family", Number), ("file", Number), ("bytes", Number), ("checksum", Checksum)]),
+    (15, "vlog removed", &[("family", Number), ("file", Number)]),
+    (17, "flushed", &[("family", Number), ("up to seq", Number)]),
+    (19, "log added", &[("file", Number), ("first seq", Number)]),
+    (21, "log removed", &[("file", Number)]),
+    (25, "durable", &[("up to seq", Number)]),
+    (27, "clean close", &[("file", Number), ("length", Number), ("last seq", Number)]),
+];
+
+/// The options of a family.
+const OPTIONS: &[(u64, &str, Part)] = &[
+    (1, "order", Text),
+    (3, "memtable bytes", Number),
+    (5, "value threshold", Number),
+    (7, "block bytes", Number),
+    (9, "codec", Number),
+    (11, "filter bits", Number),
+    (13, "target file bytes", Number),
+    (15, "level-1 bytes", Number),
+    (17, "level ratio", Number),
+];
+
+/// The fields of an edit, as far as they can be read, and what stopped the reading.
+pub fn decode(payload: &[u8]) -> (Vec<Field>, Option<Error>) {
+    let mut d = Decoder::new(payload);
+    let mut fields = Vec::new();
+    while !d.is_empty() {
+        match field(&mut d) {
+            Ok(field) => fields.push(field),
+            Err(e) => return (fields, Some(e)),
+        }
+    }
+    (fields, None)
+}
+
+fn field(d: &mut Decoder<'_>) -> Result<Field> {
+    let tag = d.varint()?;
+    let body = d.bytes(limits::EDIT_BYTES_MAX)?;
+    let Some((_, name, parts)) = FIELDS.iter().find(|(t, _, _)| *t == tag) else {
+        return Ok(Field {
+            name: "unknown field",
+            values: vec![("tag", json!(tag)), ("bytes", json!(body.len()))],
+        });
+    };
+    let mut d = Decoder::new(body);
+    let mut values = Vec::with_capacity(parts.len());
+    for (part_name, part) in *parts {
+        values.push((*part_name, value(*part, &mut d)?));
+    }
+    if !d.is_empty() {
+        values.push(("bytes behind", json!(d.remaining())));
+    }
+    Ok(Field { name, values })
+}
+
+fn value(part: Part, d: &mut Decoder<'_>) -> Result<Value> {
+    Ok(match part {
+        Number => json!(d.varint()?),
+        Text => json!(escape(d.bytes(limits::KEY_BYTES_MAX)?)),
+        Checksum => json!(format!("{:#018x}", d.u64()?)),
+        Vlogs => {
+            let mut vlogs = Vec::new();
+            for _ in 0..d.varint()? {
+                vlogs.push(json!({"file": d.varint()?, "bytes": d.varint()?}));
+            }
+            Value::Array(vlogs)
+        }
+        Options => options(d)?,
+    })
+}
+
+fn options(d: &mut Decoder<'_>) -> Result<Value> {
+    let mut object = Map::new();
+    while !d.is_empty() {
+        let tag = d.varint()?;
+        let body = d.bytes(limits::EDIT_BYTES_MAX)?;
+        match OPTIONS.iter().find(|(t, _, _)| *t == tag) {
+            // A text fills its field; it has no length of its own.
+            Some((_, name, Text)) => object.insert((*name).into(), escape(body).into()),
+            Some((_, name, part)) => object.insert((*name).into(), value(*part, &mut Decoder::new(body))?),
+            None => object.insert(format!("option {tag}"), format!("{} bytes", body.len()).into()),
+        };
+    }
+    Ok(Value::Object(object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::codec::{put_bytes, put_varint};
+
+    fn put(out: &mut Vec<u8>, tag: u64, body: &[u8]) {
+        put_varint(out, tag);
+        put_bytes(out, body);
+    }
+
+    #[test]
+    fn fields_are_named() {
+        let mut edit = Vec::new();
+        put(&mut edit, 1, b"");
+        put(&mut edit, 17, &[3, 9]);
+        put(&mut edit, 13, &[0, 7, 100, 1, 0, 0, 0, 0, 0, 0, 0]);
+        put(&mut edit, 40, b"later");
+        let (fields, error) = decode(&edit);
+        assert!(error.is_none());
+        let names: Vec<_> = fields.iter().map(|f| f.name).collect();
+        assert_eq!(names, ["snapshot", "flushed", "vlog added", "unknown field"]);
+        assert_eq!(fields[1].values, [("family", json!(3)), ("up to seq", json!(9))]);
+        assert_eq!(fields[2].values[3].1, json!("0x0000000000000001"));
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer() {
+        let mut edit = Vec::new();
+        put(&mut edit, 9, &[1; 40]);
+        put(&mut edit, 9, &[255; 40]);
+        let (fields, error) = decode(&edit);
+        assert_eq!(fields.len(), 1);
+        assert!(error.is_some());
+        for len in 0..edit.len() {
+            let _ = decode(&edit[..len]);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Klogs and vlogs, frame by frame. Formats: `docs/format/block.md`, `klog.md`, `vlog.md`.
+//!
+//! Frames have no magic. Behind a damaged one, the next is the first place that looks like the head of a frame and whose
+//! checksum, seeded with that very place, is right.
+
+use crate::failure::Result;
+use perigee_base::checksum::checksum;
+use perigee_base::codec::Decoder;
+use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::limits::KEY_BYTES_MAX;
+use perigee_base::{Error, FileId};
+use perigee_file::block::Block;
+use perigee_file::block::frame::{Frame, FrameKind, HEAD_BYTES, OVERHEAD_BYTES, claimed_bytes};
+use serde_json::{Value, json};
+
+use super::sink::{Entry, Sink};
+use super::source::Source;
+
+/// Bytes of the footer of a klog.
+const FOOTER_BYTES: usize = 88;
+/// The end of the footer.
+const FOOTER_MAGIC: &[u8; 8] = b"PERIKLOG";
+/// Bytes searched at once for the next frame.
+const WINDOW: usize = 1 << 20;
+
+/// A frame in memory, verified.
+struct Whole {
+    kind: FrameKind,
+    bytes: Vec<u8>,
+}
+
+/// Prints every frame that can be read, and the footer of a klog.
+pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut Sink<'_>) -> Result<()> {
+    let (_, id) = source.header(kind, named, sink)?;
+    let footer = if kind == FileKind::Klog { FOOTER_BYTES as u64 } else { 0 };
+    let end = source.bytes().saturating_sub(footer);
+    let mut offset = HEADER_BYTES as u64;
+    while offset < end {
+        match read(source, id, offset, end)? {
+            Ok(whole) => {
+                let taken = whole.bytes.len() as u64;
+                frame(id, offset, &whole, sink)?;
+                offset += taken;
+            }
+            Err(e) => {
+                sink.damage(offset, &e)?;
+                let next = next_frame(source, id, offset, end)?.unwrap_or(end);
+                sink.remark(offset, &format!("{} bytes skipped to the next whole frame", next - offset))?;
+                offset = next;
+            }
+        }
+    }
+    if kind == FileKind::Klog { print_footer(source, id, sink) } else { Ok(()) }
+}
+
+/// The frame at `offset`, or why there is none.
+fn read(source: &Source, id: FileId, offset: u64, end: u64) -> Result<std::result::Result<Whole, Error>> {
+    let head = source.read(offset, HEAD_BYTES)?;
+    let (kind, len) = match claim(&head) {
+        Ok(claim) => claim,
+        Err(e) => return Ok(Err(e)),
+    };
+    if offset.saturating_add(len) > end {
+        return Ok(Err(source
+            .too_short("a frame")
+            .expected(format_args!("{len} bytes"), end.saturating_sub(offset))));
+    }
+    let bytes = source.read(offset, len as usize)?;
+    let whole = Frame::decode(id, offset, &bytes, kind).map(|_| ());
+    Ok(whole.map(|()| Whole { kind, bytes }))
+}
+
+/// What the first bytes of a frame claim to be: type and whole length.
+fn claim(head: &[u8]) -> perigee_base::Result<(FrameKind, u64)> {
+    let kind = match head.get(9) {
+        Some(1) => FrameKind::Data,
+        Some(2) => FrameKind::Index,
+        Some(3) => FrameKind::Filter,
+        Some(4) => FrameKind::Properties,
+        Some(5) => FrameKind::Chunk,
+        Some(other) => return Err(Error::corruption("unknown type of frame").expected("1 to 5", other)),
+        None => return Err(Error::corruption("the file ends inside a frame")),
+    };
+    if head.len() < HEAD_BYTES {
+        return Err(Error::corruption("the file ends inside the head of a frame"));
+    }
+    Ok((kind, claimed_bytes(head, kind)?))
+}
+
+/// The first place behind `offset` where a whole frame lies.
+fn next_frame(source: &Source, id: FileId, offset: u64, end: u64) -> Result<Option<u64>> {
+    let mut start = offset + 1;
+    while start + OVERHEAD_BYTES as u64 <= end {
+        let window = source.read(start, WINDOW + HEAD_BYTES)?;
+        let last = window.len().saturating_sub(HEAD_BYTES);
+        for at in 0..=last {
+            let place = start + at as u64;
+            if looks_like_head(&window[at..]) && read(source, id, place, end)?.is_ok() {
+                return Ok(Some(place));
+            }
+        }
+        start += last as u64 + 1;
+    }
+    Ok(None)
+}
+
+/// A cheap look before a checksum is computed: known codec and type, six zeros.
+fn looks_like_head(bytes: &[u8]) -> bool {
+    matches!(bytes, [_, _, _, _, _, _, _, _, 0..=1, 1..=5, 0, 0, 0, 0, 0, 0, ..])
+}
+
+fn frame(id: FileId, offset: u64, whole: &Whole, sink: &mut Sink<'_>) -> Result<()> {
+    let parsed = Frame::decode(id, offset, &whole.bytes, whole.kind);
+    let f = match parsed {
+        Ok(f) => f,
+        Err(e) => return sink.damage(offset, &e),
+    };
+    let blocky = matches!(whole.kind, FrameKind::Data | FrameKind::Index);
+    let raw = match f.unpack(if blocky { Block::SLACK } else { 0 }) {
+        Ok(raw) => raw,
+        Err(e) => return sink.damage(offset, &e),
+    };
+    let fields =
+        [("stored", json!(f.payload.len())), ("raw", json!(f.raw_bytes)), ("codec", json!(f.codec.name()))];
+    match whole.kind {
+        FrameKind::Data => data(offset, raw, &fields, sink),
+        FrameKind::Index => index(offset, raw, &fields, sink),
+        FrameKind::Filter => filter(offset, &raw, &fields, sink),
+        FrameKind::Properties => properties(offset, &raw, &fields, sink),
+        FrameKind::Chunk => chunk(offset, &raw, &fields, sink),
+    }
+}
+
+type Fields<'a> = [(&'a str, Value); 3];
+
+fn with<'a>(fields: &Fields<'a>, name: &'a str, value: Value) -> Vec<(&'a str, Value)> {
+    let mut all = fields.to_vec();
+    all.push((name, value));
+    all
+}
+
+fn data(offset: u64, raw: Vec<u8>, fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+    let block = match Block::parse(raw) {
+        Ok(block) => block,
+        Err(e) => return sink.damage(offset, &e),
+    };
+    if sink.wants_entries() {
+        sink.part(offset, "data block", &with(fields, "entries", json!(block.len())))?;
+    }
+    let mut key = Vec::new();
+    for i in 0..block.len() {
+        block.copy_key(i, &mut key);
+        sink.entry(&Entry { seq: block.seq(i).0, family: None, key: &key, value: block.value(i) })?;
+    }
+    Ok(())
+}
+
+fn index(offset: u64, raw: Vec<u8>, fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+    let block = match Block::parse(raw) {
+        Ok(block) => block,
+        Err(e) => return sink.damage(offset, &e),
+    };
+    sink.part(offset, "index", &with(fields, "blocks", json!(block.len())))?;
+    let mut key = Vec::new();
+    for i in 0..block.len() {
+        block.copy_key(i, &mut key);
+        let mut d = Decoder::new(block.raw_value(i));
+        match (d.varint(), d.varint()) {
+            (Ok(at), Ok(bytes)) => {
+                let up_to = json!(crate::text::escape(&key));
+                sink.detail("block", &[("at", json!(at)), ("bytes", json!(bytes)), ("up to", up_to)])?;
+            }
+            (Err(e), _) | (_, Err(e)) => sink.damage(offset, &e)?,
+        }
+    }
+    Ok(())
+}
+
+fn filter(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+    match Decoder::new(raw).u32() {
+        Ok(blocks) => sink.part(offset, "filter", &with(fields, "blocks", json!(blocks))),
+        Err(e) => sink.damage(offset, &e),
+    }
+}
+
+fn chunk(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+    if !sink.wants_entries() {
+        return Ok(());
+    }
+    let text = sink.value_text(raw);
+    sink.part(offset, "value chunk", &with(fields, "content", json!(text)))
+}
+
+fn properties(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+    sink.part(offset, "properties", fields)?;
+    let mut d = Decoder::new(raw);
+    while !d.is_empty() {
+        let read = d.varint().and_then(|tag| Ok((tag, d.bytes(raw.len())?)));
+        match read.and_then(|(tag, body)| property(tag, body)) {
+            Ok((name, value)) => sink.detail(name, &[("is", value)])?,
+            Err(e) => return sink.damage(offset, &e),
+        }
+    }
+    Ok(())
+}
+
+/// A property's name and value.
+fn property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str, Value)> {
+    let number = |name| Ok((name, json!(Decoder::new(body).varint()?)));
+    let text = |name| Ok((name, json!(crate::text::escape(&body[..body.len().min(KEY_BYTES_MAX)]))));
+    match tag {
+        1 => number("entries"),
+        3 => number("tombstones"),
+        5 => number("smallest seq"),
+        7 => number("largest seq"),
+        9 => text("first key"),
+        11 => text("last key"),
+        13 => number("key bytes"),
+        15 => number("value bytes"),
+        17 => {
+            let mut d = Decoder::new(body);
+            let mut vlogs = Vec::new();
+            while !d.is_empty() {
+                vlogs.push(json!({"file": d.varint()?, "bytes": d.varint()?}));
+            }
+            Ok(("vlogs", Value::Array(vlogs)))
+        }
+        19 => text("key order"),
+        other => Ok(("unknown", json!({"tag": other, "bytes": body.len()}))),
+    }
+}
+
+fn print_footer(source: &Source, id: FileId, sink: &mut Sink<'_>) -> Result<()> {
+    let offset = source.bytes().saturating_sub(FOOTER_BYTES as u64);
+    let bytes = source.read(offset, FOOTER_BYTES)?;
+    if bytes.len() < FOOTER_BYTES || offset < HEADER_BYTES as u64 {
+        return sink.damage(offset, &source.too_short("the footer"));
+    }
+    match footer_fields(id, offset, &bytes) {
+        Ok(fields) => sink.part(offset, "footer", &fields),
+        Err(e) => sink.damage(offset, &e),
+    }
+}
+
+fn footer_fields(id: FileId, offset: u64, bytes: &[u8]) -> perigee_base::Result<Vec<(&'static str, Value)>> {
+    let mut d = Decoder::new(bytes);
+    let mut numbers = [0; 9];
+    for n in &mut numbers {
+        *n = d.u64()?;
+    }
+    let sum = d.u64()?;
+    let got = checksum(id, offset, &bytes[..72]);
+    if d.take(8)? != FOOTER_MAGIC {
+        return Err(Error::corruption("the footer's magic is missing"));
+    }
+    if sum != got {
+        return Err(Error::corruption("the footer's checksum differs")
+            .expected(format_args!("{sum:#018x}"), format_args!("{got:#018x}")));
+    }
+    let place = |i: usize| json!({"at": numbers[i], "bytes": numbers[i + 1]});
+    Ok(vec![
+        ("filter", place(0)),
+        ("index", place(2)),
+        ("properties", place(4)),
+        ("data blocks", json!(numbers[6])),
+        ("entries", json!(numbers[7])),
+    ])
+}

@@ -1,0 +1,150 @@
+//! Log segments and the manifest, record by record. Format: `docs/format/log.md`.
+//!
+//! Unlike recovery, a dump does not stop at a bad record: it goes on at the next header that is valid in its place.
+
+use crate::failure::Result;
+use perigee_base::codec::Decoder;
+use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::{Error, FileId, ValueRef, checksum};
+use perigee_file::log::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded};
+use perigee_file::log::{Ops, RecordKind};
+use serde_json::json;
+
+use super::edit;
+use super::sink::{Entry, Sink};
+use super::source::Source;
+
+/// Bytes searched at once for the next record.
+const WINDOW: usize = 1 << 20;
+
+/// Prints every record that can be read.
+pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut Sink<'_>) -> Result<()> {
+    let (database, file) = source.header(kind, named, sink)?;
+    let seal = layout::seal(database, file);
+    let mut offset = HEADER_BYTES as u64;
+    let mut expected = None;
+    while offset < source.bytes() {
+        match read(source, seal, offset)? {
+            Ok((header, payload)) => {
+                if expected.is_some_and(|lsn| lsn != header.lsn) {
+                    let gap = Error::corruption("a record is out of sequence");
+                    sink.damage(offset, &gap.expected(expected.unwrap_or_default(), header.lsn))?;
+                }
+                record(offset, &header, &payload, sink)?;
+                expected = Some(header.lsn + u64::from(header.count));
+                offset += header.record_bytes();
+            }
+            Err(e) => {
+                let Some(next) = next_record(source, seal, offset)? else {
+                    return torn(source, offset, &e, sink);
+                };
+                sink.damage(offset, &e)?;
+                sink.remark(offset, &format!("{} bytes skipped to the next record", next - offset))?;
+                expected = None;
+                offset = next;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing valid follows: a write that a crash cut, or one that is under way.
+fn torn(source: &Source, offset: u64, e: &Error, sink: &mut Sink<'_>) -> Result<()> {
+    let left = source.bytes() - offset;
+    let text = format!(
+        "the last {left} bytes are no whole record, and none follows: {e}. Torn by a crash, being written now, or \
+         damaged; recovery tells which"
+    );
+    sink.remark(offset, &text)
+}
+
+/// The record at `offset`, or why there is none.
+fn read(
+    source: &Source,
+    seal: FileId,
+    offset: u64,
+) -> Result<std::result::Result<(RecordHeader, Vec<u8>), Error>> {
+    let head = source.read(offset, RECORD_HEADER_BYTES)?;
+    let header = match RecordHeader::decode(&head, seal, offset) {
+        Ok((header, _)) => header,
+        Err(e) => return Ok(Err(e)),
+    };
+    let len = padded(header.payload_bytes as usize);
+    let mut payload = source.read(offset + RECORD_HEADER_BYTES as u64, len)?;
+    if payload.len() < len {
+        return Ok(Err(source.too_short("a record")));
+    }
+    let got = checksum::checksum_placeless(&payload);
+    if got != header.payload_checksum {
+        let e = Error::corruption("log payload checksum differs")
+            .expected(format_args!("{:#018x}", header.payload_checksum), format_args!("{got:#018x}"));
+        return Ok(Err(e));
+    }
+    payload.truncate(header.payload_bytes as usize);
+    Ok(Ok((header, payload)))
+}
+
+/// The first place behind `offset` where a record header is valid.
+fn next_record(source: &Source, seal: FileId, offset: u64) -> Result<Option<u64>> {
+    let mut start = offset + ALIGNMENT as u64;
+    while start + RECORD_HEADER_BYTES as u64 <= source.bytes() {
+        let window = source.read(start, WINDOW + RECORD_HEADER_BYTES)?;
+        let last = window.len() - RECORD_HEADER_BYTES;
+        for at in (0..=last).step_by(ALIGNMENT) {
+            let head = &window[at..at + RECORD_HEADER_BYTES];
+            let place = start + at as u64;
+            if head[8..12] == RECORD_MAGIC.to_le_bytes() && RecordHeader::decode(head, seal, place).is_ok() {
+                return Ok(Some(place));
+            }
+        }
+        start += (last - last % ALIGNMENT + ALIGNMENT) as u64;
+    }
+    Ok(None)
+}
+
+fn record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> Result<()> {
+    let what = match h.kind {
+        RecordKind::Batch => "batch",
+        RecordKind::Edit => "edit",
+        RecordKind::Close => "close mark",
+    };
+    // Printed only with its entries: a limit on a long log would otherwise leave a list of empty records.
+    if h.kind != RecordKind::Batch || sink.wants_entries() {
+        let fields = [
+            ("lsn", json!(h.lsn)),
+            ("count", json!(h.count)),
+            ("durable", json!(h.durable)),
+            ("edits", json!(h.edits)),
+            ("bytes", json!(h.payload_bytes)),
+        ];
+        sink.part(offset, what, &fields)?;
+    }
+    match h.kind {
+        RecordKind::Batch => batch(offset, h, payload, sink),
+        RecordKind::Edit => match edit::decode(payload) {
+            (fields, None) => fields.iter().try_for_each(|f| sink.detail(f.name, &f.values)),
+            (fields, Some(e)) => {
+                fields.iter().try_for_each(|f| sink.detail(f.name, &f.values))?;
+                sink.damage(offset, &e)
+            }
+        },
+        RecordKind::Close => match Decoder::new(payload).u64() {
+            Ok(edit) => sink.detail("closed cleanly", &[("after edit", json!(edit))]),
+            Err(e) => sink.damage(offset, &e),
+        },
+    }
+}
+
+fn batch(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> Result<()> {
+    for (i, op) in Ops::new(payload, 0..payload.len()).enumerate() {
+        let op = match op {
+            Ok(op) => op,
+            Err(e) => return sink.damage(offset, &e),
+        };
+        let value =
+            if op.kind.is_tombstone() { ValueRef::None } else { ValueRef::Inline(&payload[op.value]) };
+        let key = &payload[op.key];
+        sink.entry(&Entry { seq: h.lsn + i as u64, family: Some(op.family.0), key, value })?;
+    }
+    Ok(())
+}

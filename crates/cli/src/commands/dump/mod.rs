@@ -1,0 +1,150 @@
+//! `perigee dump`: one file of a database as text. This file: the arguments, which file is meant, the choice of the reader.
+//!
+//! Rooms: `source` (positional reads of one file), `sink` (what is printed), `frames` (klog and vlog), `log` (log
+//! segments and manifest), `edit` (the fields of a manifest edit; pure).
+//!
+//! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another process has the
+//! database open. Damage is printed where it lies, and reading goes on behind it.
+
+mod edit;
+mod frames;
+mod log;
+mod sink;
+mod source;
+
+use crate::failure::{EXIT_DAMAGED, Failure, Result, show_path};
+use crate::output::{Out, table};
+use crate::place::{KeyForm, Place};
+use crate::size;
+use clap::Args;
+use perigee_base::FileId;
+use perigee_base::format::FileKind;
+use perigee_file::name;
+use serde_json::json;
+use sink::Sink;
+use source::Source;
+use std::fs;
+use std::path::Path;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee dump ./db                       lists the files
+  perigee dump ./db 000007.klog           every entry, block by block; or by number: perigee dump ./db 7
+  perigee dump ./db MANIFEST
+  perigee dump ./db 000004.wal --limit 20 --values
+  perigee dump ./db 7 --json              one JSON line for each part
+
+Works on damaged files as far as they can be read (exit code 3 if damage was met), and while another
+process has the database open. Nothing is written and nothing locked.";
+
+/// Decode a file of a database to text, damaged or in use as it may be
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Name or number of a file in the database; without it, the files are listed
+    file: Option<String>,
+    /// Print at most so many entries (damage is looked for in the whole file)
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print values in full
+    #[arg(long)]
+    values: bool,
+    /// Print keys as hexadecimal digits
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Dumps one file, or lists them.
+pub fn run(args: &DumpArgs, out: &mut Out) -> Result<u8> {
+    let dir = &args.place.db;
+    let files = list(dir)?;
+    let Some(wanted) = &args.file else { return print_list(&files, out) };
+    let file = find(dir, &files, wanted)?;
+    let form = KeyForm { hex: args.hex, escaped: false };
+    let mut sink = Sink::new(out, form, args.values, args.limit);
+    let source = Source::open(&dir.join(&file.name), &file.name)?;
+    sink.file(&file.name, kind_name(file.kind), source.bytes())?;
+    match file.kind {
+        FileKind::Wal | FileKind::Manifest => log::dump(&source, file.kind, file.id, &mut sink)?,
+        FileKind::Klog | FileKind::Vlog => frames::dump(&source, file.kind, file.id, &mut sink)?,
+    }
+    Ok(if sink.finish()? { EXIT_DAMAGED } else { 0 })
+}
+
+/// A file of a database.
+struct File {
+    name: String,
+    kind: FileKind,
+    /// The number in its name; the manifest has it inside.
+    id: Option<FileId>,
+    bytes: u64,
+}
+
+fn list(dir: &Path) -> Result<Vec<File>> {
+    let entries = fs::read_dir(dir).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotADirectory => Failure::usage(format!("{} is a file", show_path(dir)))
+            .hint("give the database directory first, then the name of a file in it"),
+        std::io::ErrorKind::NotFound => {
+            Failure::other("not found", format!("there is nothing at {}", show_path(dir)))
+                .hint("check the path")
+        }
+        _ => Failure::file("open", dir, &e),
+    })?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| Failure::file("read", dir, &e))?;
+        let Ok(file_name) = entry.file_name().into_string() else { continue };
+        let (id, kind) = match name::parse(&file_name) {
+            Some((id, kind)) => (Some(id), kind),
+            None if [name::MANIFEST, name::MANIFEST_TMP].contains(&file_name.as_str()) => {
+                (None, FileKind::Manifest)
+            }
+            None => continue,
+        };
+        // A file may go between the listing and this look, if the database is in use.
+        let Ok(meta) = entry.metadata() else { continue };
+        files.push(File { name: file_name, kind, id, bytes: meta.len() });
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(files)
+}
+
+fn find<'a>(dir: &Path, files: &'a [File], wanted: &str) -> Result<&'a File> {
+    let number = wanted.parse::<u64>().ok().map(FileId);
+    let named = files.iter().find(|f| f.name == wanted);
+    named.or_else(|| files.iter().find(|f| number.is_some() && f.id == number)).ok_or_else(|| {
+        Failure::other(
+            "not found",
+            format!("there is no klog, vlog, log or manifest {wanted:?} in {}", show_path(dir)),
+        )
+        .hint("`perigee dump DB` lists the files")
+    })
+}
+
+fn print_list(files: &[File], out: &mut Out) -> Result<u8> {
+    if out.json {
+        let value: Vec<_> = files
+            .iter()
+            .map(|f| json!({"file": f.name, "kind": kind_name(f.kind), "bytes": f.bytes}))
+            .collect();
+        out.value(&json!({"files": value}))?;
+        return Ok(0);
+    }
+    let mut t = table(&["file", "kind", ">size"]);
+    for f in files {
+        t.add_row([&f.name, kind_name(f.kind), &size::bytes(f.bytes)]);
+    }
+    out.line(t.trim_fmt())?;
+    Ok(0)
+}
+
+fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Wal => "write-ahead log",
+        FileKind::Manifest => "manifest",
+        FileKind::Klog => "klog",
+        FileKind::Vlog => "vlog",
+    }
+}

@@ -1,0 +1,129 @@
+//! JSON lines: rows (a field is the key, the line itself the value), or entries as `scan --json` prints them.
+
+use crate::failure::{Failure, Result, show_path};
+use crate::text::take_json;
+use perigee::limits;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::loader::Loader;
+
+/// A line longer than this cannot be an entry within the limits (base64 takes four bytes for three).
+const LINE_BYTES_MAX: u64 = (limits::VALUE_BYTES_MAX + limits::KEY_BYTES_MAX) as u64 / 3 * 4 + 4096;
+
+/// What a line means.
+#[derive(Clone, Copy)]
+pub enum Meaning<'a> {
+    /// A row; this field is its key (default `id`, else `key`).
+    Rows { key: Option<&'a str> },
+    /// An entry with `key` and `value`.
+    Entries,
+}
+
+/// Imports every line.
+pub fn import(path: &Path, meaning: Meaning<'_>, loader: &mut Loader<'_>) -> Result<()> {
+    if let Ok(meta) = std::fs::metadata(path) {
+        loader.expect_bytes(meta.len());
+    }
+    let mut reader = BufReader::with_capacity(256 << 10, super::open(path)?);
+    let mut line = Vec::new();
+    let mut number = 0u64;
+    loop {
+        line.clear();
+        number += 1;
+        let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        let n = read.map_err(|e| Failure::file("read", path, &e))?;
+        if n == 0 {
+            return Ok(());
+        }
+        let source = || format!("{} line {number}", show_path(path));
+        if n as u64 == LINE_BYTES_MAX {
+            return Err(Failure::usage(format!("{}: the line is too long", source())));
+        }
+        let text = line.trim_ascii();
+        if !text.is_empty() {
+            import_line(text, meaning, &source, loader)?;
+        }
+    }
+}
+
+fn import_line(
+    text: &[u8],
+    meaning: Meaning<'_>,
+    source: &dyn Fn() -> String,
+    loader: &mut Loader<'_>,
+) -> Result<()> {
+    let parsed = match meaning {
+        Meaning::Rows { key } => row_key(text, key).map(|key| (key, None)),
+        Meaning::Entries => entry(text).map(|(key, value)| (key, Some(value))),
+    };
+    match parsed {
+        Err(why) => loader.failed(&format!("{}: {why}", source())),
+        Ok((key, value)) => {
+            let value = value.as_deref().unwrap_or(text);
+            if loader.skips(&key, value.len() as u64)? {
+                return Ok(());
+            }
+            loader.put(&key, value, source)
+        }
+    }
+}
+
+/// The key of a row: a string's text, or a number or truth value as it is written.
+fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, String> {
+    let fields: HashMap<String, &RawValue> =
+        serde_json::from_slice(text).map_err(|e| format!("not a JSON object: {e}"))?;
+    let names: &[&str] = match &asked {
+        Some(name) => std::slice::from_ref(name),
+        None => &["id", "key"],
+    };
+    let Some(raw) = names.iter().find_map(|name| fields.get(*name)) else {
+        return Err(format!("no field {}", names.join(" or ")));
+    };
+    match raw.get().as_bytes().first() {
+        Some(b'"') => {
+            serde_json::from_str::<String>(raw.get()).map(String::into_bytes).map_err(|e| e.to_string())
+        }
+        Some(b'{' | b'[' | b'n') | None => {
+            Err(format!("the field {} is no key: {}", names.join(" or "), raw.get()))
+        }
+        Some(_) => Ok(raw.get().as_bytes().to_vec()),
+    }
+}
+
+/// An entry as `scan --json` prints it.
+fn entry(text: &[u8]) -> std::result::Result<(Vec<u8>, Vec<u8>), String> {
+    let object: Map<String, Value> =
+        serde_json::from_slice(text).map_err(|e| format!("not a JSON object: {e}"))?;
+    let field = |name: &str| take_json(&object, name)?.ok_or_else(|| format!("no field {name:?}"));
+    Ok((field("key")?, field("value")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_rows() {
+        let key = |s: &str, asked| row_key(s.as_bytes(), asked).map(|k| String::from_utf8(k).unwrap());
+        assert_eq!(key(r#"{"id":"a\u0062","key":"x"}"#, None).unwrap(), "ab");
+        assert_eq!(key(r#"{"key":"x","n":12345678901234567890123}"#, None).unwrap(), "x");
+        assert_eq!(key(r#"{"n":12345678901234567890123}"#, Some("n")).unwrap(), "12345678901234567890123");
+        assert_eq!(key(r#"{"n":true}"#, Some("n")).unwrap(), "true");
+        for bad in ["{}", "[1]", r#"{"id":null}"#, r#"{"id":{}}"#, "nonsense", r#"{"id":"#] {
+            assert!(key(bad, None).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn entries_come_back() {
+        let (k, v) = entry(br#"{"key_base64":"/wA=","value":"text"}"#).unwrap();
+        assert_eq!((k.as_slice(), v.as_slice()), (&b"\xff\0"[..], &b"text"[..]));
+        for bad in ["{}", r#"{"key":"a"}"#, r#"{"key":1,"value":""}"#, r#"{"key_base64":"*","value":""}"#] {
+            assert!(entry(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `perigee import`: files and rows into entries. This file: the arguments, the stages, the summary.
+//!
+//! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `rows` (CSV, TSV), `lines`
+//! (JSON lines).
+
+pub mod format;
+mod lines;
+pub mod loader;
+mod rows;
+pub mod tree;
+
+use crate::failure::{Failure, Result};
+use crate::output::Out;
+use crate::place::{FamilyArg, Place};
+use crate::size;
+use clap::Args;
+use format::Format;
+use loader::{Loader, Settings, Tally};
+use perigee::Durability;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee import ./db ~/photos                        path below ~/photos -> bytes of the file
+  perigee import ./db src docs --with-name            keys start with src/ and docs/
+  perigee import ./db people.csv --key email          email -> the row as JSON
+  perigee import ./db events.jsonl --key id --family events
+  perigee import ./db entries.jsonl --format entries  what `scan --json` and `export` wrote
+  zcat big.tsv.gz | perigee import ./db - --format tsv
+
+Importing again overwrites, so an import that was cut short is simply run again; --skip-existing leaves out
+keys that are there already. Files that cannot be read, links and values over 1 GiB are counted and reported,
+and the rest goes on (--strict stops instead).";
+
+/// Read files, CSV, TSV or JSON lines into a database
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Directories, files, or - for stdin
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// What the paths are (default: a directory is a tree; .csv, .tsv, .jsonl by their endings)
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Column or field that is the key (default: the first column; the field `id`, else `key`)
+    #[arg(long, value_name = "COLUMN")]
+    key: Option<String>,
+    /// Column family; made if it does not exist
+    #[command(flatten)]
+    family: FamilyArg,
+    /// Put this in front of every key
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    prefix: String,
+    /// Start each key with the last part of its PATH, as in src/main.rs
+    #[arg(long)]
+    with_name: bool,
+    /// Leave keys alone that are there already
+    #[arg(long)]
+    skip_existing: bool,
+    /// What a finished batch has survived: full, none, or interval:100ms. With none, the default, a crash of
+    /// the tool loses nothing, and one sync at the end makes everything survive a power cut
+    #[arg(long, value_name = "MODE", default_value = "none", value_parser = size::parse_durability)]
+    durability: Durability,
+    /// Bytes in a batch, which is written as a whole or not at all
+    #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = size::parse_bytes)]
+    batch_bytes: u64,
+    /// Entries in a batch
+    #[arg(long, value_name = "N", default_value = "10000")]
+    batch_ops: usize,
+    /// Stop at the first file or row that cannot be imported
+    #[arg(long)]
+    strict: bool,
+    /// Print what is done so far, as JSON lines on stdout, after each batch
+    #[arg(long)]
+    progress_lines: bool,
+}
+
+/// Imports everything, flushes, syncs, tells what was done.
+pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
+    let inputs = inputs(args)?;
+    let started = Instant::now();
+    let db = args.place.open_or_create(args.durability)?;
+    let family = args.family.of_or_create(&db)?;
+    let mut loader = Loader::new(&db, family, settings(args), out);
+    for (path, format) in &inputs {
+        import_one(path, *format, args, &mut loader)?;
+    }
+    let tally = loader.finish()?;
+    // Into tables, so that the next command does not have to replay the log first.
+    db.flush()?;
+    db.sync()?;
+    let stats = db.stats();
+    db.close()?;
+    let summary = summary_json(&tally, started.elapsed().as_secs_f64(), &stats);
+    let text = summary_text(&tally, started.elapsed().as_secs_f64(), stats.disk_bytes);
+    if out.json || args.progress_lines {
+        out.value(&summary)?
+    } else {
+        out.line(text)?
+    }
+    Ok(0)
+}
+
+/// Every path with its format, before anything is written.
+fn inputs(args: &ImportArgs) -> Result<Vec<(PathBuf, Format)>> {
+    args.paths.iter().map(|path| Ok((path.clone(), format::of(path, args.format)?))).collect()
+}
+
+fn settings(args: &ImportArgs) -> Settings {
+    Settings {
+        batch_bytes: args.batch_bytes.clamp(1, 1 << 30) as usize,
+        batch_ops: args.batch_ops.max(1),
+        prefix: args.prefix.clone().into_bytes(),
+        skip_existing: args.skip_existing,
+        strict: args.strict,
+        progress_lines: args.progress_lines,
+    }
+}
+
+fn import_one(path: &Path, format: Format, args: &ImportArgs, loader: &mut Loader<'_>) -> Result<()> {
+    let name = if args.with_name { tree::last_part(path)? } else { Vec::new() };
+    loader.start_path(&name);
+    let column = args.key.as_deref();
+    match format {
+        Format::Tree => tree::import(path, loader),
+        Format::Csv => rows::import(path, b',', column, loader),
+        Format::Tsv => rows::import(path, b'\t', column, loader),
+        Format::Jsonl => lines::import(path, lines::Meaning::Rows { key: column }, loader),
+        Format::Entries => lines::import(path, lines::Meaning::Entries, loader),
+    }
+}
+
+/// Opens an input, or stdin for `-`.
+fn open(path: &Path) -> Result<Box<dyn std::io::Read>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let file = std::fs::File::open(path).map_err(|e| Failure::file("open", path, &e))?;
+    Ok(Box::new(file))
+}
+
+fn summary_json(t: &Tally, seconds: f64, stats: &perigee::Stats) -> Value {
+    let counters: serde_json::Map<String, Value> =
+        stats.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+    json!({"imported": {
+        "entries": t.entries, "bytes": t.bytes, "key_bytes": t.key_bytes, "batches": t.batches,
+        "already_there": t.already_there, "links": t.links, "specials": t.specials,
+        "too_large": t.too_large, "failed": t.failed, "seconds": seconds,
+        "disk_bytes": stats.disk_bytes, "counters": counters, "process": crate::process::look("self").json(),
+    }})
+}
+
+fn summary_text(t: &Tally, seconds: f64, disk_bytes: u64) -> String {
+    let rate = if seconds > 0.0 { (t.bytes + t.key_bytes) as f64 / 1e6 / seconds } else { 0.0 };
+    let mut text = format!(
+        "imported {}, {} of values, in {seconds:.2} s ({rate:.1} MB/s); {} on disk",
+        size::plural(t.entries, "entry", "entries"),
+        size::bytes(t.bytes),
+        size::bytes(disk_bytes),
+    );
+    let left_out = [
+        (t.already_there, "already there"),
+        (t.links, "symbolic links"),
+        (t.specials, "devices, sockets and pipes"),
+        (t.too_large, "too large"),
+        (t.failed, "failed"),
+    ];
+    for (n, why) in left_out.iter().filter(|(n, _)| *n > 0) {
+        text.push_str(&format!("\nleft out: {} {why}", size::count(*n)));
+    }
+    text
+}

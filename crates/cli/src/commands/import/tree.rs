@@ -1,0 +1,156 @@
+//! A directory tree: the path below the directory, with `/`, is the key; the bytes of the file are the value.
+//!
+//! Invariant: the order of files is fixed (names sorted by bytes within a directory), so that `demo` can say which
+//! files a killed import had acknowledged.
+
+use crate::failure::{Failure, Result, show_path};
+use perigee::limits;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use walkdir::{DirEntry, WalkDir};
+
+use super::loader::Loader;
+
+/// What the walk meets.
+pub enum Found {
+    /// A regular file: its path, its key below the root, its length.
+    File { path: PathBuf, key: Vec<u8>, bytes: u64 },
+    /// A symbolic link.
+    Link,
+    /// A device, socket or pipe.
+    Special,
+    /// Something that could not be looked at, and why.
+    Unreadable(String),
+}
+
+/// Walks a tree (or a single file) in its fixed order.
+pub fn walk(root: &Path) -> impl Iterator<Item = Found> {
+    let base = root.to_path_buf();
+    WalkDir::new(root)
+        .follow_links(false)
+        .follow_root_links(true)
+        .sort_by(|a, b| a.file_name().cmp(b.file_name()))
+        .into_iter()
+        .filter_map(move |entry| found(&base, entry))
+}
+
+fn found(base: &Path, entry: walkdir::Result<DirEntry>) -> Option<Found> {
+    let entry = match entry {
+        Ok(entry) => entry,
+        Err(e) => return Some(Found::Unreadable(crate::text::escape(e.to_string().as_bytes()))),
+    };
+    let kind = entry.file_type();
+    if kind.is_dir() {
+        return None;
+    }
+    if kind.is_symlink() {
+        return Some(Found::Link);
+    }
+    if !kind.is_file() {
+        return Some(Found::Special);
+    }
+    let bytes = match entry.metadata() {
+        Ok(meta) => meta.len(),
+        Err(e) => return Some(Found::Unreadable(crate::text::escape(e.to_string().as_bytes()))),
+    };
+    let key = key_of(base, entry.path(), entry.depth());
+    Some(Found::File { path: entry.into_path(), key, bytes })
+}
+
+/// The path below the root; a root that is a file itself is called by its name.
+fn key_of(base: &Path, path: &Path, depth: usize) -> Vec<u8> {
+    let below = if depth == 0 { path.file_name().map(Path::new) } else { path.strip_prefix(base).ok() };
+    below.unwrap_or(path).as_os_str().as_bytes().to_vec()
+}
+
+/// The last part of a path, for `--with-name`.
+pub fn last_part(path: &Path) -> Result<Vec<u8>> {
+    let name = match path.file_name() {
+        Some(name) => name.to_owned(),
+        None => match path.canonicalize() {
+            Ok(full) => full.file_name().unwrap_or_default().to_owned(),
+            Err(e) => return Err(Failure::file("open", path, &e)),
+        },
+    };
+    Ok(name.as_bytes().to_vec())
+}
+
+/// Imports every file.
+pub fn import(root: &Path, loader: &mut Loader<'_>) -> Result<()> {
+    // Before anything is written: a root that cannot be read at all is an error, not a count.
+    std::fs::metadata(root).map_err(|e| Failure::file("import", root, &e))?;
+    loader.expect_bytes(total_bytes(root));
+    for found in walk(root) {
+        match found {
+            Found::File { path, key, bytes } => import_file(&path, &key, bytes, loader)?,
+            Found::Link => loader.link(),
+            Found::Special => loader.special(),
+            Found::Unreadable(why) => loader.failed(&why)?,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of all files, for the remaining time. Only counted where somebody looks.
+fn total_bytes(root: &Path) -> u64 {
+    use std::io::IsTerminal;
+    if !std::io::stderr().is_terminal() {
+        return 0;
+    }
+    walk(root).map(|found| if let Found::File { bytes, .. } = found { bytes } else { 0 }).sum()
+}
+
+fn import_file(path: &Path, key: &[u8], bytes: u64, loader: &mut Loader<'_>) -> Result<()> {
+    if bytes > limits::VALUE_BYTES_MAX as u64 {
+        return loader.too_large(&|| show_path(path));
+    }
+    if loader.skips(key, bytes)? {
+        return Ok(());
+    }
+    match read_file(path, bytes) {
+        Ok(value) => loader.put(key, &value, &|| show_path(path)),
+        Err(e) => loader.failed(&format!("{}: {e}", show_path(path))),
+    }
+}
+
+/// The bytes of a file that is expected to have `bytes`, and at most one more than a value may have.
+pub fn read_file(path: &Path, bytes: u64) -> std::io::Result<Vec<u8>> {
+    let mut value = Vec::new();
+    value.try_reserve_exact(bytes as usize + 1).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    File::open(path)?.take(limits::VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value)?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_walk_is_ordered_and_follows_no_link() {
+        let root = std::env::temp_dir().join(format!("perigee-cli-walk-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("b/c")).unwrap();
+        for name in ["b/c/two", "b/one", "a", "z"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink("/etc", root.join("link")).unwrap();
+        let mut keys = Vec::new();
+        let mut links = 0;
+        for found in walk(&root) {
+            match found {
+                Found::File { key, .. } => keys.push(String::from_utf8(key).unwrap()),
+                Found::Link => links += 1,
+                _ => panic!("nothing else is there"),
+            }
+        }
+        assert_eq!(keys, ["a", "b/c/two", "b/one", "z"]);
+        assert_eq!(links, 1);
+        let single: Vec<_> = walk(&root.join("z")).collect();
+        assert!(matches!(&single[..], [Found::File { key, .. }] if key == b"z"));
+        assert_eq!(last_part(&root.join("b/")).unwrap(), b"b");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

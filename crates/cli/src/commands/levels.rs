@@ -1,0 +1,161 @@
+//! `perigee levels`: the shape of the trees.
+
+use crate::failure::Result;
+use crate::output::{Out, table};
+use crate::place::Place;
+use crate::size;
+use crate::text::{escape, put_json};
+use clap::Args;
+use perigee::{FamilyStats, FileStats, LevelStats};
+use serde_json::{Map, Value, json};
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee levels ./db
+  perigee levels ./db --files        one line for each table file
+  perigee levels ./db --family tides --json";
+
+/// Longest key that the table of files shows in full.
+const KEY_WIDTH: usize = 24;
+
+/// Show the levels of the tree, and the files in them
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct LevelsArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Show each table file
+    #[arg(long)]
+    files: bool,
+    /// Only this family
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+}
+
+/// Shows the levels.
+pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
+    let db = args.place.open()?;
+    if let Some(name) = &args.family {
+        crate::place::FamilyArg { family: name.clone() }.of(&db)?;
+    }
+    let wanted = |name: &str| args.family.as_deref().is_none_or(|f| f == name);
+    let families: Vec<FamilyStats> = db.stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
+    let files: Vec<FileStats> =
+        if args.files { db.files().into_iter().filter(|f| wanted(&f.family)).collect() } else { Vec::new() };
+    db.close()?;
+    if out.json {
+        let mut value = json!({"families": families.iter().map(family_json).collect::<Vec<_>>()});
+        if args.files {
+            value["files"] = files.iter().map(file_json).collect();
+        }
+        out.value(&value)?;
+    } else {
+        levels_table(&families, out)?;
+        if args.files {
+            out.line("")?;
+            files_table(&files, out)?;
+        }
+    }
+    Ok(0)
+}
+
+fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
+    let mut t = table(&["family", ">level", ">runs", ">files", ">size", ">entries", ">tombstones"]);
+    for family in families {
+        let name = escape(family.name.as_bytes());
+        let full: Vec<&LevelStats> = family.levels.iter().filter(|l| l.files > 0).collect();
+        if full.is_empty() {
+            t.add_row([&name, "-", "0", "0", "0 B", "0", "0"]);
+        }
+        for l in full {
+            t.add_row([
+                name.clone(),
+                l.level.to_string(),
+                l.runs.to_string(),
+                l.files.to_string(),
+                size::bytes(l.bytes),
+                size::count(l.entries),
+                size::count(l.tombstones),
+            ]);
+        }
+    }
+    out.line(t.trim_fmt())
+}
+
+fn files_table(files: &[FileStats], out: &mut Out) -> Result<()> {
+    let columns = [
+        "family",
+        ">level",
+        ">run",
+        "file",
+        ">size",
+        ">entries",
+        ">tombstones",
+        ">in vlogs",
+        "first key",
+        "last key",
+    ];
+    let mut t = table(&columns);
+    for f in files {
+        t.add_row([
+            escape(f.family.as_bytes()),
+            f.level.to_string(),
+            f.run.to_string(),
+            f.file.clone(),
+            size::bytes(f.bytes),
+            size::count(f.entries),
+            size::count(f.tombstones),
+            size::bytes(f.separated_bytes),
+            short(&f.first_key),
+            short(&f.last_key),
+        ]);
+    }
+    out.line(t.trim_fmt())
+}
+
+fn short(key: &[u8]) -> String {
+    match key.get(..KEY_WIDTH) {
+        Some(start) if key.len() > KEY_WIDTH => format!("{}...", escape(start)),
+        _ => escape(key),
+    }
+}
+
+/// A family with its levels, as `stats --json` has it too.
+pub fn family_json(f: &FamilyStats) -> Value {
+    let o = &f.options;
+    json!({
+        "name": f.name, "id": f.id,
+        "memtable": {"bytes": f.memtable.0, "entries": f.memtable.1},
+        "sealed": {"count": f.sealed.0, "bytes": f.sealed.1},
+        "levels": f.levels.iter().map(|l| json!({
+            "level": l.level, "runs": l.runs, "files": l.files, "bytes": l.bytes,
+            "entries": l.entries, "tombstones": l.tombstones,
+        })).collect::<Vec<_>>(),
+        "vlogs": {"files": f.vlogs.0, "bytes": f.vlogs.1, "referenced_bytes": f.vlogs.2},
+        "options": {
+            "order": o.order.name(), "memtable_bytes": o.memtable_bytes, "value_threshold": o.value_threshold,
+            "block_bytes": o.block_bytes, "compression": format!("{:?}", o.compression).to_lowercase(),
+            "filter_bits": o.filter_bits, "target_file_bytes": o.target_file_bytes,
+            "level1_bytes": o.level1_bytes, "level_ratio": o.level_ratio,
+        },
+    })
+}
+
+fn file_json(f: &FileStats) -> Value {
+    let mut object = Map::new();
+    let fields = [
+        ("family", json!(f.family)),
+        ("level", json!(f.level)),
+        ("run", json!(f.run)),
+        ("file", json!(f.file)),
+        ("bytes", json!(f.bytes)),
+        ("entries", json!(f.entries)),
+        ("tombstones", json!(f.tombstones)),
+        ("sequences", json!([f.sequences.0, f.sequences.1])),
+        ("separated_bytes", json!(f.separated_bytes)),
+    ];
+    object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    put_json(&mut object, "first_key", &f.first_key);
+    put_json(&mut object, "last_key", &f.last_key);
+    Value::Object(object)
+}

@@ -1,0 +1,41 @@
+//! One room for each command: its arguments, its help, its act. They share nothing but `place`, `output` and
+//! `progress`.
+
+pub mod compact;
+pub mod count;
+pub mod delete;
+pub mod demo;
+pub mod dump;
+pub mod export;
+pub mod families;
+pub mod get;
+pub mod import;
+pub mod levels;
+pub mod put;
+pub mod scan;
+pub mod stats;
+pub mod verify;
+
+use crate::args::Command;
+use crate::failure::Result;
+use crate::output::Out;
+
+/// Runs a command; returns the exit code of one that has nothing more to say.
+pub fn run(command: Command, out: &mut Out) -> Result<u8> {
+    match command {
+        Command::Import(args) => import::run(&args, out),
+        Command::Export(args) => export::run(&args, out),
+        Command::Get(args) => get::run(&args, out),
+        Command::Put(args) => put::run(&args, out),
+        Command::Delete(args) => delete::run(&args, out),
+        Command::Scan(args) => scan::run(&args, out),
+        Command::Count(args) => count::run(&args, out),
+        Command::Families(args) => families::run(&args, out),
+        Command::Stats(args) => stats::run(&args, out),
+        Command::Levels(args) => levels::run(&args, out),
+        Command::Verify(args) => verify::run(&args, out),
+        Command::Dump(args) => dump::run(&args, out),
+        Command::Compact(args) => compact::run(&args, out),
+        Command::Demo(args) => demo::run(&args, out),
+    }
+}

@@ -1,0 +1,67 @@
+//! `perigee put`: set one key, durably.
+
+use crate::failure::{Failure, Result};
+use crate::output::Out;
+use crate::place::{FamilyArg, KeyForm, Place};
+use crate::size;
+use crate::text::put_json;
+use clap::Args;
+use perigee::{Durability, limits};
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee put ./db moon full               creates the database if there is none
+  perigee put ./db photos/a.jpg - < a.jpg  the value comes from stdin
+  perigee put ./db --escaped 'a\\0b' x      a key with a NUL byte";
+
+/// Set a key to a value
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PutArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    key: OsString,
+    /// The value, or - to read it from stdin
+    #[arg(allow_hyphen_values = true)]
+    value: OsString,
+    #[command(flatten)]
+    family: FamilyArg,
+    #[command(flatten)]
+    form: KeyForm,
+}
+
+/// Sets the key; when it returns, the write survives a power cut.
+pub fn run(args: &PutArgs, out: &mut Out) -> Result<u8> {
+    let key = args.form.read(&args.key)?;
+    let value = if args.value == "-" { read_stdin()? } else { args.value.as_bytes().to_vec() };
+    let db = args.place.open_or_create(Durability::Full)?;
+    args.family.of(&db)?.put(&key, &value)?;
+    db.close()?;
+    if out.json {
+        let mut object = Map::new();
+        put_json(&mut object, "put", &key);
+        object.insert("bytes".into(), value.len().into());
+        out.value(&Value::Object(object))?;
+    }
+    Ok(0)
+}
+
+fn read_stdin() -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    let limit = limits::VALUE_BYTES_MAX as u64;
+    std::io::stdin()
+        .lock()
+        .take(limit + 1)
+        .read_to_end(&mut value)
+        .map_err(|e| Failure::file("read", Path::new("stdin"), &e))?;
+    if value.len() as u64 > limit {
+        return Err(Failure::usage(format!("the value is larger than {}", size::bytes(limit))));
+    }
+    Ok(value)
+}

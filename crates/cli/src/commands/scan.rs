@@ -1,0 +1,174 @@
+//! `perigee scan`: entries in key order, within bounds, in either direction.
+
+use crate::failure::{Failure, Result};
+use crate::output::Out;
+use crate::place::{FamilyArg, KeyForm, Place};
+use crate::text::{escape, prefix_end, put_json};
+use clap::Args;
+use perigee::Cursor;
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+use std::ops::Bound;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee scan ./db --limit 5                     the first five, long values shortened
+  perigee scan ./db --prefix photos/ --keys-only
+  perigee scan ./db --from 2026-01 --to 2026-02   --to is exclusive
+  perigee scan ./db --reverse --limit 1           the last entry
+  perigee scan ./db --json > entries.jsonl        `perigee import --format entries` reads it back
+
+Bytes that do not print are shown as \\xNN, here and in keys given with --escaped.";
+
+/// Bytes of a value shown unless `--values` is given.
+const PREVIEW_BYTES: usize = 64;
+
+/// List entries in key order
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    range: RangeArgs,
+    /// At most so many entries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// From the last to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Keys alone; separated values are not even read
+    #[arg(long, conflicts_with = "values")]
+    keys_only: bool,
+    /// Values in full
+    #[arg(long)]
+    values: bool,
+    #[command(flatten)]
+    family: FamilyArg,
+    #[command(flatten)]
+    form: KeyForm,
+}
+
+/// Which keys.
+#[derive(Args, Debug)]
+pub struct RangeArgs {
+    /// Keys that start with this
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<OsString>,
+    /// First key
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<OsString>,
+    /// First key that is left out
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<OsString>,
+}
+
+/// Bounds of keys.
+pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl RangeArgs {
+    /// The bounds that the arguments describe.
+    pub fn bounds(&self, form: KeyForm) -> Result<Bounds> {
+        if let Some(prefix) = &self.prefix {
+            return Ok(prefix_bounds(form.read(prefix)?));
+        }
+        let read = |arg: &Option<OsString>| arg.as_ref().map(|k| form.read(k)).transpose();
+        let (from, to) = (read(&self.from)?, read(&self.to)?);
+        if from.is_some() && to.is_some() && from > to {
+            return Err(Failure::usage("--from lies behind --to"));
+        }
+        Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
+}
+
+/// The bounds of all keys with that prefix.
+pub fn prefix_bounds(prefix: Vec<u8>) -> Bounds {
+    let end = prefix_end(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(prefix), end)
+}
+
+/// Lists the entries.
+pub fn run(args: &ScanArgs, out: &mut Out) -> Result<u8> {
+    let bounds = args.range.bounds(args.form)?;
+    let db = args.place.open()?;
+    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    if args.reverse {
+        cursor.seek_to_last()?
+    } else {
+        cursor.seek_to_first()?
+    }
+    while cursor.valid() && left > 0 {
+        print_entry(&cursor, args, out)?;
+        left -= 1;
+        if left > 0 {
+            if args.reverse { cursor.prev()? } else { cursor.next()? }
+        }
+    }
+    db.close()?;
+    Ok(0)
+}
+
+fn print_entry(cursor: &Cursor, args: &ScanArgs, out: &mut Out) -> Result<()> {
+    let key = cursor.key();
+    if out.json {
+        let mut object = Map::new();
+        put_json(&mut object, "key", key);
+        if !args.keys_only {
+            put_json(&mut object, "value", &cursor.value()?);
+        }
+        return out.value(&Value::Object(object));
+    }
+    let key = args.form.show(key);
+    if args.keys_only {
+        return out.line(key);
+    }
+    let value = cursor.value()?;
+    let value = if args.values { escape(&value) } else { preview(&value) };
+    out.line(format!("{key}\t{value}"))
+}
+
+/// The beginning of a value, and its length if that is not all.
+pub fn preview(value: &[u8]) -> String {
+    match value.get(..PREVIEW_BYTES) {
+        Some(start) if value.len() > PREVIEW_BYTES => {
+            // A character cut in two would show as broken bytes.
+            let whole = match std::str::from_utf8(start) {
+                Err(e) if e.error_len().is_none() => &start[..e.valid_up_to()],
+                _ => start,
+            };
+            format!("{}... ({} bytes)", escape(whole), value.len())
+        }
+        _ => escape(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_shortened_between_characters() {
+        assert_eq!(preview(b"short"), "short");
+        assert_eq!(preview(&[b'a'; 64]), "a".repeat(64));
+        assert_eq!(preview(&[b'a'; 65]), format!("{}... (65 bytes)", "a".repeat(64)));
+        let text = format!("{}潮水", "a".repeat(63));
+        assert_eq!(preview(text.as_bytes()), format!("{}... (69 bytes)", "a".repeat(63)));
+    }
+
+    #[test]
+    fn bounds_follow_the_arguments() {
+        let form = KeyForm::default();
+        let args = |prefix: Option<&str>, from: Option<&str>, to: Option<&str>| RangeArgs {
+            prefix: prefix.map(Into::into),
+            from: from.map(Into::into),
+            to: to.map(Into::into),
+        };
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        assert_eq!(args(None, None, None).bounds(form).unwrap(), all);
+        let ab = (Bound::Included(b"ab".to_vec()), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(args(Some("ab"), None, None).bounds(form).unwrap(), ab);
+        assert_eq!(args(None, Some("ab"), Some("ac")).bounds(form).unwrap(), ab);
+        assert!(args(None, Some("b"), Some("a")).bounds(form).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! `perigee stats`: what the database says about itself.
+
+use crate::failure::Result;
+use crate::output::{Out, table};
+use crate::place::Place;
+use crate::size::{bytes, count, micros};
+use crate::text::escape;
+use clap::Args;
+use perigee::{RecoveryReport, Stats};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+use super::levels::family_json;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee stats ./db
+  perigee stats ./db --json | jq .counters
+  perigee stats ./db --json | jq '.families[].levels'";
+
+/// Show counters, levels, memory, log and what the last recovery did
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct StatsArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Show counters that are zero, too
+    #[arg(long)]
+    all: bool,
+}
+
+/// Shows the statistics.
+pub fn run(args: &StatsArgs, out: &mut Out) -> Result<u8> {
+    let db = args.place.open()?;
+    let stats = db.stats();
+    db.close()?;
+    if out.json {
+        out.value(&as_json(&stats, &args.place.db))?
+    } else {
+        as_text(&stats, args.all, out)?
+    }
+    Ok(0)
+}
+
+/// All of it, for programs.
+pub fn as_json(s: &Stats, path: &Path) -> Value {
+    let counters: Map<String, Value> = s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+    let (cached, capacity) = s.block_cache_bytes;
+    json!({
+        "path": path.to_string_lossy(),
+        "last_sequence": s.last_sequence,
+        "durable_sequence": s.durable_sequence,
+        "disk_bytes": s.disk_bytes,
+        "snapshots": s.snapshots,
+        "pressure": s.pressure,
+        "background_error": s.background_error.as_ref().map(ToString::to_string),
+        "wal": {"segments": s.wal.0, "bytes": s.wal.1},
+        "cache": {"bytes": cached, "capacity_bytes": capacity},
+        "memory": {
+            "memtables_bytes": s.families.iter().map(|f| f.memtable.0 + f.sealed.1).sum::<u64>(),
+            "tables_bytes": s.table_memory_bytes,
+            "cache_bytes": cached,
+        },
+        "recovery": recovery_json(&s.recovery),
+        "families": s.families.iter().map(family_json).collect::<Vec<_>>(),
+        "counters": counters,
+    })
+}
+
+/// What recovery did.
+pub fn recovery_json(r: &RecoveryReport) -> Value {
+    json!({
+        "recovered_sequence": r.recovered_sequence, "replayed_operations": r.replayed_operations,
+        "truncated_bytes": r.truncated_bytes, "reason": r.reason, "orphans": r.orphans,
+        "clean": r.clean, "elapsed_us": r.elapsed_us,
+    })
+}
+
+fn as_text(s: &Stats, all: bool, out: &mut Out) -> Result<()> {
+    database_table(s, out)?;
+    out.line("")?;
+    families_table(s, out)?;
+    let mut t = table(&["counter since open", ">value"]);
+    for (name, value) in s.counters.iter().filter(|(_, v)| all || *v > 0) {
+        t.add_row([(*name).to_owned(), count(*value)]);
+    }
+    if t.row_count() > 0 {
+        out.line("")?;
+        out.line(t.trim_fmt())?;
+    }
+    Ok(())
+}
+
+fn database_table(s: &Stats, out: &mut Out) -> Result<()> {
+    let mut t = table(&["database", ""]);
+    let (cached, capacity) = s.block_cache_bytes;
+    t.add_row(["on disk", &bytes(s.disk_bytes)]);
+    t.add_row([
+        "last sequence",
+        &format!("{} (durable {})", count(s.last_sequence), count(s.durable_sequence)),
+    ]);
+    t.add_row(["log", &format!("{} in {} segments", bytes(s.wal.1), s.wal.0)]);
+    t.add_row(["block cache", &format!("{} of {}", bytes(cached), bytes(capacity))]);
+    t.add_row(["indexes and filters", &bytes(s.table_memory_bytes)]);
+    t.add_row(["snapshots", &s.snapshots.to_string()]);
+    t.add_row(["pressure", if s.pressure.is_empty() { "none" } else { &s.pressure }]);
+    t.add_row(["recovery", &recovery_text(&s.recovery)]);
+    if let Some(e) = &s.background_error {
+        t.add_row(["background error", &e.to_string()]);
+    }
+    out.line(t.trim_fmt())
+}
+
+/// One line about the last recovery.
+pub fn recovery_text(r: &RecoveryReport) -> String {
+    let mut text = format!(
+        "{} in {}, {} operations replayed",
+        if r.clean { "clean" } else { "after a crash" },
+        micros(r.elapsed_us),
+        count(r.replayed_operations)
+    );
+    if r.truncated_bytes > 0 {
+        text.push_str(&format!(", {} cut from the log ({})", bytes(r.truncated_bytes), r.reason));
+    }
+    if r.orphans > 0 {
+        text.push_str(&format!(", {} unknown files moved to trash/", r.orphans));
+    }
+    text
+}
+
+fn families_table(s: &Stats, out: &mut Out) -> Result<()> {
+    let mut t = table(&[
+        "family",
+        ">memtable",
+        ">sealed",
+        ">levels",
+        ">tables",
+        ">size",
+        ">entries",
+        ">vlogs",
+        ">in use",
+    ]);
+    for f in &s.families {
+        let used = f.levels.iter().filter(|l| l.files > 0);
+        t.add_row([
+            escape(f.name.as_bytes()),
+            bytes(f.memtable.0),
+            bytes(f.sealed.1),
+            used.count().to_string(),
+            f.levels.iter().map(|l| l.files).sum::<usize>().to_string(),
+            bytes(f.levels.iter().map(|l| l.bytes).sum()),
+            count(f.levels.iter().map(|l| l.entries).sum()),
+            bytes(f.vlogs.1),
+            bytes(f.vlogs.2),
+        ]);
+    }
+    out.line(t.trim_fmt())
+}

@@ -1,0 +1,231 @@
+//! Why a command did not succeed: the line on stderr, the hint what to do, the exit code. Knows no command.
+//!
+//! With `--json` the same goes to stderr as one object `{"error":{...}}`.
+
+use crate::text::escape;
+use perigee::{Error, ErrorKind};
+use serde_json::json;
+use std::fmt::Display;
+use std::io;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// The key is not there.
+pub const EXIT_MISSING: u8 = 1;
+/// Wrong use, or an error.
+pub const EXIT_ERROR: u8 = 2;
+/// Damaged bytes were found.
+pub const EXIT_DAMAGED: u8 = 3;
+
+/// The result of every step of a command.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Failure {
+    /// The reader of our output went away (`perigee scan DB | head`): no error, nothing to say.
+    OutputClosed,
+    /// Something to tell.
+    Told(Box<Told>),
+}
+
+/// What is told, in parts for `--json`.
+#[derive(Debug)]
+pub struct Told {
+    exit: u8,
+    kind: &'static str,
+    /// The whole line after `perigee: `.
+    line: String,
+    message: String,
+    file: Option<String>,
+    offset: Option<u64>,
+    expected: Option<String>,
+    got: Option<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    fn plain(exit: u8, kind: &'static str, message: String) -> Failure {
+        Failure::Told(Box::new(Told {
+            exit,
+            kind,
+            line: message.clone(),
+            message,
+            file: None,
+            offset: None,
+            expected: None,
+            got: None,
+            hint: None,
+        }))
+    }
+
+    /// The arguments make no sense.
+    pub fn usage(message: impl Display) -> Failure {
+        Self::plain(EXIT_ERROR, "usage", message.to_string())
+    }
+
+    /// The key is not there.
+    pub fn missing(key: &[u8]) -> Failure {
+        Self::plain(EXIT_MISSING, "key not found", format!("no such key: {}", escape(key)))
+    }
+
+    /// A file outside the database could not be read or written.
+    pub fn file(doing: &str, path: &Path, e: &io::Error) -> Failure {
+        Self::plain(EXIT_ERROR, ErrorKind::Io.name(), format!("{doing} {}: {e}", show_path(path)))
+    }
+
+    /// Something else went wrong, under a kind of its own.
+    pub fn other(kind: &'static str, message: impl Display) -> Failure {
+        Self::plain(EXIT_ERROR, kind, message.to_string())
+    }
+
+    /// The same with another hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Display) -> Failure {
+        if let Failure::Told(told) = &mut self {
+            told.hint = Some(hint.to_string());
+        }
+        self
+    }
+
+    /// Tells it on stderr and returns the exit code.
+    pub fn report(&self, json: bool) -> u8 {
+        let Failure::Told(told) = self else { return 0 };
+        let text = if json { told.json().to_string() } else { told.text() };
+        // Nobody is left to hear that stderr is closed.
+        let _ = writeln!(io::stderr(), "{text}");
+        told.exit
+    }
+}
+
+impl Told {
+    /// Whether it is damage.
+    pub fn is_damage(&self) -> bool {
+        self.exit == EXIT_DAMAGED
+    }
+
+    fn text(&self) -> String {
+        let line = format!("perigee: {}", self.line.replace('\n', " "));
+        match &self.hint {
+            Some(hint) => format!("{line}\n  hint: {hint}"),
+            None => line,
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({"error": {
+            "kind": self.kind, "message": self.message, "file": self.file, "offset": self.offset,
+            "expected": self.expected, "got": self.got, "hint": self.hint, "exit": self.exit,
+        }})
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Failure {
+        Failure::Told(Box::new(Told {
+            exit: if e.is_corruption() { EXIT_DAMAGED } else { EXIT_ERROR },
+            kind: e.kind().name(),
+            line: e.to_string(),
+            message: e.message().to_owned(),
+            file: e.file().map(str::to_owned),
+            offset: e.offset(),
+            expected: e.expected_value().map(str::to_owned),
+            got: e.got_value().map(str::to_owned),
+            hint: hint(e.kind()).map(str::to_owned),
+        }))
+    }
+}
+
+/// Only output goes through `?` on an `io::Error`; other files say what they were doing ([`Failure::file`]).
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Failure {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::plain(EXIT_ERROR, ErrorKind::Io.name(), format!("write the output: {e}")),
+        }
+    }
+}
+
+/// What to do about an error of the engine.
+fn hint(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::NotFound => "check the path; `perigee import` and `perigee put` create a database",
+        ErrorKind::Locked => {
+            "close the program that has it open (`fuser -v DB/LOCK` names it); `perigee dump` works meanwhile"
+        }
+        ErrorKind::Corruption => {
+            "`perigee verify DB` lists all damage, `perigee dump DB FILE` shows what can still be read; \
+             nothing was changed"
+        }
+        ErrorKind::FormatTooNew => {
+            "use the version of Perigee that wrote it, or a newer one; nothing was changed"
+        }
+        ErrorKind::NoSpace => "free space on that disk and run the same command again",
+        ErrorKind::OutcomeUnknown => {
+            "look after reopening whether the last write is there, and repeat it if not"
+        }
+        ErrorKind::Poisoned => "repair the cause (disk, permissions), then run the command again",
+        ErrorKind::Internal => "this is a bug of Perigee: please report it",
+        _ => return None,
+    })
+}
+
+/// Tells what clap found wrong (or prints help or the version), and returns the exit code.
+pub fn report_usage(e: &clap::Error) -> u8 {
+    // The arguments did not parse, so whether JSON is wanted is read from them directly.
+    if e.use_stderr() && std::env::args_os().any(|a| a == "--json") {
+        let text = e.render().to_string();
+        let first = text.lines().next().unwrap_or_default();
+        return Failure::usage(first.trim_start_matches("error: ")).report(true);
+    }
+    let _ = e.print();
+    e.exit_code().clamp(0, i32::from(u8::MAX)) as u8
+}
+
+/// A path as one printable line.
+pub fn show_path(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(f: Failure) -> Told {
+        match f {
+            Failure::Told(t) => *t,
+            Failure::OutputClosed => panic!("expected something to tell"),
+        }
+    }
+
+    #[test]
+    fn damage_exits_with_three_and_says_where() {
+        let e = Error::corruption("block checksum differs").at("000007.klog", 4096).expected("0x1", "0x2");
+        let t = told(e.into());
+        assert_eq!(t.exit, EXIT_DAMAGED);
+        assert!(
+            t.text()
+                .starts_with("perigee: corruption: block checksum differs (in 000007.klog at offset 4096)")
+        );
+        assert!(t.text().contains("\n  hint: `perigee verify DB`"));
+        let j = t.json();
+        assert_eq!(j["error"]["kind"], "corruption");
+        assert_eq!(j["error"]["offset"], 4096);
+        assert_eq!(j["error"]["expected"], "0x1");
+        assert_eq!(j["error"]["got"], "0x2");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        let e = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(Failure::from(e).report(false), 0);
+    }
+
+    #[test]
+    fn messages_stay_on_one_line() {
+        let t = told(Failure::usage("two\nlines").hint("do this"));
+        assert_eq!(t.text(), "perigee: two lines\n  hint: do this");
+        assert_eq!(told(Failure::missing(b"a\nb")).exit, EXIT_MISSING);
+    }
+}

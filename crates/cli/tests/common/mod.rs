@@ -1,0 +1,148 @@
+//! A directory for one test, and the tool run in it.
+#![allow(dead_code)]
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A directory that goes with the test.
+pub struct World {
+    root: PathBuf,
+}
+
+/// What a run left.
+pub struct Run {
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl World {
+    pub fn new() -> World {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{n}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).unwrap();
+        World { root }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A file with these bytes; directories are made.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_perigee"));
+        command.current_dir(&self.root);
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Run {
+        self.run_with(args, b"")
+    }
+
+    pub fn run_with(&self, args: &[&str], stdin: &[u8]) -> Run {
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        self.run_os(&args, stdin)
+    }
+
+    pub fn run_os(&self, args: &[&OsStr], stdin: &[u8]) -> Run {
+        let mut child = self
+            .command()
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read its stdin closes it: no harm.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        let run = Run {
+            code: status.code().unwrap_or(-1),
+            stdout,
+            stderr: String::from_utf8_lossy(&stderr).into(),
+        };
+        assert!(
+            !run.stderr.contains("panicked") && !run.stderr.contains("internal error"),
+            "{args:?}: {}",
+            run.stderr
+        );
+        run
+    }
+
+    /// A run that must succeed; its stdout as text.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let run = self.run(args);
+        assert_eq!(run.code, 0, "{args:?}: {}", run.stderr);
+        String::from_utf8(run.stdout).unwrap()
+    }
+
+    /// A run that must succeed; every line of its stdout as JSON.
+    pub fn json(&self, args: &[&str]) -> Vec<Value> {
+        let text = self.ok(&[args, &["--json"]].concat());
+        text.lines()
+            .map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{args:?}: {e}: {l}")))
+            .collect()
+    }
+
+    /// A run that must fail with this code and this word in its message, which must be one line and perhaps a hint; then
+    /// the same with `--json`, whose object is returned.
+    pub fn fails(&self, code: i32, word: &str, args: &[&str]) -> Value {
+        let run = self.run(args);
+        assert_eq!(run.code, code, "{args:?}: {}", run.stderr);
+        assert!(
+            run.stderr.starts_with("perigee: ") || run.stderr.starts_with("error: "),
+            "{args:?}: {}",
+            run.stderr
+        );
+        assert!(run.stderr.contains(word), "{args:?}: {} lacks {word:?}", run.stderr);
+        if run.stderr.starts_with("perigee: ") {
+            assert!(run.stderr.lines().count() <= 2, "{args:?}: {}", run.stderr);
+        }
+        let run = self.run(&[args, &["--json"]].concat());
+        assert_eq!(run.code, code, "{args:?} --json: {}", run.stderr);
+        let line = run.stderr.lines().last().unwrap();
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{args:?}: {e}: {line}"));
+        assert!(value["error"]["kind"].is_string() && value["error"]["message"].is_string(), "{value}");
+        value["error"].clone()
+    }
+
+    /// Names of the files in a directory below the root.
+    pub fn names(&self, dir: &str) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(self.path(dir))
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Flips one bit of a file.
+    pub fn flip(&self, name: &str, offset: usize) {
+        let path = self.path(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[offset] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.root);
+        }
+    }
+}

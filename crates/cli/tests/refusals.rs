@@ -1,0 +1,200 @@
+//! What the tool says, and with which exit code, when something is wrong; and that it changes nothing then.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::World;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+/// Commands that read: none of them may create anything.
+const READERS: [&[&str]; 10] = [
+    &["get", "db", "k"],
+    &["delete", "db", "k"],
+    &["scan", "db"],
+    &["count", "db"],
+    &["families", "db"],
+    &["stats", "db"],
+    &["levels", "db"],
+    &["verify", "db"],
+    &["compact", "db"],
+    &["export", "db"],
+];
+
+#[test]
+fn reading_never_creates_a_database() {
+    let w = World::new();
+    for args in READERS {
+        let e = w.fails(2, "there is nothing at db", args);
+        assert_eq!(e["kind"], "not found");
+        assert!(!w.path("db").exists(), "{args:?} made something");
+    }
+    std::fs::create_dir(w.path("db")).unwrap();
+    for args in READERS {
+        w.fails(2, "holds no database", args);
+        assert!(w.names("db").is_empty(), "{args:?} left {:?}", w.names("db"));
+    }
+    w.fails(2, "there is nothing at nowhere", &["dump", "nowhere"]);
+}
+
+#[test]
+fn a_file_is_no_database() {
+    let w = World::new();
+    w.write("db", b"I am a file");
+    for args in READERS {
+        w.fails(2, "is a file", args);
+    }
+    w.fails(2, "is a file", &["put", "db", "k", "v"]);
+    w.fails(2, "is a file", &["dump", "db"]);
+    assert_eq!(std::fs::read(w.path("db")).unwrap(), b"I am a file");
+}
+
+#[test]
+fn a_foreign_directory_is_left_alone() {
+    let w = World::new();
+    w.write("home/letter.txt", b"dear moon");
+    w.write("in/a", b"1");
+    w.fails(2, "letter.txt", &["put", "home", "k", "v"]);
+    w.fails(2, "letter.txt", &["import", "home", "in"]);
+    assert_eq!(w.names("home"), ["letter.txt"]);
+}
+
+#[test]
+fn wrong_use_exits_with_two() {
+    let w = World::new();
+    w.ok(&["put", "db", "k", "v"]);
+    for args in [
+        &["gett", "db", "k"][..],
+        &["get", "db"],
+        &["scan", "db", "--limit", "many"],
+        &["get", "db", "k", "--hex", "--escaped"],
+        &["import", "db"],
+        &["import", "db", "x", "--durability", "maybe"],
+        &[],
+    ] {
+        assert_eq!(w.run(args).code, 2, "{args:?}");
+    }
+    w.fails(2, "hexadecimal", &["get", "db", "--hex", "xyz"]);
+    w.fails(2, "escape", &["get", "db", "--escaped", "a\\q"]);
+    let e = w.fails(2, "unexpected argument", &["stats", "db", "--nonsense"]);
+    assert_eq!(e["kind"], "usage");
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused() {
+    let w = World::new();
+    let key = "k".repeat(65_537);
+    let e = w.fails(2, "too long", &["put", "db", &key, "v"]);
+    assert_eq!(e["kind"], "invalid argument");
+    let fits = "k".repeat(65_536);
+    w.ok(&["put", "db", &fits, "v"]);
+    assert_eq!(w.ok(&["get", "db", &fits]), "v");
+    assert_eq!(
+        w.run(&["get", "db", &key]).code & !1,
+        0,
+        "a key that cannot be is missing, or refused as missing"
+    );
+}
+
+#[test]
+fn a_second_process_is_told_that_it_is_locked() {
+    let w = World::new();
+    w.ok(&["put", "db", "k", "v"]);
+    // An import that waits for its stdin holds the database.
+    let mut holder = w
+        .command()
+        .args(["import", "db", "-", "--format", "tsv", "--batch-ops", "5000", "--progress-lines"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = holder.stdin.take().unwrap();
+    // More than one buffer of the reader, so that it commits before the end of its input.
+    let rows: String = (0..20_000).map(|i| format!("row{i:06}\tvalue\n")).collect();
+    stdin.write_all(format!("id\tname\n{rows}").as_bytes()).unwrap();
+    stdin.flush().unwrap();
+    let mut stdout = BufReader::new(holder.stdout.take().unwrap()).lines();
+    let line = stdout.next().unwrap().unwrap();
+    assert!(line.contains("committed"), "{line}");
+    // The rest of its output is drained beside, so that it does not wait for us.
+    let drain = std::thread::spawn(move || stdout.map(|l| l.unwrap()).last().unwrap_or_default());
+
+    let e = w.fails(2, "fuser", &["get", "db", "k"]);
+    assert_eq!(e["kind"], "locked");
+    for args in READERS {
+        w.fails(2, "locked", args);
+    }
+    w.fails(2, "locked", &["put", "db", "k", "v"]);
+    let list = w.ok(&["dump", "db"]);
+    assert!(list.contains("MANIFEST"), "{list}");
+    let text = w.ok(&["dump", "db", "MANIFEST"]);
+    assert!(text.contains("family added"), "{text}");
+
+    drop(stdin);
+    assert!(holder.wait().unwrap().success());
+    assert!(drain.join().unwrap().contains("\"entries\":20000"));
+    assert_eq!(w.ok(&["get", "db", "k"]), "v");
+    assert_eq!(w.ok(&["count", "db"]), "20001\n");
+}
+
+#[test]
+fn damage_exits_with_three_and_says_where() {
+    let w = World::new();
+    for i in 0..200 {
+        w.write(&format!("in/{i:03}"), format!("value {i}").repeat(50).as_bytes());
+    }
+    w.ok(&["import", "db", "in"]);
+    w.ok(&["compact", "db"]);
+    let klog = w.names("db").into_iter().find(|n| n.ends_with(".klog")).unwrap();
+    w.flip(&format!("db/{klog}"), 200);
+    let before = std::fs::read(w.path("db").join(&klog)).unwrap();
+
+    let run = w.run(&["verify", "db"]);
+    assert_eq!(run.code, 3, "{}", run.stderr);
+    let said = format!("{}{}", String::from_utf8_lossy(&run.stdout), run.stderr);
+    assert!(said.contains(&klog) && said.contains("corruption"), "{said}");
+    let run = w.run(&["verify", "db", "--json"]);
+    assert_eq!(run.code, 3);
+    let value: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(value["ok"], false);
+    assert_eq!(value["errors"][0]["file"], klog.as_str());
+    assert!(value["errors"][0]["offset"].is_u64());
+
+    let e = w.fails(3, "perigee verify", &["export", "db", "out.d"]);
+    assert_eq!(e["kind"], "corruption");
+    assert_eq!(e["file"], klog.as_str());
+    let run = w.run(&["dump", "db", &klog]);
+    assert_eq!(run.code, 3);
+    assert!(String::from_utf8_lossy(&run.stdout).contains("DAMAGED"));
+    assert_eq!(std::fs::read(w.path("db").join(&klog)).unwrap(), before, "nothing was changed");
+}
+
+#[test]
+fn a_damaged_manifest_stops_everything_but_dump() {
+    let w = World::new();
+    w.ok(&["put", "db", "k", "v"]);
+    w.flip("db/MANIFEST", 100);
+    let before = w.names("db");
+    let e = w.fails(3, "MANIFEST", &["get", "db", "k"]);
+    assert_eq!(e["kind"], "corruption");
+    assert!(e["offset"].is_u64(), "{e}");
+    w.fails(3, "dump", &["verify", "db"]);
+    assert_eq!(w.names("db"), before);
+    let run = w.run(&["dump", "db", "MANIFEST"]);
+    assert!(run.code == 0 || run.code == 3, "{}", run.stderr);
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let w = World::new();
+    w.ok(&["put", "db", "k", "v"]);
+    let path = w.path("db/MANIFEST");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 9;
+    let id = perigee_base::FileId(u64::from_le_bytes(bytes[32..40].try_into().unwrap()));
+    let sum = perigee_base::checksum::checksum(id, 0, &bytes[..64]);
+    bytes[64..72].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let e = w.fails(2, "version 9", &["get", "db", "k"]);
+    assert_eq!(e["kind"], "format too new");
+}

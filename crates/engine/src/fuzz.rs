@@ -1,0 +1,177 @@
+//! Any bytes into every decoder of the log, the manifest and a whole database directory: an answer or an error, never a
+//! panic. The entries of the fuzz targets in `fuzz/`, and of the smoke test that runs without a fuzzer.
+
+use crate::manifest::{Catalog, decode, encode};
+use crate::settings::{Durability, FamilySettings, Settings};
+use crate::{Engine, Family};
+use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use perigee_base::{FileId, Result};
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::{Dir, Env, Fs, OpenDir};
+use perigee_file::log::layout::{RECORD_HEADER_BYTES, seal};
+use perigee_file::log::{Batch, LogReader, Ops, RecordHeader, RecordKind, Step};
+use perigee_tree::scan::{Bounds, VisibleCursor};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// A manifest edit; what decodes survives the round trip, and applying it to an empty catalog gives an answer.
+pub fn fuzz_edit(bytes: &[u8]) -> bool {
+    let Ok(edit) = decode(bytes) else { return false };
+    let again = decode(&encode(&edit));
+    assert_eq!(again.ok().as_ref(), Some(&edit), "an edit changes in the round trip");
+    let _ = Catalog::default().apply(&edit);
+    true
+}
+
+/// The operations of a batch.
+pub fn fuzz_batch(bytes: &[u8]) -> bool {
+    Ops::new(bytes, 0..bytes.len()).all(|op| op.is_ok_and(|op| op.value.end <= bytes.len()))
+}
+
+const DATABASE: u64 = 77;
+const LOG: FileId = FileId(3);
+const LOG_NAME: &str = "000003.wal";
+
+/// A whole log file: a good header, then `bytes` as records, the first of them sealed so that it is looked into.
+pub fn fuzz_log(bytes: &[u8]) -> bool {
+    let header = FileHeader { kind: FileKind::Wal, database: DATABASE, file: LOG, a: 1, b: 5 };
+    let mut file = header.encode().to_vec();
+    let previous = checksum_of(&file, 64);
+    if bytes.len() >= 8 {
+        let payload_bytes = u32::from_le_bytes([bytes[0], bytes[1], bytes[2] % 2, 0]);
+        let count = u32::from(bytes[3]);
+        let (mut kind, mut payload) = (RecordKind::Batch, bytes[8..].to_vec());
+        if bytes[4].is_multiple_of(8) {
+            kind = RecordKind::Close;
+        }
+        let padded = payload.len().next_multiple_of(8);
+        payload.resize(padded, 0);
+        let payload_checksum = perigee_base::checksum::checksum_placeless(&payload);
+        let h = RecordHeader {
+            kind,
+            payload_bytes,
+            count,
+            lsn: 1,
+            durable: 0,
+            edits: 1,
+            previous,
+            payload_checksum,
+        };
+        file.extend_from_slice(&h.encode(seal(DATABASE, LOG), HEADER_BYTES as u64));
+        file.extend_from_slice(&payload);
+    }
+    file.extend_from_slice(bytes);
+    let disk = SimDisk::new(1);
+    let Ok(dir) = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing) else { return false };
+    if dir.create(LOG_NAME).is_err() {
+        return false;
+    }
+    disk.write_raw(Path::new("/db").join(LOG_NAME), file);
+    read_log(&*dir).unwrap_or(false)
+}
+
+fn checksum_of(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+fn read_log(dir: &dyn Dir) -> Result<bool> {
+    let mut log = LogReader::open(dir, LOG_NAME, FileKind::Wal, Some(LOG), Some(DATABASE), None)?;
+    let mut accepted = false;
+    loop {
+        match log.next_record()? {
+            Step::Record(r) => {
+                accepted = true;
+                let _ = Ops::new(&r.payload, 0..r.payload.len()).count();
+                assert!(r.header.record_bytes() >= RECORD_HEADER_BYTES as u64);
+            }
+            Step::End => return Ok(accepted),
+            Step::Bad(_) => {
+                log.look_behind()?;
+                return Ok(accepted);
+            }
+        }
+    }
+}
+
+fn settings() -> Settings {
+    let family = FamilySettings {
+        memtable_bytes: 2048,
+        block_bytes: 128,
+        target_file_bytes: 1024,
+        level1_bytes: 2048,
+        value_threshold: 64,
+        ..FamilySettings::default()
+    };
+    Settings {
+        create_if_missing: true,
+        error_if_exists: false,
+        durability: Durability::Full,
+        block_cache_bytes: 1 << 16,
+        verify_outputs: true,
+        default_family: Some(family),
+    }
+}
+
+fn write(engine: &Engine, family: &Family, n: u8) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.put(family.id, &[n % 16, n], &vec![n; usize::from(n)])?;
+    batch.delete(family.id, &[n % 7])?;
+    engine.write(batch, None)
+}
+
+/// A small closed database with every kind of file.
+fn image() -> Result<Arc<SimDisk>> {
+    let disk = SimDisk::new(7);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let engine = Engine::open(env, Path::new("/db"), settings())?;
+    let second = engine.create_family("second", settings().default_family.unwrap_or_default())?;
+    let first = engine.family("default")?;
+    for n in 0..120 {
+        write(&engine, if n % 3 == 0 { &second } else { &first }, n)?;
+        if n == 60 {
+            engine.compact(&engine.all_families())?;
+        }
+    }
+    engine.close()?;
+    Ok(disk)
+}
+
+/// A whole directory: `bytes` as changes of a small database (five bytes each: file, offset, new byte), then open, read and
+/// verify everything.
+pub fn fuzz_directory(bytes: &[u8]) -> bool {
+    static IMAGE: OnceLock<Arc<SimDisk>> = OnceLock::new();
+    let disk = IMAGE.get_or_init(|| image().expect("the untouched image can be built")).deep_clone();
+    let paths: Vec<PathBuf> = disk.paths();
+    for change in bytes.chunks_exact(5).take(64) {
+        let path = &paths[usize::from(change[0]) % paths.len()];
+        let mut content = disk.read_raw(path);
+        let at = usize::from(u16::from_le_bytes([change[1], change[2]]));
+        match change[3] % 8 {
+            0 => content.truncate(at),
+            1 => content.extend_from_slice(&change[3..]),
+            _ if !content.is_empty() => {
+                let len = content.len();
+                content[at % len] = change[4];
+            }
+            _ => {}
+        }
+        disk.write_raw(path, content);
+    }
+    read_everything(disk).is_ok()
+}
+
+fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
+    let env = Env { fs: disk, ..Env::real() };
+    let engine = Engine::open(env, Path::new("/db"), settings())?;
+    for family in engine.all_families() {
+        let (view, at) = engine.read_view(&family)?;
+        let mut cursor = VisibleCursor::new(view, at, Bounds::all(), true);
+        cursor.seek_to_last()?;
+        while cursor.valid() {
+            cursor.value()?;
+            cursor.prev()?;
+        }
+    }
+    engine.verify(&mut |_, _| {})?;
+    engine.close()
+}

@@ -11,8 +11,8 @@ use std::path::Path;
 pub const PATH: &str = "/db";
 
 enum Open {
-    Cursor(Cursor),
-    Iter(Iter),
+    Cursor(Box<Cursor>),
+    Iter(Box<Iter>),
 }
 
 /// An open database with its slots.
@@ -93,12 +93,12 @@ impl Engine {
                     Some(snapshot) => snapshot.cursor_within(family, range.clone())?,
                     None => family.cursor_within(range.clone())?,
                 };
-                self.open[*slot] = Some(Open::Cursor(cursor));
+                self.open[*slot] = Some(Open::Cursor(Box::new(cursor)));
                 Ok(Outcome::Done)
             }
             Op::OpenIter { slot, family, span, snapshot } => match self.iter(*family, span, *snapshot)? {
                 Some(iter) => {
-                    self.open[*slot] = Some(Open::Iter(iter));
+                    self.open[*slot] = Some(Open::Iter(Box::new(iter)));
                     Ok(Outcome::Done)
                 }
                 None => Ok(Outcome::Skipped),

@@ -32,6 +32,9 @@ pub struct Args {
     /// Stop after so many cases of each image.
     #[arg(long)]
     pub limit: Option<u64>,
+    /// List the damages that had no effect.
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// One damage.
@@ -65,7 +68,7 @@ pub fn run(args: &Args) -> bool {
         let n = args.limit.unwrap_or(u64::MAX).min(plan.len() as u64);
         tally.add(&run_cases("flips", &args.common, first, n, |case| {
             let index = usize::try_from(case.number - first).map_err(|e| e.to_string())?;
-            one_case(case, &image, plan.get(index).ok_or("no such case")?)
+            one_case(case, &image, plan.get(index).ok_or("no such case")?, args.explain)
         }));
         if tally.violations > 0 && args.common.stop {
             break;
@@ -170,7 +173,7 @@ enum Seen {
     Contents(Contents, RecoveryReport),
 }
 
-fn one_case(case: &Case, image: &Image, what: &Damage) -> Result<(), String> {
+fn one_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<(), String> {
     let Some((disk, path)) = damage(image, what, case.mixed()) else {
         case.count("no change", 1);
         return Ok(());
@@ -178,6 +181,13 @@ fn one_case(case: &Case, image: &Image, what: &Damage) -> Result<(), String> {
     case.keep("damaged", &disk.deep_clone());
     let before = files(&disk);
     let seen = World::new(case.mixed()).run(disk.clone(), |env| look(image, env));
+    if explain && matches!(&seen, Seen::Contents(contents, _) if *contents == image.contents) {
+        println!(
+            "no effect: {what:?} of {} ({})",
+            path.display(),
+            if image.clean { "closed" } else { "crashed" }
+        );
+    }
     judge(case, image, &disk, &before, &path, seen)
         .map_err(|e| format!("{what:?} of {}: {e}", path.display()))
 }
@@ -219,8 +229,9 @@ fn judge(
             case.count("noticed on reading", 1);
             names_a_file(&e)
         }
-        Seen::Contents(contents, _) if contents == image.contents => {
-            case.count("no effect", 1);
+        Seen::Contents(contents, recovery) if contents == image.contents => {
+            let told = recovery.truncated_bytes > 0 && !recovery.reason.is_empty();
+            case.count(if told { "cut and told, nothing lost" } else { "no effect" }, 1);
             Ok(())
         }
         Seen::Contents(contents, recovery) => {

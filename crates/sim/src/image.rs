@@ -8,6 +8,7 @@ use perigee::env::Env;
 use perigee::{Compression, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::World;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,17 +107,17 @@ fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, clean: bool) -> Result<Built> 
     }
     let mut filler = Filler { db, disk, rng: Rng::new(seed), contents: Contents::new(), records: Vec::new() };
     filler.contents.extend(FAMILIES.map(|name| (name.to_string(), Default::default())));
-    for round in 0..4 {
+    for round in 0..ROUNDS {
         for _ in 0..40 {
             filler.commit()?;
         }
         // Not all families are flushed in the last rounds, so that several segments stay.
-        match round {
-            0 | 1 => filler.db.flush()?,
-            2 => filler.db.family("alpha")?.flush()?,
-            _ => {}
+        if round + 2 < ROUNDS {
+            filler.db.flush()?;
+        } else if round + 1 < ROUNDS {
+            filler.db.family("alpha")?.flush()?;
         }
-        if round == 0 {
+        if round == 1 {
             filler.db.compact()?;
         }
     }
@@ -127,6 +128,7 @@ fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, clean: bool) -> Result<Built> 
     filler.finish(seed, clean)
 }
 
+const ROUNDS: usize = 6;
 const FAMILIES: [&str; 3] = ["alpha", "beta", "default"];
 
 /// A database being filled, and where each commit went.
@@ -180,10 +182,23 @@ impl Filler<'_> {
         Ok(batch)
     }
 
+    /// The image is worth damaging only if every kind of file is in it.
+    fn check_kinds(&self) -> Result<()> {
+        let with =
+            |end: &str| self.disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == end)).count();
+        let levels: BTreeSet<u8> = self.db.files().iter().map(|f| f.level).collect();
+        let kinds = (with("wal"), with("klog"), with("vlog"), levels.len());
+        if kinds.0 < 2 || kinds.1 < 3 || kinds.2 < 2 || kinds.3 < 2 {
+            return Err(perigee::Error::internal(format!("the image is too plain: {kinds:?}")));
+        }
+        Ok(())
+    }
+
     fn finish(mut self, seed: u64, clean: bool) -> Result<Built> {
         if read_all(&self.db)? != self.contents {
             return Err(perigee::Error::internal("the image does not hold what was written"));
         }
+        self.check_kinds()?;
         if clean {
             self.db.close()?;
             return Ok((self.contents, self.disk.crash_clone(seed, Crash::Process), None));

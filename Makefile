@@ -37,8 +37,8 @@ unit:
 prove:
 	$(CARGO) build --profile proof -p perigee-sim
 	$(SIM) crash --cases $(CRASH_CASES) --seed $(SEED) --jobs $(JOBS)
-	$(SIM) model --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
-	$(SIM) faults --seed $(SEED) --jobs $(JOBS)
+	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)

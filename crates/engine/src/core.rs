@@ -1,5 +1,6 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
+use crate::dirsync::DirSync;
 use crate::family::Families;
 use crate::health::Health;
 use crate::manifest::Manifest;
@@ -41,6 +42,8 @@ pub struct Core {
     pub boot: u64,
     /// Counters.
     pub counters: Arc<Counters>,
+    /// Makes names in the directory durable.
+    pub dir_sync: Arc<DirSync>,
     /// May it write?
     pub health: Health,
     /// Rings when anything that is waited for changes.
@@ -106,6 +109,10 @@ impl Core {
         let load = self.load.load(SeqCst);
         pressure::pressure(Load { sealed: (load >> 32) as usize, level0_runs: (load & 0xffff_ffff) as usize })
     }
+    /// Makes creations in the database directory durable.
+    pub fn sync_dir(&self) -> perigee_base::Result<()> {
+        self.dir_sync.sync(&self.health)
+    }
     /// An opener of the files that edits of `family` add.
     pub fn opener(&self, family: perigee_base::FamilyId) -> ShelfOpener<'_> {
         ShelfOpener { shelf: &self.shelf, family }
@@ -146,12 +153,4 @@ fn missing(e: Error, id: FileId, kind: FileKind) -> Error {
 /// The next id for a file.
 pub fn next_file(ids: &AtomicU64) -> FileId {
     FileId(ids.fetch_add(1, SeqCst))
-}
-
-impl Core {
-    /// Makes creations in the database directory durable. A failed directory sync cannot be repeated and believed, so it
-    /// poisons.
-    pub fn sync_dir(&self) -> perigee_base::Result<()> {
-        self.dir.sync().inspect_err(|e| self.health.poison(e))
-    }
 }

@@ -8,6 +8,7 @@
 
 pub mod settings;
 pub mod health;
+pub mod dirsync;
 pub mod signal;
 pub mod snapshot;
 pub mod retire;

@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::codec;
 use super::edit::Edit;
+use crate::dirsync::DirSync;
 use crate::health::{Health, Slot};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
@@ -38,6 +39,7 @@ struct State {
 #[derive(Debug)]
 pub struct Manifest {
     dir: Arc<dyn Dir>,
+    dir_sync: Arc<DirSync>,
     place: Place,
     state: Mutex<State>,
     /// Number of the last synced edit.
@@ -53,6 +55,7 @@ pub fn write_snapshot(
     id: FileId,
     edit: u64,
     catalog: &Catalog,
+    sync_dir: impl FnOnce() -> Result<()>,
 ) -> Result<LogWriter> {
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
@@ -64,7 +67,7 @@ pub fn write_snapshot(
     writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut record)?;
     writer.file().sync()?;
     dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
-    dir.sync().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
+    sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
 
@@ -72,6 +75,7 @@ impl Manifest {
     /// Around a manifest just written by [`write_snapshot`].
     pub fn new(
         dir: Arc<dyn Dir>,
+        dir_sync: Arc<DirSync>,
         place: Place,
         writer: LogWriter,
         edit: u64,
@@ -82,6 +86,7 @@ impl Manifest {
         counters.manifest_bytes_written.add(snapshot_bytes);
         Manifest {
             dir,
+            dir_sync,
             place,
             state: Mutex::new(State { writer, catalog, snapshot_bytes }),
             edits: AtomicU64::new(edit),
@@ -171,7 +176,9 @@ impl Manifest {
         let id = FileId(ids.fetch_add(1, SeqCst));
         state.catalog.next.0 = state.catalog.next.0.max(id.0 + 1);
         let number = self.edits() + 1;
-        match write_snapshot(&*self.dir, self.place, id, number, &state.catalog) {
+        match write_snapshot(&*self.dir, self.place, id, number, &state.catalog, || {
+            self.dir_sync.sync(health)
+        }) {
             Ok(writer) => {
                 state.snapshot_bytes = writer.offset();
                 state.writer = writer;

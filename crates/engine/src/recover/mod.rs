@@ -9,6 +9,7 @@ mod orphans;
 mod replay;
 
 use crate::core::Core;
+use crate::dirsync::DirSync;
 use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
@@ -71,13 +72,13 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         let made = new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, &counters)?;
         Ok((writer, made))
     });
-    let (writer, (manifest, edits)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
+    let (writer, (manifest, dir_sync)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
     if !cut {
         remove_copied(&*dir, &found.catalog);
     }
     // The database is whole already: what cannot be tidied now is left for the next open.
-    let orphans = orphans::tidy(&*dir, &manifest.catalog(), edits, cut).unwrap_or(0);
+    let orphans = orphans::tidy(&*dir, &manifest.catalog(), manifest.edits(), cut).unwrap_or(0);
 
     let report = Report {
         recovered: replayed.next - 1,
@@ -98,6 +99,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         settings,
         boot,
         counters,
+        dir_sync,
         health: Health::default(),
         signal: Signal::new(),
         snapshots: Arc::new(Snapshots::default()),
@@ -218,7 +220,7 @@ fn new_manifest(
     writer: &LogWriter,
     ids: &AtomicU64,
     counters: &Arc<Counters>,
-) -> Result<(Manifest, u64)> {
+) -> Result<(Manifest, Arc<DirSync>)> {
     let id: FileId = crate::core::next_file(ids);
     let mut catalog = found.catalog.clone();
     catalog.logs = vec![(writer.id(), replayed.first)];
@@ -226,6 +228,16 @@ fn new_manifest(
     catalog.apply(&next)?;
     let edit = found.edits + 1;
     let place = Place { database: found.database, boot };
-    let log = write_snapshot(&**dir, place, id, edit, &catalog)?;
-    Ok((Manifest::new(Arc::clone(dir), place, log, edit, catalog, Arc::clone(counters)), edit))
+    let log = write_snapshot(&**dir, place, id, edit, &catalog, || dir.sync())?;
+    let dir_sync = Arc::new(DirSync::new(Arc::clone(dir)));
+    let manifest = Manifest::new(
+        Arc::clone(dir),
+        Arc::clone(&dir_sync),
+        place,
+        log,
+        edit,
+        catalog,
+        Arc::clone(counters),
+    );
+    Ok((manifest, dir_sync))
 }

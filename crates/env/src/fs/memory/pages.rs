@@ -21,11 +21,15 @@ pub(super) struct Pages {
     len_dirty: bool,
     /// Truncations so far: tells a running sync that its snapshot is gone.
     truncations: u64,
+    /// Syncs begun, and the latest begun of those that have ended well.
+    syncs: u64,
+    synced: u64,
 }
 
 /// What a sync that was called now has to make durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPoint {
+    number: u64,
     len: usize,
     truncations: u64,
 }
@@ -78,12 +82,18 @@ impl Pages {
     }
 
     /// A sync begins: it covers the contents of this moment.
-    pub fn sync_point(&self) -> SyncPoint {
-        SyncPoint { len: self.cached.len(), truncations: self.truncations }
+    pub fn sync_point(&mut self) -> SyncPoint {
+        self.syncs += 1;
+        SyncPoint { number: self.syncs, len: self.cached.len(), truncations: self.truncations }
     }
 
     /// That sync has ended well.
     pub fn sync_done(&mut self, point: SyncPoint) {
+        // One that began later has ended: it covered this one, and this one must not take its length back.
+        if point.number < self.synced && point.truncations == self.truncations {
+            return;
+        }
+        self.synced = self.synced.max(point.number);
         // After a truncation in between, everything is written: stronger than promised, and rare.
         let len = if point.truncations == self.truncations { point.len } else { self.cached.len() };
         if self.len_dirty && self.media.len() != len {

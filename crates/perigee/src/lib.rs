@@ -58,3 +58,8 @@ pub mod env {
 pub mod limits {
     pub use perigee_base::limits::*;
 }
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,9 +1,7 @@
 //! Carries a plan out.
 
 use super::plan::Plan;
-use crate::flush::Setting;
-use crate::rewrite::place::Place;
-use crate::rewrite::{Created, Output, run};
+use crate::rewrite::{Created, Input, Output, Setting, run};
 use crate::scan::{MergeCursor, RunCursor, Source};
 use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
 use perigee_base::{Error, FileId, LevelNo, Result, RunId};
@@ -23,8 +21,8 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     let bottom = is_bottom(plan, version, &inputs);
     let order = version.order;
     let sources = inputs.into_iter().map(|r| Source::Run(RunCursor::new(r, order, false))).collect();
-    let place = Place { threshold: setting.threshold, relocate: plan.relocate.clone() };
-    let output = run(setting.rewrite(MergeCursor::new(order, sources), bottom, place), created)?;
+    let input = Input { source: MergeCursor::new(order, sources), bottom, relocate: plan.relocate.clone() };
+    let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),
         removed,

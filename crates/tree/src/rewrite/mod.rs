@@ -7,5 +7,5 @@ pub mod place;
 pub mod sink;
 pub mod pipeline;
 
-pub use pipeline::{Counts, Output, Rewrite, run};
+pub use pipeline::{Counts, Input, Output, Setting, run};
 pub use sink::Created;

@@ -4,31 +4,28 @@ use super::collapse::{Collapse, Verdict};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
 use super::split::Split;
+use crate::get;
 use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::key::VlogPointer;
-use perigee_base::{EntryRef, Error, ErrorKind, Result, Shared, ValueRef};
+use perigee_base::{EntryRef, Error, ErrorKind, FileId, Result, ValueRef};
 use perigee_file::{KlogOptions, Shelf};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A rewrite: what, for whom, into what.
-pub struct Rewrite<'a> {
-    /// Not positioned.
-    pub source: MergeCursor,
-    /// Where separated values of the source are read.
+/// For whom a rewrite works, and into what: the same for flush and compaction.
+pub struct Setting<'a> {
+    /// The current version of the family; separated values of the source are read there.
     pub version: &'a Version,
     /// The readers to respect.
     pub strata: Strata,
-    /// Below the output lies no older version of any key of the source.
-    pub bottom: bool,
-    /// Inline or value log.
-    pub place: Place,
-    /// Where tables end.
-    pub split: Split,
     /// Format of the outputs.
     pub options: KlogOptions,
+    /// Values of this length and up are separated.
+    pub threshold: usize,
+    /// Bytes at which tables are cut.
+    pub target_bytes: u64,
     /// Read outputs again before they are believed.
     pub verify: bool,
     /// Opens and creates files.
@@ -37,6 +34,16 @@ pub struct Rewrite<'a> {
     pub ids: &'a AtomicU64,
     /// Set from outside: give up.
     pub cancel: &'a AtomicBool,
+}
+
+/// What a rewrite moves.
+pub struct Input {
+    /// Not positioned.
+    pub source: MergeCursor,
+    /// Below the output lies no older version of any key of the source.
+    pub bottom: bool,
+    /// Value logs whose values move to a new one.
+    pub relocate: BTreeSet<FileId>,
 }
 
 /// What was made.
@@ -65,17 +72,20 @@ pub struct Counts {
 
 /// Moves every entry of the source. Files are synced, the directory is not. After an error the outputs are worthless and
 /// named in `created`.
-pub fn run(mut job: Rewrite<'_>, created: &mut Created) -> Result<Output> {
+pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Output> {
+    let mut source = input.source;
+    let place = Place { threshold: job.threshold, relocate: input.relocate };
+    let split = Split { target_bytes: job.target_bytes };
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
-    let mut collapse = Collapse::new(job.strata.clone(), job.bottom);
+    let mut collapse = Collapse::new(job.strata.clone(), input.bottom);
     let mut counts = Counts::default();
-    job.source.seek_first()?;
-    while job.source.valid() {
+    source.seek_first()?;
+    while source.valid() {
         if counts.read % 1024 == 0 && job.cancel.load(Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the job was cancelled"));
         }
         counts.read += 1;
-        let entry = job.source.entry();
+        let entry = source.entry();
         let (verdict, new_key) = collapse.judge(&entry);
         match verdict {
             Verdict::Shadowed => counts.shadowed += 1,
@@ -83,26 +93,26 @@ pub fn run(mut job: Rewrite<'_>, created: &mut Created) -> Result<Output> {
             Verdict::Keep if bug::on(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
             Verdict::Keep => {
                 let (table_bytes, index_bytes) = sink.pending();
-                if job.split.cut(new_key, table_bytes, index_bytes) {
+                if split.cut(new_key, table_bytes, index_bytes) {
                     sink.cut()?;
                 }
-                write(&job, &mut sink, entry)?;
+                write(job.version, &place, &mut sink, entry)?;
                 counts.written += 1;
             }
         }
-        job.source.step()?;
+        source.step()?;
     }
     sink.finish()?;
     check_counts(&counts, &sink.tables)?;
     Ok(Output { tables: std::mem::take(&mut sink.tables), vlogs: std::mem::take(&mut sink.vlogs), counts })
 }
 
-fn write(job: &Rewrite<'_>, sink: &mut Sink<'_>, e: EntryRef<'_>) -> Result<()> {
-    let value = match (job.place.of(&e.value), e.value) {
+fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>) -> Result<()> {
+    let value = match (place.of(&e.value), e.value) {
         (Placement::Separate, ValueRef::Inline(v)) => ValueRef::Pointer(sink.separate(v)?),
         (Placement::Relocate, ValueRef::Pointer(p)) => {
-            let v = read(job, &p)?;
-            if v.len() < job.place.threshold {
+            let v = get::fetch(version, &p)?;
+            if v.len() < place.threshold {
                 return sink.add(EntryRef { value: ValueRef::Inline(&v), ..e });
             }
             ValueRef::Pointer(sink.separate(&v)?)
@@ -110,10 +120,6 @@ fn write(job: &Rewrite<'_>, sink: &mut Sink<'_>, e: EntryRef<'_>) -> Result<()> 
         (_, as_is) => as_is,
     };
     sink.add(EntryRef { value, ..e })
-}
-
-fn read(job: &Rewrite<'_>, p: &VlogPointer) -> Result<Shared> {
-    crate::get::fetch(job.version, p)
 }
 
 /// What went in came out, or was dropped for a reason.

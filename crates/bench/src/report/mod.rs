@@ -1,0 +1,4 @@
+//! Reports: from records alone.
+
+pub mod summary;
+pub mod table;

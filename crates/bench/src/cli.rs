@@ -2,7 +2,7 @@
 
 use crate::parent::{self, Order};
 use crate::record::Record;
-use crate::report::{summary, table};
+use crate::report::{html, summary, table};
 use crate::settings::Settings;
 use crate::suite::{self, Suite};
 use crate::{engines, workload};
@@ -169,7 +169,9 @@ fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
 }
 
 fn measure(orders: &[Order], out: &Out) -> Result<bool, String> {
-    tell(&parent::run(orders), out)
+    let mut records = parent::run(orders);
+    records.iter_mut().for_each(|r| r.command = command());
+    tell(&records, out)
 }
 
 /// Writes everything asked for, prints the table, and says whether all went well.
@@ -180,6 +182,7 @@ fn tell(records: &[Record], out: &Out) -> Result<bool, String> {
     };
     put(&out.json, &|| serde_json::to_string_pretty(records).unwrap_or_else(|e| e.to_string()))?;
     put(&out.csv, &|| table::csv(records))?;
+    put(&out.html, &|| html::page(records))?;
     println!("{}", table::table(records));
     let failed = summary::failed(records);
     if failed {
@@ -198,4 +201,13 @@ fn tell(records: &[Record], out: &Out) -> Result<bool, String> {
 fn read(path: &Path) -> Result<Vec<Record>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// The command line as it was typed.
+fn command() -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(first) = words.first_mut() {
+        *first = "perigee-bench".into();
+    }
+    words.join(" ")
 }

@@ -65,6 +65,8 @@ pub struct Record {
     pub first_failure: Option<String>,
     pub options: Told,
     pub notes: Vec<String>,
+    /// The command line of the run.
+    pub command: String,
     pub settings: Option<Settings>,
     pub host: Host,
 }

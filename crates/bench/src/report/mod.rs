@@ -2,3 +2,5 @@
 
 pub mod summary;
 pub mod table;
+pub mod svg;
+pub mod html;

@@ -14,7 +14,7 @@ use crate::values::Values;
 use crate::workload::run::{Part, Plan};
 use crate::workload::{self, Layout, Pick, Workload};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,7 @@ pub fn run(job: &Job) -> Result<Record> {
     done.map(|()| record)
 }
 
-fn measure(open: Open, dir: &PathBuf, s: &Settings, plan: &Plan, record: &mut Record) -> Result<()> {
+fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Record) -> Result<()> {
     let mut engine = open(dir, s)?;
     if plan.workload.loaded {
         let start = Instant::now();
@@ -214,13 +214,7 @@ fn measure(open: Open, dir: &PathBuf, s: &Settings, plan: &Plan, record: &mut Re
 }
 
 /// Opens again and compares a sample of what should be there.
-fn reopen(
-    open: Open,
-    dir: &PathBuf,
-    s: &Settings,
-    parts: &mut [Part<'_>],
-    record: &mut Record,
-) -> Result<()> {
+fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: &mut Record) -> Result<()> {
     let opening = Instant::now();
     let engine = open(dir, s)?;
     record.open_ms = opening.elapsed().as_secs_f64() * 1e3;

@@ -93,6 +93,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     n.checked_shl(shift).filter(|b| b >> shift == n).ok_or_else(|| format!("`{text}` is too large"))
 }
 
+/// `64 MiB`, for people.
+pub fn shown(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 => format!("{} MiB", b >> 20),
+        b => format!("{} KiB", b >> 10),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -1,7 +1,7 @@
 //! fjall, by its public API.
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync};
+use crate::settings::{Compression, Settings, Sync, shown};
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use std::path::Path;
@@ -30,8 +30,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         "durability",
         if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }.into(),
     );
-    say("memtable", settings.memtable.to_string());
-    say("cache", settings.cache.to_string());
+    say("memtable", shown(settings.memtable));
+    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", "its default".into());
     say("iterator", "a new range on one snapshot for each seek".into());

@@ -1,7 +1,7 @@
 //! Perigee, by its public API.
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync};
+use crate::settings::{Compression, Settings, Sync, shown};
 use perigee::{Db, Durability, Family, FamilyOptions, Options, WriteBatch};
 use std::path::Path;
 
@@ -26,8 +26,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         .default_family(family);
     let told = [
         ("durability", format!("{:?}", options.durability)),
-        ("memtable", settings.memtable.to_string()),
-        ("block cache", settings.cache.to_string()),
+        ("memtable", shown(settings.memtable)),
+        ("cache", format!("{} of blocks, and the page cache", shown(settings.cache))),
         ("compression", format!("{:?}", settings.compression)),
         ("filter", "10 bits per key".into()),
         ("outputs of flush and compaction", "re-read and verified (the default)".into()),

@@ -1,7 +1,7 @@
 //! redb, by its public API.
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync};
+use crate::settings::{Compression, Settings, Sync, shown};
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition};
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
             _ => "Immediate".into(),
         },
     );
-    say("cache", format!("{cache} bytes: cache and memtable together"));
+    say("cache", format!("{}: cache and memtable together", shown(cache as u64)));
     say("memtable", "not honoured: there is none; its bytes went to the cache".into());
     say("writers", "one at a time".into());
     if settings.compression != Compression::None {

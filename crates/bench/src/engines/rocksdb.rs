@@ -1,7 +1,7 @@
 //! RocksDB (feature `rocksdb`), tuned as the seed documents say: LZ4, 10-bit Bloom filter, eight background jobs.
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync};
+use crate::settings::{Compression, Settings, Sync, shown};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options, WriteBatch, WriteOptions,
 };
@@ -29,8 +29,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut told = Told::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say("durability", if settings.sync == Sync::None { "WAL, no sync" } else { "WAL, sync" }.into());
-    say("memtable", settings.memtable.to_string());
-    say("block cache", settings.cache.to_string());
+    say("memtable", shown(settings.memtable));
+    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", "10 bits per key".into());
     say("background jobs", "8".into());

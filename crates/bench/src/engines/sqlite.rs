@@ -1,7 +1,7 @@
 //! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection for each thread.
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync};
+use crate::settings::{Compression, Settings, Sync, shown};
 use rusqlite::{Connection, Statement};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -32,12 +32,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut told = Told::new();
     let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
     say("durability", &format!("WAL, synchronous={synchronous}"));
-    say(
-        "cache",
-        &format!(
-            "{cache_kib} KiB for each connection (the cache divided by the threads), and the page cache"
-        ),
-    );
+    let cache = shown(cache_kib << 10);
+    say("cache", &format!("{cache} for each connection (its share of the cache), and the page cache"));
     say("memtable", &format!("wal_autocheckpoint={checkpoint_pages} pages (as large)"));
     say("table", "k BLOB PRIMARY KEY, v BLOB, WITHOUT ROWID");
     say("statements", "prepared once for each thread");

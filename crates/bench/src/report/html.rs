@@ -156,7 +156,7 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -
 
 /// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers of two.
 fn ratio_cell(ratio: f64) -> String {
-    let reach = (ratio.log2() / 4.0).clamp(-1.0, 1.0) * 40.0;
+    let reach = (ratio.log2() / 3.0).clamp(-1.0, 1.0) * 40.0;
     let (x, class) = if reach < 0.0 { (40.0 + reach, "behind") } else { (40.0, "ahead") };
     format!(
         "<td><svg viewBox=\"0 0 80 14\" class=\"cell\" aria-hidden=\"true\"><rect class=\"{class}\" x=\"{x:.1}\" y=\"2\" width=\"{:.1}\" \

@@ -71,15 +71,7 @@ pub fn latency(title: &str, lines: &[Line]) -> String {
             points: l.points.iter().filter(|p| p.1 > 0.0).map(|p| (nines(p.0), p.1.log10())).collect(),
         })
         .collect();
-    let x_ticks = [
-        (0.0, "min"),
-        (0.301, "p50"),
-        (1.0, "p90"),
-        (2.0, "p99"),
-        (3.0, "p99.9"),
-        (4.0, "p99.99"),
-        (5.0, "max"),
-    ];
+    let x_ticks = [(0.301, "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"), (4.0, "p99.99"), (5.0, "max")];
     let x_ticks: Vec<(f64, String)> = x_ticks.iter().map(|(x, t)| (*x, (*t).to_owned())).collect();
     let ys = drawn.iter().flat_map(|l| l.points.iter().map(|p| p.1));
     let (low, high) = ys.fold((f64::MAX, f64::MIN), |(a, b), y| (a.min(y), b.max(y)));

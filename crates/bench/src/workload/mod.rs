@@ -105,9 +105,15 @@ pub const WORKLOADS: &[Workload] = &[
         ..write("write_seq", "ascending keys into an empty database", 1000)
     },
     write("write_random", "scattered keys, each once, into an empty database", 1000),
-    Workload { ops: |n| (n / 4).max(1), ..write("write_random_b1", "the same, one at a time", 1) },
-    Workload { ops: |n| (n / 2).max(1), ..write("write_random_b10", "the same, ten at a time", 10) },
-    write("write_random_b100", "the same, a hundred at a time", 100),
+    Workload {
+        ops: |n| (n / 4).max(1),
+        ..write("write_random_b1", "scattered keys, each once, one at a time", 1)
+    },
+    Workload {
+        ops: |n| (n / 2).max(1),
+        ..write("write_random_b10", "scattered keys, each once, ten at a time", 10)
+    },
+    write("write_random_b100", "scattered keys, each once, a hundred at a time", 100),
     Workload {
         pick: Pick::Zipf,
         ..write("write_zipf", "hot keys again and again, into an empty database", 1000)

@@ -23,6 +23,11 @@ demo: tools
 	$(CARGO) build --release -p perigee-cli
 	target/release/perigee demo $(if $(DEMO_DIR),--dir $(DEMO_DIR))
 
+# The quick suite beside LMDB, SQLite, fjall and redb: a table here, all of it in report.html (about six minutes).
+bench: tools
+	$(CARGO) build --release -p perigee-bench
+	target/release/perigee-bench suite quick --json target/bench.json --html report.html
+
 test: tools lint unit prove
 	@echo "make test: all passed"
 

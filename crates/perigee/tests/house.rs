@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom-up: a crate uses only those before it.
-const LAYERS: [&str; 8] = ["base", "env", "file", "tree", "engine", "perigee", "cli", "sim"];
+const LAYERS: [&str; 9] = ["base", "env", "file", "tree", "engine", "perigee", "cli", "bench", "sim"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -155,9 +155,11 @@ fn every_file_says_what_it_is_and_stays_one_room() {
 
 #[test]
 fn no_unsafe_code_yet() {
-    // Hot structures will need some; then this becomes the list of the files that may hold it.
-    for file in sources(&root().join("crates")) {
-        let text = code(&file);
+    // Hot structures will need some; then they join this list of the files that may hold it. One peer of the
+    // benchmark maps files, which its crate declares unsafe.
+    let may = [root().join("crates/bench/src/engines/lmdb.rs")];
+    for file in sources(&root().join("crates")).iter().filter(|f| !may.contains(f)) {
+        let text = code(file);
         let word = ["un", "safe "].concat();
         for (n, line) in text.lines().enumerate() {
             let allowed = line.contains("unsafe_code") || line.contains("unsafe_op");

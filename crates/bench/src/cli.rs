@@ -1,0 +1,213 @@
+//! The command line.
+
+use crate::parent::{self, Order};
+use crate::record::Record;
+use crate::report::{html, summary, table};
+use crate::settings::Settings;
+use crate::suite::{self, Suite};
+use crate::{engines, workload};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measures Perigee beside its peers: the same work, every answer compared, one report.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    /// Engines of this build, and workloads
+    #[arg(long)]
+    list: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs workloads on engines
+    Run {
+        /// Engines, with commas, or `all`
+        #[arg(long, value_delimiter = ',', default_value = "all")]
+        engines: Vec<String>,
+        /// Workloads, with commas, or `all`
+        #[arg(long, value_delimiter = ',', default_value = "all")]
+        workloads: Vec<String>,
+        /// Repetitions, in turn
+        #[arg(long, default_value_t = 3)]
+        reps: u32,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Runs a named set of workloads
+    Suite {
+        #[arg(value_enum)]
+        suite: Suite,
+        /// Engines, with commas, or `all`
+        #[arg(long, value_delimiter = ',', default_value = "all")]
+        engines: Vec<String>,
+        /// Repetitions, in turn (default: the suite's)
+        #[arg(long)]
+        reps: Option<u32>,
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Tables and reports from records made earlier
+    Report {
+        records: PathBuf,
+        #[command(flatten)]
+        out: Out,
+    },
+    /// Sets the records of two runs side by side, such as two of our versions
+    Compare { before: PathBuf, after: PathBuf },
+    /// One repetition, for the parent process
+    #[command(name = parent::CHILD, hide = true)]
+    Child,
+}
+
+#[derive(Debug, Args)]
+struct Out {
+    /// Write the records
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write one line for each record
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Write the report
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+pub fn main() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(e) => e.exit(),
+    };
+    // A suite has a size of its own unless the user gave one.
+    let sized = matches
+        .subcommand()
+        .is_some_and(|(name, m)| name == "suite" && m.value_source("num") == Some(ValueSource::CommandLine));
+    match act(cli, sized) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("perigee-bench: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all went well.
+fn act(cli: Cli, sized: bool) -> Result<bool, String> {
+    match cli.command {
+        Some(Command::Run { engines, workloads, reps, settings, out }) => {
+            let order = Order {
+                engines: engine_names(&engines)?,
+                workloads: workload_names(&workloads)?,
+                reps,
+                settings,
+            };
+            measure(&[order], &out)
+        }
+        Some(Command::Suite { suite, engines, reps, settings, out }) => {
+            let mut engines = engine_names(&engines)?;
+            if suite == Suite::Sqlite {
+                engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
+            }
+            measure(&suite::orders(suite, &engines, reps, sized.then_some(settings.num), &settings), &out)
+        }
+        Some(Command::Report { records, out }) => tell(&read(&records)?, &out),
+        Some(Command::Compare { before, after }) => {
+            println!("{}", table::compare(&read(&before)?, &read(&after)?));
+            Ok(true)
+        }
+        Some(Command::Child) => parent::be_child().map(|()| true),
+        None => {
+            if !cli.list {
+                Cli::command().print_help().map_err(|e| e.to_string())?;
+                println!();
+            }
+            list();
+            Ok(true)
+        }
+    }
+}
+
+fn list() {
+    println!("Engines of this build:");
+    for e in engines::ENGINES.iter().filter(|e| !e.hidden) {
+        println!("  {:<20} {}", e.name, e.about);
+    }
+    println!("Workloads:");
+    for w in workload::WORKLOADS {
+        println!("  {:<20} {}", w.name, w.about);
+    }
+}
+
+fn engine_names(asked: &[String]) -> Result<Vec<String>, String> {
+    if asked == ["all"] {
+        return Ok(engines::ENGINES.iter().filter(|e| !e.hidden).map(|e| e.name.to_owned()).collect());
+    }
+    match asked.iter().find(|name| engines::find(name).is_none()) {
+        Some(name) => Err(format!("no engine `{name}` in this build; see --list")),
+        None => Ok(asked.to_vec()),
+    }
+}
+
+fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
+    if asked == ["all"] {
+        return Ok(workload::WORKLOADS.iter().map(|w| w.name.to_owned()).collect());
+    }
+    match asked.iter().find(|name| workload::find(name).is_none()) {
+        Some(name) => Err(format!("no workload `{name}`; see --list")),
+        None => Ok(asked.to_vec()),
+    }
+}
+
+fn measure(orders: &[Order], out: &Out) -> Result<bool, String> {
+    let mut records = parent::run(orders);
+    records.iter_mut().for_each(|r| r.command = command());
+    tell(&records, out)
+}
+
+/// Writes everything asked for, prints the table, and says whether all went well.
+fn tell(records: &[Record], out: &Out) -> Result<bool, String> {
+    let put = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
+        Some(p) => std::fs::write(p, text()).map_err(|e| format!("{}: {e}", p.display())),
+        None => Ok(()),
+    };
+    put(&out.json, &|| serde_json::to_string_pretty(records).unwrap_or_else(|e| e.to_string()))?;
+    put(&out.csv, &|| table::csv(records))?;
+    put(&out.html, &|| html::page(records))?;
+    println!("{}", table::table(records));
+    let failed = summary::failed(records);
+    if failed {
+        eprintln!("\nFAILED: an engine refused work or answered wrongly; its figures mean nothing.");
+        for r in records.iter().filter(|r| r.errors + r.wrong > 0) {
+            let first = r.first_failure.as_deref().unwrap_or("");
+            eprintln!(
+                "  {} on {}: {} errors, {} wrong answers; first: {first}",
+                r.workload, r.engine, r.errors, r.wrong
+            );
+        }
+    }
+    Ok(!failed)
+}
+
+fn read(path: &Path) -> Result<Vec<Record>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// The command line as it was typed.
+fn command() -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(first) = words.first_mut() {
+        *first = "perigee-bench".into();
+    }
+    words.join(" ")
+}

@@ -1,0 +1,53 @@
+//! What a workload may ask of an engine. Knows neither engines nor workloads.
+//!
+//! Sessions and cursors are handed to a closure instead of returned: an adapter can then keep its connection, prepared
+//! statements and transactions on the stack, borrowed from each other, without copies that its users would not make.
+
+use crate::settings::Settings;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What adapters fail with: any error; only its text matters.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What an adapter was told and what it did instead, by name: goes into the record.
+pub type Told = BTreeMap<String, String>;
+
+/// An open database of some engine.
+pub trait Engine: Sync {
+    /// Version of the engine (not of the adapter).
+    fn version(&self) -> String;
+    /// The options in force, and everything that could not be honoured.
+    fn told(&self) -> Told;
+    /// Runs `work` with a session of the calling thread.
+    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()>;
+    /// Returns when everything acknowledged is in its final place and no background work is due.
+    fn settle(&self) -> Result<()>;
+    /// Closes; everything acknowledged must be there when it is opened again.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// A thread's access to an engine.
+pub trait Session {
+    /// Commits what `fill` puts into the sink, `n` operations, atomically if the engine can.
+    fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()>;
+    /// Calls `see` once with the newest value of `key`, without a copy where the engine allows.
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
+    /// Runs `work` with a cursor over one view of the database.
+    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
+}
+
+/// Where a batch's operations go.
+pub trait Sink {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
+}
+
+/// Ordered reads.
+pub trait Cursor {
+    /// Goes to the first entry at or after `key`, and shows it and its successors until `see` says `false`.
+    fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()>;
+}
+
+/// How an engine is opened.
+pub type Open = fn(&Path, &Settings) -> Result<Box<dyn Engine>>;

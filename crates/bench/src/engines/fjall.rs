@@ -1,0 +1,133 @@
+//! fjall, by its public API.
+
+use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::settings::{Compression, Settings, Sync, shown};
+use fjall::config::CompressionPolicy;
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use std::path::Path;
+
+struct Fjall {
+    db: Database,
+    keyspace: Keyspace,
+    sync: Sync,
+    told: Told,
+}
+
+pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    let db = Database::builder(dir).cache_size(settings.cache).open()?;
+    let compression = match settings.compression {
+        Compression::None => CompressionType::None,
+        Compression::Lz4 => CompressionType::Lz4,
+    };
+    let keyspace = db.keyspace("bench", || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(settings.memtable)
+            .data_block_compression_policy(CompressionPolicy::all(compression))
+    })?;
+    let mut told = Told::new();
+    let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
+    say(
+        "durability",
+        if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }.into(),
+    );
+    say("memtable", shown(settings.memtable));
+    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
+    say("compression", format!("{:?}", settings.compression));
+    say("filter", "its default".into());
+    say("iterator", "a new range on one snapshot for each seek".into());
+    Ok(Box::new(Fjall { db, keyspace, sync: settings.sync, told }))
+}
+
+impl Engine for Fjall {
+    fn version(&self) -> String {
+        super::locked("fjall")
+    }
+    fn told(&self) -> Told {
+        self.told.clone()
+    }
+    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut Asking { db: &self.db, keyspace: &self.keyspace, sync: self.sync })
+    }
+    fn settle(&self) -> Result<()> {
+        self.keyspace.rotate_memtable_and_wait()?;
+        let mut quiet = 0;
+        // It has no call to wait for compactions: ten quiet looks in a row count as settled.
+        while quiet < 10 {
+            let busy = self.db.active_compactions() > 0 || self.db.outstanding_flushes() > 0;
+            quiet = if busy { 0 } else { quiet + 1 };
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Ok(())
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.persist(PersistMode::SyncAll)?)
+    }
+}
+
+struct Asking<'e> {
+    db: &'e Database,
+    keyspace: &'e Keyspace,
+    sync: Sync,
+}
+
+struct Batched<'e> {
+    batch: fjall::OwnedWriteBatch,
+    keyspace: &'e Keyspace,
+}
+
+impl Sink for Batched<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.insert(self.keyspace, key, value);
+        Ok(())
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.batch.remove(self.keyspace, key);
+        Ok(())
+    }
+}
+
+/// One operation at a time.
+impl Sink for &Keyspace {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.insert(key, value)?)
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Ok(self.remove(key)?)
+    }
+}
+
+impl Session for Asking<'_> {
+    fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+        if n == 1 && self.sync == Sync::None {
+            return fill(&mut self.keyspace);
+        }
+        let durability = (self.sync == Sync::Full).then_some(PersistMode::SyncData);
+        let mut batched = Batched { batch: self.db.batch().durability(durability), keyspace: self.keyspace };
+        fill(&mut batched)?;
+        Ok(batched.batch.commit()?)
+    }
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        see(self.keyspace.get(key)?.as_deref());
+        Ok(())
+    }
+    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut Walk { view: self.db.snapshot(), keyspace: self.keyspace })
+    }
+}
+
+struct Walk<'e> {
+    view: fjall::Snapshot,
+    keyspace: &'e Keyspace,
+}
+
+impl Cursor for Walk<'_> {
+    fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        for entry in self.view.range(self.keyspace, key..) {
+            let (key, value) = entry.into_inner()?;
+            if !see(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! The engines of this build: one file each, knowing nothing of workloads. To add one: a file, and a line in the list.
+
+pub mod fjall;
+#[allow(unsafe_code)]
+pub mod lmdb;
+pub mod perigee;
+pub mod redb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+pub mod sqlite;
+pub mod liar;
+
+use crate::engine::Open;
+
+/// An engine that can be asked for by name.
+pub struct Entry {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Opens or creates.
+    pub open: Open,
+    /// Not in lists and not part of `all`.
+    pub hidden: bool,
+}
+
+/// Every engine of this build.
+pub const ENGINES: &[Entry] = &[
+    Entry {
+        name: "perigee",
+        about: "this project's engine: an LSM tree",
+        open: perigee::open,
+        hidden: false,
+    },
+    Entry {
+        name: "lmdb",
+        about: "memory-mapped copy-on-write B+tree, in C (heed)",
+        open: lmdb::open,
+        hidden: false,
+    },
+    Entry {
+        name: "sqlite",
+        about: "B-tree with a write-ahead log, in C (rusqlite)",
+        open: sqlite::open,
+        hidden: false,
+    },
+    Entry { name: "fjall", about: "LSM tree, in Rust", open: fjall::open, hidden: false },
+    Entry { name: "redb", about: "copy-on-write B+tree, in Rust", open: redb::open, hidden: false },
+    #[cfg(feature = "rocksdb")]
+    Entry { name: "rocksdb", about: "LSM tree, in C++", open: rocksdb::open, hidden: false },
+    Entry {
+        name: "liar",
+        about: "perigee, with a wrong answer now and then",
+        open: liar::open,
+        hidden: true,
+    },
+];
+
+/// The engine of that name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ENGINES.iter().find(|e| e.name == name)
+}
+
+/// Version of a crate that this build uses, from its lock file.
+fn locked(package: &str) -> String {
+    let lock = include_str!("../../../../Cargo.lock");
+    let entry = lock.split("[[package]]").find(|p| p.contains(&format!("\nname = \"{package}\"\n")));
+    let version = entry.and_then(|e| e.split("version = \"").nth(1)?.split('"').next());
+    version.unwrap_or("unknown").to_owned()
+}

@@ -1,0 +1,121 @@
+//! Perigee, by its public API.
+
+use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::settings::{Compression, Settings, Sync, shown};
+use perigee::{Db, Durability, Family, FamilyOptions, Options, WriteBatch};
+use std::path::Path;
+
+struct Perigee {
+    db: Db,
+    family: Family,
+    told: Told,
+}
+
+pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    let family =
+        FamilyOptions::new().memtable_bytes(settings.memtable).compression(match settings.compression {
+            Compression::None => perigee::Compression::None,
+            Compression::Lz4 => perigee::Compression::Lz4,
+        });
+    let options = Options::new()
+        .block_cache_bytes(settings.cache)
+        .durability(match settings.sync {
+            Sync::None => Durability::None,
+            Sync::Full => Durability::Full,
+        })
+        .default_family(family);
+    let told = [
+        ("durability", format!("{:?}", options.durability)),
+        ("memtable", shown(settings.memtable)),
+        ("cache", format!("{} of blocks, and the page cache", shown(settings.cache))),
+        ("compression", format!("{:?}", settings.compression)),
+        ("filter", "10 bits per key".into()),
+        ("outputs of flush and compaction", "re-read and verified (the default)".into()),
+        ("checksums", "every block, on every read from disk".into()),
+    ];
+    let told = told.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    let db = Db::open(dir, options)?;
+    Ok(Box::new(Perigee { family: db.default_family(), db, told }))
+}
+
+impl Engine for Perigee {
+    fn version(&self) -> String {
+        super::locked("perigee")
+    }
+    fn told(&self) -> Told {
+        self.told.clone()
+    }
+    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut Asking { db: &self.db, family: &self.family })
+    }
+    fn settle(&self) -> Result<()> {
+        self.db.flush()?;
+        Ok(self.db.wait_idle()?)
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}
+
+struct Asking<'e> {
+    db: &'e Db,
+    family: &'e Family,
+}
+
+struct Batched<'e> {
+    batch: WriteBatch,
+    family: &'e Family,
+}
+
+impl Sink for Batched<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.batch.put(self.family, key, value)?)
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Ok(self.batch.delete(self.family, key)?)
+    }
+}
+
+/// One operation at a time.
+impl Sink for &Family {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(Family::put(self, key, value)?)
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Ok(Family::delete(self, key)?)
+    }
+}
+
+impl Session for Asking<'_> {
+    fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+        if n == 1 {
+            return fill(&mut self.family);
+        }
+        let mut batched = Batched { batch: WriteBatch::new(), family: self.family };
+        fill(&mut batched)?;
+        Ok(self.db.write(batched.batch)?)
+    }
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        see(self.family.get_pinned(key)?.as_deref());
+        Ok(())
+    }
+    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut Walk(self.family.cursor()?))
+    }
+}
+
+struct Walk(perigee::Cursor);
+
+impl Cursor for Walk {
+    fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.0.seek(key)?;
+        while self.0.valid() {
+            let value = self.0.value()?;
+            if !see(self.0.key(), &value) {
+                break;
+            }
+            self.0.next()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection for each thread.
+
+use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::settings::{Compression, Settings, Sync, shown};
+use rusqlite::{Connection, Statement};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+struct Sqlite {
+    file: PathBuf,
+    pragmas: String,
+    told: Told,
+    /// SQLite lets one writer in and makes the others sleep and retry; a lock in front of it spares them that.
+    writer: Mutex<()>,
+    /// Keeps the log alive between sessions, and closes last.
+    main: Mutex<Connection>,
+}
+
+pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    std::fs::create_dir_all(dir)?;
+    let file = dir.join("bench.sqlite");
+    let cache_kib = (settings.cache / settings.threads.max(1) as u64 / 1024).max(1);
+    let checkpoint_pages = (settings.memtable / 4096).max(1);
+    let synchronous = if settings.sync == Sync::None { "OFF" } else { "FULL" };
+    let pragmas = format!(
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous={synchronous}; PRAGMA cache_size=-{cache_kib}; \
+         PRAGMA wal_autocheckpoint={checkpoint_pages}; PRAGMA temp_store=MEMORY;"
+    );
+    let main = connect(&file, &pragmas)?;
+    main.execute_batch("CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
+    let mut told = Told::new();
+    let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
+    say("durability", &format!("WAL, synchronous={synchronous}"));
+    let cache = shown(cache_kib << 10);
+    say("cache", &format!("{cache} for each connection (its share of the cache), and the page cache"));
+    say("memtable", &format!("wal_autocheckpoint={checkpoint_pages} pages (as large)"));
+    say("table", "k BLOB PRIMARY KEY, v BLOB, WITHOUT ROWID");
+    say("statements", "prepared once for each thread");
+    say("writers", "one at a time, waiting on a lock instead of sleeping");
+    say("checksums", "in the log only");
+    if settings.compression != Compression::None {
+        say("compression", "not honoured: there is none");
+    }
+    Ok(Box::new(Sqlite { file, pragmas, told, writer: Mutex::new(()), main: Mutex::new(main) }))
+}
+
+fn connect(file: &Path, pragmas: &str) -> Result<Connection> {
+    let connection = Connection::open(file)?;
+    connection.busy_timeout(Duration::from_secs(120))?;
+    connection.execute_batch(pragmas)?;
+    Ok(connection)
+}
+
+impl Engine for Sqlite {
+    fn version(&self) -> String {
+        rusqlite::version().to_owned()
+    }
+    fn told(&self) -> Told {
+        self.told.clone()
+    }
+    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        let connection = connect(&self.file, &self.pragmas)?;
+        work(&mut Asking {
+            writer: &self.writer,
+            begin_read: connection.prepare("BEGIN")?,
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+            rollback: connection.prepare("ROLLBACK")?,
+            put: connection
+                .prepare("INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?,
+            delete: connection.prepare("DELETE FROM kv WHERE k = ?1")?,
+            get: connection.prepare("SELECT v FROM kv WHERE k = ?1")?,
+            scan: connection.prepare("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?,
+        })
+    }
+    fn settle(&self) -> Result<()> {
+        let main = self.main.lock().map_err(|_| "a session panicked")?;
+        Ok(main.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        let main = self.main.into_inner().map_err(|_| "a session panicked")?;
+        main.close().map_err(|(_, e)| e.into())
+    }
+}
+
+struct Asking<'c> {
+    writer: &'c Mutex<()>,
+    begin_read: Statement<'c>,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+    rollback: Statement<'c>,
+    put: Statement<'c>,
+    delete: Statement<'c>,
+    get: Statement<'c>,
+    scan: Statement<'c>,
+}
+
+struct Writing<'a, 'c> {
+    put: &'a mut Statement<'c>,
+    delete: &'a mut Statement<'c>,
+}
+
+impl Sink for Writing<'_, '_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put.execute((key, value))?;
+        Ok(())
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.delete.execute((key,))?;
+        Ok(())
+    }
+}
+
+impl Session for Asking<'_> {
+    fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+        let _only = self.writer.lock().map_err(|_| "a writer panicked")?;
+        let mut writing = Writing { put: &mut self.put, delete: &mut self.delete };
+        if n == 1 {
+            return fill(&mut writing);
+        }
+        self.begin.execute(())?;
+        if let Err(e) = fill(&mut writing) {
+            self.rollback.execute(())?;
+            return Err(e);
+        }
+        self.commit.execute(())?;
+        Ok(())
+    }
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        let mut rows = self.get.query((key,))?;
+        match rows.next()? {
+            Some(row) => see(Some(row.get_ref(0)?.as_blob()?)),
+            None => see(None),
+        }
+        Ok(())
+    }
+    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        self.begin_read.execute(())?;
+        let done = work(&mut Walk(&mut self.scan));
+        self.commit.execute(())?;
+        done
+    }
+}
+
+struct Walk<'a, 'c>(&'a mut Statement<'c>);
+
+impl Cursor for Walk<'_, '_> {
+    fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let mut rows = self.0.query((key,))?;
+        while let Some(row) = rows.next()? {
+            if !see(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

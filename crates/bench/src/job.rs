@@ -1,0 +1,276 @@
+//! One repetition of one workload on one engine, in a process of its own: load, measure, settle, close, reopen, check.
+//!
+//! Knows neither which engine nor which workload it is.
+
+use crate::engine::{Engine, Open, Result};
+use crate::engines;
+use crate::keys::{KeyChoice, Keys, Order};
+use crate::meter::{Counter, Meter, histogram};
+use crate::pick::Zipf;
+use crate::record::Record;
+use crate::settings::Settings;
+use crate::sys;
+use crate::values::Values;
+use crate::workload::run::{Part, Plan};
+use crate::workload::{self, Layout, Pick, Workload};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often memory and progress are looked at.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// Keys that each thread compares after reopening.
+const CHECKED: u64 = 2000;
+
+/// What the parent process asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    pub engine: String,
+    pub workload: String,
+    pub rep: u32,
+    pub settings: Settings,
+}
+
+/// What was seen while threads ran.
+#[derive(Debug, Default)]
+struct Seen {
+    peak_rss: AtomicU64,
+    peak_anon: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Seen {
+    fn look(&self) {
+        let (rss, anon) = sys::resident();
+        self.peak_rss.fetch_max(rss, Ordering::Relaxed);
+        self.peak_anon.fetch_max(anon, Ordering::Relaxed);
+    }
+    /// Looks until told to stop; the operations of each interval.
+    fn watch(&self, counters: &[Counter]) -> Vec<u64> {
+        let start = Instant::now();
+        let (mut timeline, mut before) = (Vec::new(), 0);
+        while !self.stop.load(Ordering::Acquire) {
+            let due = SAMPLE * (timeline.len() as u32 + 1);
+            std::thread::sleep(due.saturating_sub(start.elapsed()));
+            self.look();
+            let now = counters.iter().map(Counter::get).sum();
+            timeline.push(now - before);
+            before = now;
+        }
+        timeline
+    }
+}
+
+fn plan(workload: &Workload, s: &Settings) -> Plan {
+    let order = match (workload.layout, s.keys) {
+        (Layout::Sequential, _) => Order::Ascending,
+        (Layout::Scattered, KeyChoice::Counter) => Order::Swapped,
+        (Layout::Scattered, KeyChoice::Random) => Order::Mixed,
+    };
+    let keys = Keys { order, bytes: s.key_bytes.unwrap_or(workload.key_bytes).max(8) };
+    let large = workload.value_bytes > 1000;
+    let n = if large { (s.num / 10).max(1) } else { s.num.max(1) };
+    let ops = s.ops.unwrap_or_else(|| (workload.ops)(s.num)).max(1);
+    Plan {
+        workload: *workload,
+        keys,
+        values: Values { choice: s.values, bytes: s.value_bytes.unwrap_or(workload.value_bytes).max(8) },
+        n,
+        ops,
+        threads: s.threads.max(1) as u64,
+        batch: if workload.batch > 1 { s.batch.unwrap_or(workload.batch).max(1) } else { 1 },
+        seed: s.seed,
+        zipf: matches!(workload.pick, Pick::Zipf | Pick::Latest).then(|| Zipf::new(n)),
+        last: (0..n).map(|i| keys.id(i)).max().unwrap_or(0),
+    }
+}
+
+/// Fills the database with every key at version 1, and lets it settle.
+fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    engine.session(&mut |session| {
+        let mut i = 0;
+        while i < plan.n {
+            let end = plan.n.min(i + 1000);
+            session.write((end - i) as usize, &mut |sink| {
+                for j in i..end {
+                    sink.put(plan.keys.write(j, &mut key), plan.values.write(j, 1, &mut value))?;
+                }
+                Ok(())
+            })?;
+            i = end;
+        }
+        Ok(())
+    })?;
+    engine.settle()
+}
+
+/// Runs `work` of every part on a thread of its own.
+fn on_threads<'p, 'c>(
+    engine: &dyn Engine,
+    parts: &mut [Part<'p>],
+    counters: &'c [Counter],
+    between: Option<Duration>,
+    work: impl Fn(&mut Part<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()> + Sync,
+) -> Vec<Meter<'c>> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (parts.iter_mut().zip(counters))
+            .map(|(part, counter)| {
+                scope.spawn(move || {
+                    let mut meter = Meter::new(counter, between);
+                    if let Err(e) = engine.session(&mut |session| work(part, session, &mut meter)) {
+                        meter.error(&e.to_string());
+                    }
+                    meter
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().expect("a measuring thread panicked")).collect()
+    })
+}
+
+/// Runs the job in this process.
+pub fn run(job: &Job) -> Result<Record> {
+    let workload = workload::find(&job.workload).ok_or("no such workload")?;
+    let open = engines::find(&job.engine).ok_or("no such engine")?.open;
+    let mut settings = job.settings.clone();
+    settings.sync = workload.sync.unwrap_or(settings.sync);
+    let mut record =
+        Record { engine: job.engine.clone(), workload: job.workload.clone(), ..Record::default() };
+    if let Some(limit) = settings.memory {
+        record.notes.push(match sys::limit_memory(limit) {
+            Ok(group) => format!("memory limited to {limit} bytes with page cache by {group}"),
+            Err(why) => format!("memory NOT limited, cgroups are not permitted here: {why}"),
+        });
+    }
+    let dir = settings.dir.join(format!("{}-{}-{}", job.engine, job.workload, std::process::id()));
+    std::fs::create_dir_all(&settings.dir)?;
+    let _ = std::fs::remove_dir_all(&dir);
+    record.host = sys::host(&settings.dir);
+    record.rep = job.rep;
+    let done = measure(open, &dir, &settings, &plan(workload, &settings), &mut record);
+    std::fs::remove_dir_all(&dir)?;
+    record.settings = Some(settings);
+    done.map(|()| record)
+}
+
+fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Record) -> Result<()> {
+    let mut engine = open(dir, s)?;
+    if plan.workload.loaded {
+        let start = Instant::now();
+        load(&*engine, plan)?;
+        record.load_seconds = start.elapsed().as_secs_f64();
+    }
+    if s.cold {
+        engine.close()?;
+        let dropped = sys::drop_page_cache();
+        record.notes.push(
+            if dropped { "page cache dropped, reopened" } else { "page cache NOT dropped: not permitted" }
+                .into(),
+        );
+        engine = open(dir, s)?;
+    }
+    record.options = engine.told();
+    record.engine_version = engine.version();
+    let mut parts: Vec<_> = (0..plan.threads).map(|t| Part::new(plan, t)).collect();
+    let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
+    let seen = Seen::default();
+    seen.look();
+    let between = s.rate.map(|r| Duration::from_secs_f64(plan.threads as f64 / r.max(1) as f64));
+    let (io, cpu, start) = (sys::io(), sys::cpu(), Instant::now());
+    let meters = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| seen.watch(&counters));
+        let meters = on_threads(&*engine, &mut parts, &counters, between, |p, s, m| p.run(s, m));
+        record.seconds = start.elapsed().as_secs_f64();
+        seen.stop.store(true, Ordering::Release);
+        record.timeline = watch.join().expect("the watching thread panicked");
+        meters
+    });
+    let asked = sys::cpu();
+    let settling = Instant::now();
+    if plan.workload.writes() {
+        engine.settle()?;
+    }
+    record.settle_seconds = settling.elapsed().as_secs_f64();
+    seen.look();
+    let settled = sys::cpu();
+    sum(record, &meters);
+    let ops = record.ops.max(1) as f64;
+    record.cpu_us_per_op = (settled.total_us - cpu.total_us) / ops;
+    record.cpu_system_us_per_op = (settled.system_us - cpu.system_us) / ops;
+    record.cpu_asked_us_per_op = (asked.total_us - cpu.total_us) / ops;
+    record.peak_rss_mb = seen.peak_rss.load(Ordering::Relaxed) as f64 / 1e6;
+    record.peak_anon_mb = seen.peak_anon.load(Ordering::Relaxed) as f64 / 1e6;
+    let closing = Instant::now();
+    engine.close()?;
+    record.close_ms = closing.elapsed().as_secs_f64() * 1e3;
+    written(record, plan, sys::io().since(io));
+    record.db_bytes = sys::disk_bytes(dir);
+    let live: u64 = parts.iter().map(Part::live_bytes).sum();
+    record.space_amp = if live > 0 { record.db_bytes as f64 / live as f64 } else { 0.0 };
+    reopen(open, dir, s, &mut parts, record)
+}
+
+/// Opens again and compares a sample of what should be there.
+fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: &mut Record) -> Result<()> {
+    let opening = Instant::now();
+    let engine = open(dir, s)?;
+    record.open_ms = opening.elapsed().as_secs_f64() * 1e3;
+    let refused = record.errors > 0;
+    let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
+    let check = |p: &mut Part<'_>, s: &mut dyn crate::engine::Session, m: &mut Meter<'_>| {
+        p.check(s, m, CHECKED);
+        Ok(())
+    };
+    for meter in on_threads(&*engine, parts, &counters, None, check) {
+        // Where writes were refused, what should be there is not known; the run has failed already.
+        if !refused {
+            record.errors += meter.errors;
+            record.wrong += meter.wrong;
+            let failure = meter.first_failure.map(|f| format!("after reopening, {f}"));
+            record.first_failure = record.first_failure.take().or(failure);
+        }
+    }
+    engine.close()
+}
+
+fn sum(record: &mut Record, meters: &[Meter<'_>]) {
+    let mut latency = histogram();
+    for m in meters {
+        latency.add(&m.latency).expect("all histograms have the same bounds");
+        record.ops += m.ops;
+        record.errors += m.errors;
+        record.wrong += m.wrong;
+        record.first_failure = record.first_failure.take().or_else(|| m.first_failure.clone());
+    }
+    record.threads = meters.len();
+    record.ops_per_sec = record.ops as f64 / record.seconds;
+    // The last interval is not a whole one.
+    let whole = record.timeline.len().saturating_sub(1);
+    record.stalls = record.timeline[..whole].iter().filter(|n| **n == 0).count() as u64;
+    let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
+    record.avg_us = latency.mean() / 1e3;
+    (record.p50_us, record.p95_us, record.p99_us) = (us(0.5), us(0.95), us(0.99));
+    (record.p999_us, record.p9999_us, record.max_us) = (us(0.999), us(0.9999), latency.max() as f64 / 1e3);
+    record.cv = if latency.mean() > 0.0 { latency.stdev() / latency.mean() } else { 0.0 };
+    let curve = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
+    record.curve = curve.iter().map(|p| (*p, us(p / 100.0))).collect();
+}
+
+fn written(record: &mut Record, plan: &Plan, io: sys::Io) {
+    (record.num, record.batch) = (plan.n, plan.batch);
+    (record.key_bytes, record.value_bytes) = (plan.keys.bytes, plan.values.bytes);
+    // Mapped files are written without a system call, cached ones without the device: the larger is nearer the truth.
+    record.written_bytes = io.wchar.max(io.written);
+    record.read_bytes = io.rchar.max(io.read);
+    if plan.workload.writes() {
+        record.user_bytes = record.ops * (plan.keys.bytes + plan.values.bytes) as u64;
+        let share = match plan.workload.act {
+            workload::Act::Mix { read, scan, .. } => f64::from(100 - read - scan) / 100.0,
+            _ => 1.0,
+        };
+        record.write_amp = record.written_bytes as f64 / (record.user_bytes as f64 * share).max(1.0);
+    }
+}

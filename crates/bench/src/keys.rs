@@ -1,0 +1,124 @@
+//! Keys: a number and its bytes, both ways, so that every key that an engine returns can be checked.
+//!
+//! Invariant: `read(write(i)) == Some(i)` for every `i`; two numbers never share a key.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What `--keys` chooses for workloads in scattered order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyChoice {
+    /// The seed's: a byte-swapped counter, scattered but regular, the rest of the key constant.
+    Counter,
+    /// A bijection without structure, the rest of the key without structure too.
+    Random,
+}
+
+/// In which order numbers become keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Ascending,
+    Swapped,
+    Mixed,
+}
+
+/// All keys of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys {
+    pub order: Order,
+    pub bytes: usize,
+}
+
+const FILL: u8 = b'0';
+
+/// The finaliser of MurmurHash3 (Appleby): a bijection of 64 bits.
+pub fn mix(mut x: u64) -> u64 {
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ x >> 33
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+const fn inverse(a: u64) -> u64 {
+    let mut x = a;
+    let mut i = 0;
+    while i < 6 {
+        x = x.wrapping_mul(2u64.wrapping_sub(a.wrapping_mul(x)));
+        i += 1;
+    }
+    x
+}
+
+fn unmix(mut x: u64) -> u64 {
+    x ^= x >> 33;
+    x = x.wrapping_mul(const { inverse(0xc4ce_b9fe_1a85_ec53) });
+    x ^= x >> 33;
+    x = x.wrapping_mul(const { inverse(0xff51_afd7_ed55_8ccd) });
+    x ^ x >> 33
+}
+
+impl Keys {
+    /// Eight bytes whose order is the order of the keys.
+    pub fn id(&self, i: u64) -> u64 {
+        match self.order {
+            Order::Ascending => i,
+            Order::Swapped => i.swap_bytes(),
+            Order::Mixed => mix(i),
+        }
+    }
+    fn number(&self, id: u64) -> u64 {
+        match self.order {
+            Order::Ascending => id,
+            Order::Swapped => id.swap_bytes(),
+            Order::Mixed => unmix(id),
+        }
+    }
+    /// The key of `i`; `out` becomes exactly as long as a key.
+    pub fn write<'a>(&self, i: u64, out: &'a mut Vec<u8>) -> &'a [u8] {
+        let id = self.id(i);
+        out.clear();
+        out.extend_from_slice(&id.to_be_bytes());
+        out.resize(self.bytes, FILL);
+        if self.order == Order::Mixed {
+            let mut word = id;
+            for chunk in out[8..].chunks_mut(8) {
+                word = mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
+                chunk.copy_from_slice(&word.to_be_bytes()[..chunk.len()]);
+            }
+        }
+        out
+    }
+    /// The number of a key, if it is one of ours, to the last byte.
+    pub fn read(&self, key: &[u8], scratch: &mut Vec<u8>) -> Option<u64> {
+        let id = u64::from_be_bytes(*key.first_chunk()?);
+        let i = self.number(id);
+        (self.write(i, scratch) == key).then_some(i)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gives_its_number_back_and_no_other_bytes_do() {
+        for order in [Order::Ascending, Order::Swapped, Order::Mixed] {
+            for bytes in [8, 16, 21, 256] {
+                let keys = Keys { order, bytes };
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                for i in (0..1000).chain([u64::MAX, 1 << 40]) {
+                    keys.write(i, &mut a);
+                    assert_eq!(a.len(), bytes);
+                    assert_eq!(keys.read(&a, &mut b), Some(i));
+                    if bytes > 8 {
+                        a[bytes - 1] ^= 1;
+                        assert_eq!(keys.read(&a, &mut b), None);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! **perigee-bench** measures Perigee beside its peers: the same work, every answer compared, one report.
+//!
+//! Workloads know no engines, engines know no workloads, a record is data, reports read only records. A run in which an
+//! engine answered wrongly or refused work fails loudly: exit code 1.
+
+mod keys;
+mod values;
+mod pick;
+mod settings;
+mod engine;
+mod meter;
+mod sys;
+mod record;
+mod engines;
+mod workload;
+mod job;
+mod parent;
+mod suite;
+mod report;
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,72 @@
+//! A record: everything known about one repetition of one workload on one engine. Data; reports read nothing else.
+
+use crate::engine::Told;
+use crate::settings::Settings;
+use crate::sys::Host;
+use serde::{Deserialize, Serialize};
+
+/// One repetition. Latencies are of calls (a batch is one call), in microseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    pub engine: String,
+    pub engine_version: String,
+    pub workload: String,
+    pub threads: usize,
+    pub rep: u32,
+    /// Operations that succeeded.
+    pub ops: u64,
+    /// Keys in the database, operations in a batch, bytes of keys and values as they were.
+    pub num: u64,
+    pub batch: usize,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    pub seconds: f64,
+    pub ops_per_sec: f64,
+    /// CPU of all threads, in the measured phase and while it settled afterwards.
+    pub cpu_us_per_op: f64,
+    pub cpu_system_us_per_op: f64,
+    /// CPU of the measured phase alone.
+    pub cpu_asked_us_per_op: f64,
+    pub avg_us: f64,
+    pub p50_us: f64,
+    pub p95_us: f64,
+    pub p99_us: f64,
+    pub p999_us: f64,
+    pub p9999_us: f64,
+    pub max_us: f64,
+    /// Coefficient of variation of latency.
+    pub cv: f64,
+    /// Latency at percentiles, for the curve.
+    pub curve: Vec<(f64, f64)>,
+    /// Operations in each tenth of a second.
+    pub timeline: Vec<u64>,
+    /// Tenths of a second without a single operation.
+    pub stalls: u64,
+    /// Largest resident size while measuring and settling; and without mapped files.
+    pub peak_rss_mb: f64,
+    pub peak_anon_mb: f64,
+    /// Bytes written, until closed, for each byte given.
+    pub write_amp: f64,
+    pub written_bytes: u64,
+    pub read_bytes: u64,
+    pub user_bytes: u64,
+    /// Disk bytes for each byte of live keys and values.
+    pub space_amp: f64,
+    pub db_bytes: u64,
+    pub load_seconds: f64,
+    pub settle_seconds: f64,
+    pub close_ms: f64,
+    pub open_ms: f64,
+    /// Calls that the engine refused.
+    pub errors: u64,
+    /// Answers that were wrong.
+    pub wrong: u64,
+    pub first_failure: Option<String>,
+    pub options: Told,
+    pub notes: Vec<String>,
+    /// The command line of the run.
+    pub command: String,
+    pub settings: Option<Settings>,
+    pub host: Host,
+}

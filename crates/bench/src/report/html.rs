@@ -1,0 +1,269 @@
+//! The report: one file that opens without a network, without scripts, on a phone and in the dark.
+
+use super::summary::{Group, groups, short, spread};
+use super::svg::{self, Bar, Line, escape};
+use crate::record::Record;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub fn page(records: &[Record]) -> String {
+    let groups = groups(records);
+    let mut engines: Vec<&str> = Vec::new();
+    let mut sections: Vec<(&str, usize)> = Vec::new();
+    for g in &groups {
+        if !engines.contains(&g.engine) {
+            engines.push(g.engine);
+        }
+        if !sections.contains(&(g.workload, g.threads)) {
+            sections.push((g.workload, g.threads));
+        }
+    }
+    let mut s = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>perigee-bench</title><style>{STYLE}</style></head><body>\
+         <h1>perigee-bench</h1>"
+    );
+    s += &head(records);
+    s += &legend(&engines);
+    s += &summary(&groups, &engines, &sections);
+    s += "<h2>Workloads</h2><div class=\"panels\">";
+    for (workload, threads) in &sections {
+        let of: Vec<&Group<'_>> =
+            groups.iter().filter(|g| g.workload == *workload && g.threads == *threads).collect();
+        s += &panel(workload, *threads, &of, &engines);
+    }
+    s += "</div>";
+    s += &options(records, &engines);
+    s + "</body></html>\n"
+}
+
+fn colour(engine: &str, engines: &[&str]) -> usize {
+    engines.iter().position(|e| *e == engine).unwrap_or(0) % 8
+}
+
+fn head(records: &[Record]) -> String {
+    let failures: Vec<&Record> = records.iter().filter(|r| r.errors + r.wrong > 0).collect();
+    let mut s = String::new();
+    if !failures.is_empty() {
+        s += "<div class=\"failed\"><strong>FAILED.</strong> An engine refused work or answered wrongly; its figures mean nothing.<ul>";
+        for r in failures {
+            let _ = write!(
+                s,
+                "<li>{} on {}: {} errors, {} wrong answers. {}</li>",
+                escape(&r.workload),
+                escape(&r.engine),
+                r.errors,
+                r.wrong,
+                escape(r.first_failure.as_deref().unwrap_or(""))
+            );
+        }
+        s += "</ul></div>";
+    }
+    let Some(first) = records.first() else { return s };
+    let h = &first.host;
+    let load = spread(records.iter().map(|r| r.host.load).collect());
+    let _ = write!(
+        s,
+        "<p class=\"where\">{} records, {}. {}, {} cores, {} MB, Linux {}, {}. Load average when repetitions began: median {:.1}, \
+         at most {:.1}.</p>",
+        records.len(),
+        date(h.at),
+        escape(&h.cpu),
+        h.cores,
+        h.memory_mb,
+        escape(&h.kernel),
+        escape(&h.file_system),
+        load.median,
+        load.max
+    );
+    if let Some(t) = &first.settings {
+        let _ = write!(
+            s,
+            "<p class=\"where\">{} keys, {:?} keys, {:?} values, sync {:?}, {:?} compression, memtable {} MB, cache {} MB, seed {}. \
+             Every value read and every key found was compared.</p>",
+            short(t.num as f64),
+            t.keys,
+            t.values,
+            t.sync,
+            t.compression,
+            t.memtable >> 20,
+            t.cache >> 20,
+            t.seed
+        );
+    }
+    let _ = write!(s, "<p>Again:</p><pre>{}</pre>", escape(&first.command));
+    s
+}
+
+/// Days to a date (Hinnant's civil_from_days).
+fn date(seconds: u64) -> String {
+    let z = (seconds / 86_400) as i64 + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    format!("{year}-{month:02}-{:02}", doy - (153 * mp + 2) / 5 + 1)
+}
+
+fn legend(engines: &[&str]) -> String {
+    let mut s = String::from("<p class=\"legend\">");
+    for e in engines {
+        let _ = write!(s, "<span><i class=\"b{}\"></i>{}</span>", colour(e, engines), escape(e));
+    }
+    s + "</p>"
+}
+
+/// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where the first is ahead.
+fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -> String {
+    let Some((base, peers)) = engines.split_first() else { return String::new() };
+    let mut s = format!(
+        "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above 1, {0} is faster. \
+         Medians of neighbouring repetitions.</p><div class=\"wide\"><table class=\"ratios\"><tr><th>workload</th><th>thr</th>\
+         <th>{0} ops/s</th>",
+        escape(base)
+    );
+    for p in peers {
+        let _ = write!(s, "<th>vs {}</th>", escape(p));
+    }
+    s += "</tr>";
+    for (workload, threads) in sections {
+        let find = |e: &str| {
+            groups.iter().find(|g| g.engine == e && g.workload == *workload && g.threads == *threads)
+        };
+        let Some(ours) = find(base) else { continue };
+        let _ = write!(
+            s,
+            "<tr><td><a href=\"#{0}-{threads}\">{0}</a></td><td>{threads}</td><td>{1}</td>",
+            escape(workload),
+            short(ours.of(|r| r.ops_per_sec).median)
+        );
+        for p in peers {
+            s += &match find(p).map(|theirs| ours.ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+                Some(r) => ratio_cell(r),
+                None => "<td>-</td>".to_owned(),
+            };
+        }
+        s += "</tr>";
+    }
+    s + "</table></div>"
+}
+
+/// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers of two.
+fn ratio_cell(ratio: f64) -> String {
+    let reach = (ratio.log2() / 3.0).clamp(-1.0, 1.0) * 40.0;
+    let (x, class) = if reach < 0.0 { (40.0 + reach, "behind") } else { (40.0, "ahead") };
+    format!(
+        "<td><svg viewBox=\"0 0 80 14\" class=\"cell\" aria-hidden=\"true\"><rect class=\"{class}\" x=\"{x:.1}\" y=\"2\" width=\"{:.1}\" \
+         height=\"10\" rx=\"1\"/><path class=\"axis\" d=\"M40 0v14\"/></svg>{}</td>",
+        reach.abs().max(0.5),
+        if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
+    )
+}
+
+fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]) -> String {
+    let about = crate::workload::find(workload).map_or("", |w| w.about);
+    let mut s = format!(
+        "<section id=\"{0}-{threads}\"><h3>{0} <small>{threads} threads</small></h3><p>{1}</p>",
+        escape(workload),
+        escape(about)
+    );
+    let bars = |title: &str, measure: fn(&Record) -> f64, label: fn(f64) -> String| {
+        let bars: Vec<Bar<'_>> = (groups.iter())
+            .map(|g| {
+                let value = g.of(measure);
+                Bar { name: g.engine, colour: colour(g.engine, engines), value, label: label(value.median) }
+            })
+            .collect();
+        if bars.iter().all(|b| b.value.max <= 0.0) { String::new() } else { svg::bars(title, &bars) }
+    };
+    s += &bars("operations per second (longer is better)", |r| r.ops_per_sec, short);
+    s += &bars(
+        "CPU microseconds per operation (shorter is better)",
+        |r| r.cpu_us_per_op,
+        |v| format!("{v:.2}"),
+    );
+    let middle = |g: &Group<'_>| -> Option<usize> {
+        let median = g.of(|r| r.ops_per_sec).median;
+        let off = |r: &&Record| (r.ops_per_sec - median).abs();
+        (0..g.records.len()).min_by(|a, b| off(&g.records[*a]).total_cmp(&off(&g.records[*b])))
+    };
+    let lines = |points: fn(&Record) -> Vec<(f64, f64)>| -> Vec<Line> {
+        let of = |g: &&&Group<'_>| {
+            let r = g.records[middle(g)?];
+            Some(Line { colour: colour(g.engine, engines), points: points(r) })
+        };
+        groups.iter().filter_map(|g| of(&g)).collect()
+    };
+    let batch = groups.first().and_then(|g| g.records.first()).map_or(1, |r| r.batch);
+    let call =
+        if batch > 1 { format!("latency of a batch of {batch}") } else { "latency of an operation".into() };
+    s += &svg::latency(&format!("{call}, median repetition"), &lines(|r| r.curve.clone()));
+    let timed = lines(|r| {
+        let whole = r.timeline.len().saturating_sub(1);
+        r.timeline[..whole].iter().enumerate().map(|(i, n)| (i as f64 / 10.0, *n as f64 * 10.0)).collect()
+    });
+    if timed.iter().any(|l| l.points.len() > 4) {
+        s += &svg::timeline("operations per second over time", &timed);
+    }
+    s += "<details><summary>size, memory, latency, opening</summary><div class=\"wide\"><table><tr><th></th><th>p50 us</th><th>p99 us</th>\
+          <th>p99.9 us</th><th>max ms</th><th>write amp</th><th>disk MB</th><th>space amp</th><th>RSS MB</th><th>own MB</th><th>open ms</th>\
+          <th>settle s</th><th>stalls</th></tr>";
+    for g in groups {
+        let of = |f: fn(&Record) -> f64| short(g.of(f).median);
+        let cells = [
+            of(|r| r.p50_us),
+            of(|r| r.p99_us),
+            of(|r| r.p999_us),
+            of(|r| r.max_us / 1e3),
+            of(|r| r.write_amp),
+            of(|r| r.db_bytes as f64 / 1e6),
+            of(|r| r.space_amp),
+            of(|r| r.peak_rss_mb),
+            of(|r| r.peak_anon_mb),
+            of(|r| r.open_ms),
+            of(|r| r.settle_seconds),
+            of(|r| r.stalls as f64),
+        ];
+        let _ = write!(s, "<tr><td>{}</td><td>{}</td></tr>", escape(g.engine), cells.join("</td><td>"));
+    }
+    s + "</table></div></details></section>"
+}
+
+/// What each engine was told, side by side.
+fn options(records: &[Record], engines: &[&str]) -> String {
+    let told: Vec<&Record> = engines
+        .iter()
+        .filter_map(|e| records.iter().find(|r| r.engine == *e && !r.options.is_empty()))
+        .collect();
+    let mut names: Vec<&String> = told.iter().flat_map(|r| r.options.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut s = String::from(
+        "<h2>What each engine was told</h2><div class=\"wide\"><table class=\"options\"><tr><th></th>",
+    );
+    for r in &told {
+        let _ = write!(s, "<th>{} {}</th>", escape(&r.engine), escape(&r.engine_version));
+    }
+    s += "</tr>";
+    for name in names {
+        let _ = write!(s, "<tr><td>{}</td>", escape(name));
+        for r in &told {
+            let _ = write!(s, "<td>{}</td>", r.options.get(name).map_or(String::from("-"), |v| escape(v)));
+        }
+        s += "</tr>";
+    }
+    s += "</table></div>";
+    let mut notes: Vec<&String> = records.iter().flat_map(|r| &r.notes).collect();
+    notes.sort();
+    notes.dedup();
+    for note in notes.iter().take(20) {
+        let _ = write!(s, "<p class=\"where\">{}</p>", escape(note));
+    }
+    s
+}

@@ -1,0 +1,100 @@
+//! Medians over repetitions, with spread; ratios to the first engine, pair by pair.
+
+use crate::record::Record;
+
+/// The repetitions of one workload on one engine at one number of threads.
+#[derive(Clone, Debug)]
+pub struct Group<'r> {
+    pub engine: &'r str,
+    pub workload: &'r str,
+    pub threads: usize,
+    pub records: Vec<&'r Record>,
+}
+
+/// Groups in the order of their first records.
+pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for r in records {
+        let same =
+            |g: &&mut Group<'_>| g.engine == r.engine && g.workload == r.workload && g.threads == r.threads;
+        match groups.iter_mut().find(same) {
+            Some(g) => g.records.push(r),
+            None => groups.push(Group {
+                engine: &r.engine,
+                workload: &r.workload,
+                threads: r.threads,
+                records: vec![r],
+            }),
+        }
+    }
+    groups
+}
+
+/// Median, smallest, largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+pub fn spread(mut values: Vec<f64>) -> Spread {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    let (Some(min), Some(max)) = (values.first(), values.last()) else { return Spread::default() };
+    Spread { median: (values[(n - 1) / 2] + values[n / 2]) / 2.0, min: *min, max: *max }
+}
+
+impl Group<'_> {
+    pub fn of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
+        spread(self.records.iter().map(|r| measure(r)).collect())
+    }
+    pub fn failures(&self) -> (u64, u64) {
+        self.records.iter().fold((0, 0), |(e, w), r| (e + r.errors, w + r.wrong))
+    }
+    /// Throughput over another group's, as the median of the pairs that ran next to each other.
+    pub fn ratio(&self, other: &Group<'_>) -> f64 {
+        let pairs = self.records.iter().filter_map(|r| {
+            let o = other.records.iter().find(|o| o.rep == r.rep)?;
+            (o.ops_per_sec > 0.0).then(|| r.ops_per_sec / o.ops_per_sec)
+        });
+        spread(pairs.collect()).median
+    }
+}
+
+/// Whether anything failed.
+pub fn failed(records: &[Record]) -> bool {
+    records.is_empty() || records.iter().any(|r| r.errors > 0 || r.wrong > 0)
+}
+
+/// `12.3M`, `4.56k`, `789`.
+pub fn short(x: f64) -> String {
+    let (x, unit) = match x.abs() {
+        a if a >= 1e9 => (x / 1e9, "G"),
+        a if a >= 1e6 => (x / 1e6, "M"),
+        a if a >= 1e3 => (x / 1e3, "k"),
+        _ => (x, ""),
+    };
+    let digits = match x.abs() {
+        a if a >= 100.0 || a == 0.0 => 0,
+        a if a >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{x:.digits$}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_short_numbers() {
+        assert_eq!(spread(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(spread(vec![1.0, 2.0]).median, 1.5);
+        assert_eq!(spread(vec![]).median, 0.0);
+        assert_eq!(
+            (short(1234.0), short(0.5), short(12.34e6)),
+            ("1.23k".into(), "0.50".into(), "12.3M".into())
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! The table on the terminal, and CSV.
+
+use super::summary::{groups, short};
+use crate::record::Record;
+use comfy_table::{CellAlignment, Table};
+
+/// One line for each engine and workload; the ratio is to the workload's first engine.
+pub fn table(records: &[Record]) -> String {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_header([
+        "workload",
+        "engine",
+        "thr",
+        "ops/s",
+        "min..max",
+        "ratio",
+        "CPU us/op",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+        "max ms",
+        "write amp",
+        "disk MB",
+        "RSS MB",
+        "open ms",
+        "failed",
+    ]);
+    let groups = groups(records);
+    for g in &groups {
+        let first = groups.iter().find(|f| f.workload == g.workload && f.threads == g.threads).unwrap_or(g);
+        let rate = g.of(|r| r.ops_per_sec);
+        let of = |f: fn(&Record) -> f64| short(g.of(f).median);
+        let (errors, wrong) = g.failures();
+        table.add_row([
+            g.workload.to_owned(),
+            g.engine.to_owned(),
+            g.threads.to_string(),
+            short(rate.median),
+            format!("{}..{}", short(rate.min), short(rate.max)),
+            format!("{:.2}", g.ratio(first)),
+            format!("{:.2}", g.of(|r| r.cpu_us_per_op).median),
+            of(|r| r.p50_us),
+            of(|r| r.p99_us),
+            of(|r| r.p999_us),
+            of(|r| r.max_us / 1e3),
+            format!("{:.2}", g.of(|r| r.write_amp).median),
+            of(|r| r.db_bytes as f64 / 1e6),
+            of(|r| r.peak_rss_mb),
+            of(|r| r.open_ms),
+            if errors + wrong == 0 { "-".into() } else { format!("{errors} errors, {wrong} WRONG") },
+        ]);
+    }
+    for i in 2..15 {
+        if let Some(column) = table.column_mut(i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+/// One line for each record.
+pub fn csv(records: &[Record]) -> String {
+    let mut text = String::from(
+        "engine,engine_version,workload,threads,rep,ops,ops_per_sec,cpu_us_per_op,cpu_system_us_per_op,avg_us,p50_us,p95_us,\
+         p99_us,p999_us,p9999_us,max_us,cv,peak_rss_mb,peak_anon_mb,write_amp,space_amp,db_bytes,written_bytes,read_bytes,\
+         load_seconds,settle_seconds,open_ms,stalls,errors,wrong\n",
+    );
+    for r in records {
+        let quoted = |s: &str| format!("\"{}\"", s.replace('"', "\"\""));
+        let numbers = [
+            r.threads as f64,
+            f64::from(r.rep),
+            r.ops as f64,
+            r.ops_per_sec,
+            r.cpu_us_per_op,
+            r.cpu_system_us_per_op,
+            r.avg_us,
+            r.p50_us,
+            r.p95_us,
+            r.p99_us,
+            r.p999_us,
+            r.p9999_us,
+            r.max_us,
+            r.cv,
+            r.peak_rss_mb,
+            r.peak_anon_mb,
+            r.write_amp,
+            r.space_amp,
+            r.db_bytes as f64,
+            r.written_bytes as f64,
+            r.read_bytes as f64,
+            r.load_seconds,
+            r.settle_seconds,
+            r.open_ms,
+            r.stalls as f64,
+            r.errors as f64,
+            r.wrong as f64,
+        ];
+        let numbers: Vec<String> = numbers.iter().map(f64::to_string).collect();
+        let names = [&r.engine, &r.engine_version, &r.workload].map(|s| quoted(s)).join(",");
+        text.push_str(&format!("{names},{}\n", numbers.join(",")));
+    }
+    text
+}
+
+/// Medians of two runs side by side, for what both measured.
+pub fn compare(before: &[Record], after: &[Record]) -> String {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_header([
+        "workload",
+        "engine",
+        "thr",
+        "ops/s before",
+        "after",
+        "ratio",
+        "CPU us/op before",
+        "after",
+        "p99 us before",
+        "after",
+        "disk MB before",
+        "after",
+    ]);
+    let before = groups(before);
+    for g in groups(after) {
+        let same = |b: &&super::summary::Group<'_>| {
+            b.engine == g.engine && b.workload == g.workload && b.threads == g.threads
+        };
+        let Some(b) = before.iter().find(same) else { continue };
+        let pair = |f: fn(&Record) -> f64| (b.of(f).median, g.of(f).median);
+        let (rate, cpu, p99) = (pair(|r| r.ops_per_sec), pair(|r| r.cpu_us_per_op), pair(|r| r.p99_us));
+        let disk = pair(|r| r.db_bytes as f64 / 1e6);
+        table.add_row([
+            g.workload.to_owned(),
+            g.engine.to_owned(),
+            g.threads.to_string(),
+            short(rate.0),
+            short(rate.1),
+            format!("{:.2}", rate.1 / rate.0),
+            short(cpu.0),
+            short(cpu.1),
+            short(p99.0),
+            short(p99.1),
+            short(disk.0),
+            short(disk.1),
+        ]);
+    }
+    table.to_string()
+}

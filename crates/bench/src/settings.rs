@@ -1,0 +1,113 @@
+//! What every engine is given alike. Plain data; goes to the measuring process and into the record.
+
+use crate::keys::KeyChoice;
+use crate::values::ValueChoice;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// When the operating system has it (the seed's).
+    None,
+    /// When the disk has it.
+    Full,
+}
+
+/// Compression of data at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    None,
+    Lz4,
+}
+
+/// Settings of a run.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+pub struct Settings {
+    /// Keys in the database
+    #[arg(long, short = 'n', default_value_t = 1_000_000)]
+    pub num: u64,
+    /// Operations (default: what suits the workload, mostly one for each key)
+    #[arg(long)]
+    pub ops: Option<u64>,
+    /// Threads that ask
+    #[arg(long, short = 't', default_value_t = 2)]
+    pub threads: usize,
+    /// Operations in a write batch (default: the workload's, mostly 1000)
+    #[arg(long)]
+    pub batch: Option<usize>,
+    /// Bytes of a key, at least 8 (default: the workload's, mostly 16)
+    #[arg(long)]
+    pub key_bytes: Option<usize>,
+    /// Bytes of a value, at least 8 (default: the workload's, mostly 100)
+    #[arg(long)]
+    pub value_bytes: Option<usize>,
+    /// Keys of workloads in scattered order
+    #[arg(long, value_enum, default_value = "counter")]
+    pub keys: KeyChoice,
+    /// Data in values
+    #[arg(long, value_enum, default_value = "ramp")]
+    pub values: ValueChoice,
+    /// When a write is acknowledged
+    #[arg(long, value_enum, default_value = "none")]
+    pub sync: Sync,
+    /// Compression
+    #[arg(long, value_enum, default_value = "lz4")]
+    pub compression: Compression,
+    /// Write buffer
+    #[arg(long, value_parser = bytes, default_value = "64M")]
+    pub memtable: u64,
+    /// Cache of data read
+    #[arg(long, value_parser = bytes, default_value = "64M")]
+    pub cache: u64,
+    /// Calls per second of all threads together; latency then counts from when a call was due (no coordinated omission)
+    #[arg(long)]
+    pub rate: Option<u64>,
+    /// Seed of all choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Memory of the measuring process with its page cache, by a cgroup
+    #[arg(long, value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Drop the page cache between loading and measuring
+    #[arg(long)]
+    pub cold: bool,
+    /// Where databases are made (and removed again)
+    #[arg(long, default_value = "target/bench-data")]
+    pub dir: PathBuf,
+}
+
+/// `64M`, `1G`, `4096`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim().trim_end_matches("iB").trim_end_matches('B');
+    let (digits, shift) = match text.chars().last() {
+        Some('K' | 'k') => (&text[..text.len() - 1], 10),
+        Some('M' | 'm') => (&text[..text.len() - 1], 20),
+        Some('G' | 'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size such as 64M"))?;
+    n.checked_shl(shift).filter(|b| b >> shift == n).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// `64 MiB`, for people.
+pub fn shown(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 => format!("{} MiB", b >> 20),
+        b => format!("{} KiB", b >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(super::bytes("64M"), Ok(64 << 20));
+        assert_eq!(super::bytes("1GiB"), Ok(1 << 30));
+        assert_eq!(super::bytes("512"), Ok(512));
+        assert!(super::bytes("M").is_err() && super::bytes("99999999999G").is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! Values: bytes that follow from a number and a version, so that every value read can be compared in full.
+//!
+//! Invariant: a value of one number is not accepted for another (a ramp repeats after 256 numbers), and an old version
+//! not for a new one.
+
+use crate::keys::mix;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What `--values` chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ValueChoice {
+    /// The seed's: consecutive bytes; LZ4 makes them ten times smaller.
+    Ramp,
+    /// Half of the bytes without structure.
+    Half,
+    /// All of the bytes without structure.
+    Random,
+}
+
+/// All values of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    pub choice: ValueChoice,
+    pub bytes: usize,
+}
+
+/// Two periods of the ramp, so that any start can be copied from.
+const RAMP: [u8; 512] = {
+    let mut r = [0; 512];
+    let mut i = 0;
+    while i < 512 {
+        r[i] = i as u8;
+        i += 1;
+    }
+    r
+};
+
+/// A ramp's start moves by this with each version (odd: 256 versions differ).
+const VERSION_STEP: u8 = 37;
+
+impl Values {
+    /// The value of `i` at `version`; `out` becomes exactly as long as a value.
+    pub fn write<'a>(&self, i: u64, version: u16, out: &'a mut Vec<u8>) -> &'a [u8] {
+        out.resize(self.bytes, b'v');
+        match self.choice {
+            ValueChoice::Ramp => {
+                let start = (i as u8).wrapping_add((version as u8).wrapping_mul(VERSION_STEP));
+                for chunk in out.chunks_mut(256) {
+                    let n = chunk.len();
+                    chunk.copy_from_slice(&RAMP[usize::from(start)..][..n]);
+                }
+            }
+            ValueChoice::Half => {
+                let n = self.bytes / 2;
+                noise(header(i, version), &mut out[..n.max(8)]);
+                out[n.max(8)..].fill(b'v');
+            }
+            ValueChoice::Random => noise(header(i, version), out),
+        }
+        out
+    }
+    /// Whether `got` is the value of `i`: at exactly this version, or, with `None`, at any.
+    pub fn is(&self, got: &[u8], i: u64, version: Option<u16>, scratch: &mut Vec<u8>) -> bool {
+        if got.len() != self.bytes {
+            return false;
+        }
+        match version.or_else(|| self.version(got, i)) {
+            Some(v) => self.write(i, v, scratch) == got,
+            None => false,
+        }
+    }
+    /// The version that `got` would have as a value of `i`.
+    fn version(&self, got: &[u8], i: u64) -> Option<u16> {
+        if self.choice == ValueChoice::Ramp {
+            let offset = got.first()?.wrapping_sub(i as u8);
+            return (0..256).find(|v| (*v as u8).wrapping_mul(VERSION_STEP) == offset);
+        }
+        let head = u64::from_le_bytes(*got.first_chunk()?);
+        (head >> 16 == i & (u64::MAX >> 16)).then_some(head as u16)
+    }
+}
+
+fn header(i: u64, version: u16) -> u64 {
+    i << 16 | u64::from(version)
+}
+
+/// The header, then noise that follows from it.
+fn noise(head: u64, out: &mut [u8]) {
+    let mut word = head;
+    for chunk in out.chunks_mut(8) {
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        word = mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_accepted_for_its_number_and_version_only() {
+        for choice in [ValueChoice::Ramp, ValueChoice::Half, ValueChoice::Random] {
+            for bytes in [8, 64, 100, 4096] {
+                let values = Values { choice, bytes };
+                let (mut v, mut s) = (Vec::new(), Vec::new());
+                values.write(7, 3, &mut v);
+                assert!(values.is(&v, 7, Some(3), &mut s));
+                assert!(values.is(&v, 7, None, &mut s));
+                assert!(!values.is(&v, 7, Some(2), &mut s));
+                assert!(!values.is(&v, 8, Some(3), &mut s));
+                assert!(choice == ValueChoice::Ramp || !values.is(&v, 8, None, &mut s));
+                assert!(!values.is(&v[1..], 7, Some(3), &mut s));
+                v[bytes - 1] ^= 1;
+                assert!(!values.is(&v, 7, None, &mut s));
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The workloads: a table of plain descriptions, and the code that asks any engine for what they describe.
+//!
+//! Names are stable; results under one name stay comparable.
+
+pub mod run;
+
+use crate::settings::Sync;
+
+/// In which order keys are loaded and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Ascending.
+    Sequential,
+    /// As `--keys` says.
+    Scattered,
+}
+
+/// Which key an operation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// All, in the order they were numbered.
+    InOrder,
+    Uniform,
+    /// Exponent 0.99, hot keys scattered.
+    Zipf,
+    /// The newest inserted are the most frequent.
+    Latest,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Act {
+    Write,
+    Delete,
+    Read,
+    /// Reads of keys that were never written.
+    ReadMissing,
+    /// A cursor finds a key.
+    Seek,
+    /// A new cursor finds a key and reads so many entries.
+    Range(usize),
+    /// Everything, once for each thread.
+    Iterate,
+    /// Operations drawn by percent: read, update, insert, scan of 1 to 100, read-modify-write.
+    Mix {
+        read: u8,
+        update: u8,
+        insert: u8,
+        scan: u8,
+    },
+    /// Insert at the tail, find the head by scanning, delete it.
+    Queue,
+}
+
+/// One workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub layout: Layout,
+    /// Whether all keys are there before measuring begins.
+    pub loaded: bool,
+    pub act: Act,
+    pub pick: Pick,
+    pub batch: usize,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    /// Operations for a database of so many keys.
+    pub ops: fn(u64) -> u64,
+    /// Whether it insists on a durability.
+    pub sync: Option<Sync>,
+}
+
+const PLAIN: Workload = Workload {
+    name: "",
+    about: "",
+    layout: Layout::Scattered,
+    loaded: true,
+    act: Act::Read,
+    pick: Pick::Uniform,
+    batch: 1,
+    key_bytes: 16,
+    value_bytes: 100,
+    ops: |n| n,
+    sync: None,
+};
+
+const fn write(name: &'static str, about: &'static str, batch: usize) -> Workload {
+    Workload { name, about, loaded: false, act: Act::Write, pick: Pick::InOrder, batch, ..PLAIN }
+}
+
+const fn read(name: &'static str, about: &'static str, act: Act, pick: Pick) -> Workload {
+    Workload { name, about, act, pick, ..PLAIN }
+}
+
+const fn mix(name: &'static str, about: &'static str, pick: Pick, percent: [u8; 4]) -> Workload {
+    let [read, update, insert, scan] = percent;
+    Workload { name, about, act: Act::Mix { read, update, insert, scan }, pick, ..PLAIN }
+}
+
+/// Every workload.
+pub const WORKLOADS: &[Workload] = &[
+    Workload {
+        layout: Layout::Sequential,
+        ..write("write_seq", "ascending keys into an empty database", 1000)
+    },
+    write("write_random", "scattered keys, each once, into an empty database", 1000),
+    Workload {
+        ops: |n| (n / 4).max(1),
+        ..write("write_random_b1", "scattered keys, each once, one at a time", 1)
+    },
+    Workload {
+        ops: |n| (n / 2).max(1),
+        ..write("write_random_b10", "scattered keys, each once, ten at a time", 10)
+    },
+    write("write_random_b100", "scattered keys, each once, a hundred at a time", 100),
+    Workload {
+        pick: Pick::Zipf,
+        ..write("write_zipf", "hot keys again and again, into an empty database", 1000)
+    },
+    read("read_random", "uniform reads of keys that are there", Act::Read, Pick::Uniform),
+    read("read_zipf", "Zipfian reads of keys that are there", Act::Read, Pick::Zipf),
+    read("read_missing", "reads of keys that were never written", Act::ReadMissing, Pick::Uniform),
+    read("seek_random", "a cursor goes to uniform keys", Act::Seek, Pick::Uniform),
+    Workload {
+        layout: Layout::Sequential,
+        ..read("seek_seq", "a cursor goes to ascending keys", Act::Seek, Pick::InOrder)
+    },
+    read("seek_zipf", "a cursor goes to Zipfian keys", Act::Seek, Pick::Zipf),
+    Workload {
+        ops: |n| (n / 20).max(1),
+        ..read(
+            "range100_random",
+            "a new cursor reads 100 entries from a uniform key",
+            Act::Range(100),
+            Pick::Uniform,
+        )
+    },
+    Workload {
+        ops: |n| (n / 200).max(1),
+        ..read(
+            "range1000_random",
+            "a new cursor reads 1000 entries from a uniform key",
+            Act::Range(1000),
+            Pick::Uniform,
+        )
+    },
+    Workload {
+        batch: 1000,
+        ..read("delete_b1000", "every key deleted, a thousand at a time", Act::Delete, Pick::InOrder)
+    },
+    Workload {
+        ops: |n| (n / 4).max(1),
+        ..read("delete_b1", "keys deleted one at a time", Act::Delete, Pick::InOrder)
+    },
+    mix("mixed_random", "half reads, half overwrites, uniform, one at a time", Pick::Uniform, [50, 50, 0, 0]),
+    read("iterate", "everything in order, once for each thread", Act::Iterate, Pick::InOrder),
+    Workload {
+        key_bytes: 256,
+        value_bytes: 4096,
+        ops: |n| (n / 10).max(1),
+        ..write("large_4k", "256-byte keys with 4 KB values, scattered, a tenth as many", 1000)
+    },
+    Workload { value_bytes: 64, ..write("small_64", "64-byte values, scattered", 1000) },
+    mix("ycsb_a", "YCSB A: half reads, half updates, Zipfian", Pick::Zipf, [50, 50, 0, 0]),
+    mix("ycsb_b", "YCSB B: 95 % reads, 5 % updates, Zipfian", Pick::Zipf, [95, 5, 0, 0]),
+    mix("ycsb_c", "YCSB C: reads, Zipfian", Pick::Zipf, [100, 0, 0, 0]),
+    mix("ycsb_d", "YCSB D: 95 % reads of the latest, 5 % inserts", Pick::Latest, [95, 0, 5, 0]),
+    Workload {
+        ops: |n| (n / 20).max(1),
+        ..mix("ycsb_e", "YCSB E: 95 % scans of 1 to 100, 5 % inserts", Pick::Zipf, [0, 0, 5, 95])
+    },
+    mix("ycsb_f", "YCSB F: half reads, half read-modify-writes, Zipfian", Pick::Zipf, [50, 0, 0, 0]),
+    Workload {
+        ops: |n| n * 4,
+        batch: 100,
+        ..read(
+            "churn",
+            "every key overwritten four times over, uniform, batches of 100",
+            Act::Write,
+            Pick::Uniform,
+        )
+    },
+    Workload {
+        layout: Layout::Sequential,
+        loaded: false,
+        ops: |n| (n / 4).max(1),
+        ..read("queue", "insert at the tail, scan for the head, delete it", Act::Queue, Pick::InOrder)
+    },
+    Workload {
+        ops: |n| (n / 500).max(1),
+        sync: Some(Sync::Full),
+        ..write("write_durable_b1", "single commits, each on the disk before it is acknowledged", 1)
+    },
+    Workload {
+        ops: |n| (n / 4).max(1),
+        sync: Some(Sync::Full),
+        ..write(
+            "write_durable_b1000",
+            "commits of a thousand, each on the disk before it is acknowledged",
+            1000,
+        )
+    },
+];
+
+/// The workload of that name.
+pub fn find(name: &str) -> Option<&'static Workload> {
+    WORKLOADS.iter().find(|w| w.name == name)
+}
+
+impl Workload {
+    /// Whether the measured phase changes the database.
+    pub fn writes(&self) -> bool {
+        match self.act {
+            Act::Write | Act::Delete | Act::Queue => true,
+            Act::Mix { read, scan, .. } => read + scan < 100,
+            _ => false,
+        }
+    }
+}

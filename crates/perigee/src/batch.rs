@@ -5,6 +5,24 @@ use perigee_file::log::Batch;
 
 /// Operations that become visible, and durable, together or not at all, over any number of families. It is
 /// already in log format: a commit seals a header in front of it and appends.
+///
+/// ```
+/// # use perigee::{Db, Options, WriteBatch};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// let family = db.default_family();
+/// let mut batch = WriteBatch::new();
+/// batch.put(&family, "low", "06:12")?;
+/// batch.put(&family, "high", "12:31")?;
+/// batch.delete(&family, "low")?;
+/// assert_eq!(batch.len(), 3);
+/// db.write(batch)?;
+/// assert_eq!(db.get("low")?, None);
+/// assert_eq!(db.get("high")?.as_deref(), Some(&b"12:31"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch(pub(crate) Batch);
 

@@ -11,6 +11,21 @@ use std::sync::Arc;
 
 /// An open database. Cheap to clone; clones share it. Closed by [`Db::close`], or when the last handle (database,
 /// family, snapshot, iterator) is dropped.
+///
+/// ```
+/// # use perigee::{Db, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// db.put("moon", "full")?;
+/// db.sync()?;
+/// assert!(db.verify()?.errors.is_empty());
+/// assert_eq!(db.stats().last_sequence, 1);
+/// db.close()?;
+/// assert_eq!(db.get("moon").unwrap_err().kind(), perigee::ErrorKind::Closed);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Db {
     engine: Arc<Engine>,

@@ -10,6 +10,22 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// A column family of an open database. Cheap to clone. Calls on a dropped family fail with `NotFound`.
+///
+/// ```
+/// # use perigee::{Db, FamilyOptions, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// let logs = db.create_family("logs", FamilyOptions::new().value_threshold(1024))?;
+/// logs.put("2026/11/21", "first light")?;
+/// assert!(logs.contains("2026/11/21")?);
+/// assert!(!db.contains("2026/11/21")?, "families are separate maps");
+/// assert_eq!(logs.prefix("2026/")?.count(), 1);
+/// db.drop_family("logs")?;
+/// assert!(logs.get("2026/11/21").is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Family {
     pub(crate) inner: Arc<Inner>,

@@ -12,6 +12,28 @@ use std::sync::Arc;
 /// A position in a family, within bounds. New cursors are not positioned: call a `seek`.
 ///
 /// After an error the cursor is invalid until the next `seek`.
+///
+/// ```
+/// # use perigee::{Db, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// for key in ["a", "c", "e"] {
+///     db.put(key, "")?;
+/// }
+/// let mut cursor = db.cursor()?;
+/// cursor.seek("b")?; // the first entry at or after
+/// assert_eq!(cursor.key(), b"c");
+/// cursor.next()?;
+/// cursor.prev()?; // turn round whenever you like
+/// assert_eq!(cursor.key(), b"c");
+/// cursor.seek_for_prev("b")?; // the last entry at or before
+/// assert_eq!(cursor.key(), b"a");
+/// cursor.prev()?;
+/// assert!(!cursor.valid());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Cursor {
     inner: VisibleCursor,
@@ -84,6 +106,24 @@ impl Cursor {
 }
 
 /// An iterator over a range, from both ends. After an `Err` it ends.
+///
+/// ```
+/// # use perigee::{Db, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// for i in 0..100u8 {
+///     db.put([i], [i * 2])?;
+/// }
+/// let mut some = db.range([10u8]..[13u8])?;
+/// let (key, value) = some.next().expect("10 is in the range")?;
+/// assert_eq!((&key[..], &value[..]), (&[10u8][..], &[20u8][..]));
+/// let (key, _) = some.next_back().expect("12 is in the range")?;
+/// assert_eq!(&key[..], [12]);
+/// assert_eq!(some.count(), 1); // the ends meet at 11
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Iter {
     front: End,

@@ -28,6 +28,17 @@ pub enum Compression {
 }
 
 /// Settings of a database. `Options::new()` is what we would use.
+///
+/// ```
+/// use perigee::{Durability, FamilyOptions, Options};
+/// use std::time::Duration;
+///
+/// let options = Options::new()
+///     .durability(Durability::Interval(Duration::from_millis(100)))
+///     .block_cache_bytes(256 << 20)
+///     .default_family(FamilyOptions::new().memtable_bytes(16 << 20));
+/// assert!(options.create_if_missing);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -208,6 +219,18 @@ impl Default for FamilyOptions {
 }
 
 /// Settings of one write.
+///
+/// ```
+/// # use perigee::{Db, Durability, Options, WriteOptions};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// // A cache entry that may be lost at a power cut, in a database that is durable otherwise:
+/// let quick = WriteOptions::new().durability(Durability::None);
+/// db.default_family().put_with("cache", "value", quick)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteOptions {

@@ -11,6 +11,21 @@ use std::sync::Arc;
 
 /// All families as they were when the snapshot was taken. It is a number and a place in a list: it costs nothing to keep but
 /// the old versions that compaction may not drop.
+///
+/// ```
+/// # use perigee::{Db, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// let family = db.default_family();
+/// db.put("moon", "new")?;
+/// let then = db.snapshot()?;
+/// db.put("moon", "full")?;
+/// assert_eq!(then.get(&family, "moon")?.as_deref(), Some(&b"new"[..]));
+/// assert_eq!(db.get("moon")?.as_deref(), Some(&b"full"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) held: Held,

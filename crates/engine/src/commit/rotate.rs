@@ -60,7 +60,7 @@ fn new_segment(core: &Core, appender: &mut Appender) -> Result<()> {
     });
     match made {
         Ok(writer) => {
-            core.wal.switch(appender, writer);
+            appender.switch(writer);
             Ok(())
         }
         Err(e) => {

@@ -90,7 +90,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
     };
     let core = Core {
-        wal: Wal::new(Arc::clone(&dir), writer, replayed.first, replayed.next, Arc::clone(&counters)),
+        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
         runs: AtomicU64::new(manifest.catalog().next.2),
         visible: AtomicU64::new(replayed.next - 1),
         database: found.database,

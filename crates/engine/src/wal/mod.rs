@@ -11,8 +11,8 @@ use crate::health::Health;
 use perigee_base::bug::{self, Bug};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_env::Append;
 use perigee_env::sync::{Mutex, MutexGuard};
-use perigee_env::{Append, Dir};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{LogWriter, RecordKind, Stamp};
 use std::sync::Arc;
@@ -32,7 +32,6 @@ struct Tail {
 /// The log.
 #[derive(Debug)]
 pub struct Wal {
-    dir: Arc<dyn Dir>,
     appender: Mutex<Appender>,
     syncing: Mutex<()>,
     tail: Short<Tail>,
@@ -42,15 +41,8 @@ pub struct Wal {
 
 impl Wal {
     /// The log with `writer` as its only segment, everything in it durable.
-    pub fn new(
-        dir: Arc<dyn Dir>,
-        writer: LogWriter,
-        first_lsn: u64,
-        next_lsn: u64,
-        counters: Arc<Counters>,
-    ) -> Wal {
+    pub fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64, counters: Arc<Counters>) -> Wal {
         Wal {
-            dir,
             appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn)),
             syncing: Mutex::new(()),
             tail: Short::new(Tail { last_lsn: next_lsn - 1, ..Tail::default() }),
@@ -66,10 +58,6 @@ impl Wal {
     /// Everything up to here is on stable storage.
     pub fn durable(&self) -> u64 {
         self.durable.load(SeqCst)
-    }
-    /// The directory of the segments.
-    pub fn dir(&self) -> &Arc<dyn Dir> {
-        &self.dir
     }
 
     fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
@@ -170,10 +158,5 @@ impl Wal {
         tail.unsynced.retain(|(id, _)| !files.iter().any(|(f, _)| f == id) || (grown && Some(*id) == newest));
         self.durable.fetch_max(last, SeqCst);
         Ok(last)
-    }
-
-    /// Starts appending to a new segment, which the manifest names already.
-    pub fn switch(&self, appender: &mut Appender, writer: LogWriter) {
-        appender.switch(writer);
     }
 }

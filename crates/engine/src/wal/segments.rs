@@ -32,7 +32,8 @@ impl Appender {
     pub(super) fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64) -> Appender {
         Appender { writer, first_lsn, next_lsn, older: VecDeque::new() }
     }
-    pub(super) fn switch(&mut self, writer: LogWriter) {
+    /// Starts appending to a new segment, which the manifest names already.
+    pub fn switch(&mut self, writer: LogWriter) {
         let old = std::mem::replace(&mut self.writer, writer);
         self.older.push_back(Segment { id: old.id(), first_lsn: self.first_lsn, bytes: old.offset() });
         self.first_lsn = self.next_lsn;

@@ -177,7 +177,6 @@ impl Engine {
                 Err(_) if f.is_dropped() && families.len() > 1 => {}
                 done => done?,
             }
-            self.core.retire.sweep(&self.core.shelf)?;
         }
         self.core.signal.ring();
         Ok(())

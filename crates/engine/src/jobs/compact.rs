@@ -55,7 +55,9 @@ pub fn everything(core: &Arc<Core>, family: &Arc<Family>) -> Result<()> {
         trivial: false,
         relocate: garbage(&version),
     };
-    carry_out(core, family, &version, &plan)
+    carry_out(core, family, &version, &plan)?;
+    drop(version);
+    core.retire.sweep(&core.shelf)
 }
 
 /// Value logs with any garbage: a manual compaction empties them.

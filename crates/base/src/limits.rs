@@ -32,7 +32,5 @@ pub const LZ4_RATIO_MAX: usize = 255;
 pub const COMMIT_GROUP_BYTES_MAX: usize = 4 << 20;
 /// Largest manifest edit, encoded.
 pub const EDIT_BYTES_MAX: usize = 256 << 20;
-/// Files named by one manifest edit or version.
-pub const FILES_MAX: usize = 1 << 24;
 /// Runs that level 0 may hold before writers are stopped, whatever the options say.
 pub const LEVEL0_RUNS_MAX: usize = 64;

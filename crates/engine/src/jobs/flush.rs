@@ -113,11 +113,8 @@ pub fn install(
         &core.ids,
         |_| {
             family.check()?;
-            let opener = core.opener(family.id);
-            let refs = family.tree.prepare(&edit, &opener)?.vlog_references();
-            edit.vlogs_removed =
-                refs.into_iter().filter(|(_, bytes)| *bytes == 0).map(|(id, _)| id).collect();
-            let version = family.tree.prepare(&edit, &opener)?;
+            let mut version = family.tree.prepare(&edit, &core.opener(family.id))?;
+            edit.vlogs_removed = version.drop_unreferenced_vlogs();
             let whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),
                 versions: vec![(family.id, edit)],

@@ -78,7 +78,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         remove_copied(&*dir, &found.catalog);
     }
     // The database is whole already: what cannot be tidied now is left for the next open.
-    let orphans = orphans::tidy(&*dir, &manifest.catalog(), manifest.edits(), cut).unwrap_or(0);
+    let catalog = manifest.catalog();
+    let orphans = orphans::tidy(&*dir, &catalog, manifest.edits(), cut).unwrap_or(0);
 
     let report = Report {
         recovered: replayed.next - 1,
@@ -91,7 +92,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     };
     let core = Core {
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
-        runs: AtomicU64::new(manifest.catalog().next.2),
+        runs: AtomicU64::new(catalog.next.2),
         visible: AtomicU64::new(replayed.next - 1),
         database: found.database,
         env,

@@ -105,10 +105,6 @@ impl LogReader {
     pub fn end(&self) -> u64 {
         self.end
     }
-    /// The LSN that the next record must carry.
-    pub fn expected_lsn(&self) -> Option<u64> {
-        self.lsn
-    }
 
     /// The next record. `Err` only for failures of the operating system and formats too new to read.
     pub fn next_record(&mut self) -> Result<Step> {

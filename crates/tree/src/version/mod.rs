@@ -48,10 +48,6 @@ impl Version {
     pub fn deepest(&self) -> Option<LevelNo> {
         self.levels.iter().rposition(|runs| !runs.is_empty()).map(|l| LevelNo(l as u8))
     }
-    /// Bytes of a level's tables.
-    pub fn level_bytes(&self, level: LevelNo) -> u64 {
-        self.levels[level.index()].iter().flat_map(|r| &r.tables).map(|t| t.meta.summary.bytes).sum()
-    }
     /// Stored bytes that tables reference, for each value log.
     pub fn vlog_references(&self) -> BTreeMap<FileId, u64> {
         let mut refs: BTreeMap<FileId, u64> = self.vlogs.keys().map(|id| (*id, 0)).collect();
@@ -62,6 +58,14 @@ impl Version {
             }
         }
         refs
+    }
+    /// Lets go of the value logs that no table references any more, and names them.
+    pub fn drop_unreferenced_vlogs(&mut self) -> Vec<FileId> {
+        let references = self.vlog_references();
+        let unreferenced = |id: &FileId| references.get(id).is_none_or(|bytes| *bytes == 0);
+        let gone: Vec<FileId> = self.vlogs.keys().copied().filter(unreferenced).collect();
+        self.vlogs.retain(|id, _| !gone.contains(id));
+        gone
     }
     /// Ids of all its files.
     pub fn files(&self) -> BTreeSet<FileId> {

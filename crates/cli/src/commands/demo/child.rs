@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::sources::Sources;
 
 /// What an import did, as far as its process told before it ended.
+#[derive(Default)]
 pub struct Import {
     /// Entries acknowledged.
     pub entries: u64,
@@ -50,14 +51,7 @@ pub fn import(db: &Path, sources: &Sources, kill: bool) -> Result<Import> {
 fn listen(child: &mut Child, kill_halfway: Option<&Sources>) -> Result<Import> {
     let pid = child.id().to_string();
     let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
-    let mut done = Import {
-        entries: 0,
-        bytes: 0,
-        elapsed: Duration::ZERO,
-        killed: false,
-        process: Process::default(),
-        engine_written: None,
-    };
+    let mut done = Import::default();
     for line in BufReader::new(stdout).lines() {
         let Ok(line) = line else { break };
         let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
@@ -97,14 +91,7 @@ mod tests {
 
     #[test]
     fn lines_are_understood() {
-        let mut done = Import {
-            entries: 0,
-            bytes: 0,
-            elapsed: Duration::ZERO,
-            killed: false,
-            process: Process::default(),
-            engine_written: None,
-        };
+        let mut done = Import::default();
         take_line(&json!({"committed": {"entries": 3, "bytes": 10}}), &mut done);
         take_line(&json!({"other": 1}), &mut done);
         assert_eq!((done.entries, done.bytes, done.engine_written), (3, 10, None));

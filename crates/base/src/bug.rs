@@ -60,6 +60,14 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// A checkpoint is renamed into place although the names in it are not durable.
+    CheckpointSkipsDirSync = 61,
+    /// Pruning a backup removes files that kept generations need.
+    PruneDropsShared = 62,
+    /// A read-only open cuts the torn end off the log.
+    ReadOnlyCutsLog = 63,
+    /// Repair takes entries from a block whose checksum differs.
+    RepairTakesBadBlock = 64,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -7,6 +7,7 @@ use crate::jobs::{self, Workers, compact};
 use crate::manifest::{CleanClose, Edit};
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
+use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
@@ -200,6 +201,14 @@ impl Engine {
     /// All families.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
         self.core.families.all()
+    }
+    /// Makes a second database with the same contents in `target`.
+    pub fn checkpoint(&self, target: &Path) -> Result<Checkpointed> {
+        checkpoint::checkpoint(&self.core, target)
+    }
+    /// Makes a generation in the backup directory `path`.
+    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Backed> {
+        backup::backup(&self.core, path, reread, progress)
     }
     /// Reads and checks every byte.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {

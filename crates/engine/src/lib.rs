@@ -22,6 +22,7 @@ pub mod jobs;
 pub mod ddl;
 pub mod recover;
 pub mod verify;
+pub mod safety;
 pub mod report;
 pub mod engine;
 #[doc(hidden)]

@@ -33,18 +33,25 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod safety;
 mod translate;
 mod iter;
 mod family;
 mod snapshot;
+mod backups;
 mod db;
 
+pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use safety::{
+    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
+    RestoreReport,
+};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};

@@ -60,14 +60,27 @@ pub fn write_snapshot(
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
     }
+    let writer = write_snapshot_file(dir, name::MANIFEST_TMP, place, id, edit, catalog)?;
+    dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
+    sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
+    Ok(writer)
+}
+
+/// Writes `catalog` as edit number `edit` into the new file `file`, synced; its name is not.
+pub fn write_snapshot_file(
+    dir: &dyn Dir,
+    file: &str,
+    place: Place,
+    id: FileId,
+    edit: u64,
+    catalog: &Catalog,
+) -> Result<LogWriter> {
     let header =
         FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
-    let mut writer = LogWriter::create(dir, name::MANIFEST_TMP, &header)?;
+    let mut writer = LogWriter::create(dir, file, &header)?;
     let mut record = [Finished::around(&codec::encode(&catalog.snapshot()), 1)];
     writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut record)?;
     writer.file().sync()?;
-    dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
-    sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
 
@@ -101,6 +114,10 @@ impl Manifest {
     /// The catalog now.
     pub fn catalog(&self) -> Catalog {
         self.state.lock().catalog.clone()
+    }
+    /// Looks at the catalog while nothing can be installed.
+    pub fn look<T>(&self, at: impl FnOnce(&Catalog) -> T) -> T {
+        at(&self.state.lock().catalog)
     }
     /// The manifest's own file id, and its bytes.
     pub fn file(&self) -> (FileId, u64) {

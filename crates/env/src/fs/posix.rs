@@ -73,7 +73,8 @@ impl Fs for PosixFs {
                 e => os_error(format_args!("rename {} to {shown}", from.display()), e),
             }
         })?;
-        sync_parent(to, true).map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new name may not be durable"))
+        sync_parent(to, true)
+            .map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new name may not be durable"))
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {

@@ -60,6 +60,8 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// A multi-get answers in key order instead of the caller's.
+    SortedAnswers = 40,
 }
 
 /// Plants one bug (or none), for the whole process.

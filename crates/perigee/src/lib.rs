@@ -38,6 +38,7 @@ mod iter;
 mod family;
 mod snapshot;
 mod db;
+mod read;
 
 pub use batch::WriteBatch;
 pub use db::Db;

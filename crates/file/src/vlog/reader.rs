@@ -56,6 +56,13 @@ impl VlogReader {
         if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
     }
 
+    /// Tells the file system that this value is going to be read.
+    pub fn announce(&self, p: &VlogPointer) {
+        if self.check(p).is_ok() {
+            self.input.will_need(p.offset, p.stored_bytes);
+        }
+    }
+
     /// Refuses a pointer that cannot be right, before memory is taken for its value.
     fn check(&self, p: &VlogPointer) -> Result<()> {
         let chunks = p.value_bytes.div_ceil(VLOG_CHUNK_BYTES as u64);

@@ -64,6 +64,8 @@ bugs! {
     InstallCancelled = 60,
     /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
     NarrowManualRange = 61,
+    /// A multi-get answers in key order instead of the caller's.
+    SortedAnswers = 40,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -61,13 +61,19 @@ bugs! {
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
     /// A checkpoint is renamed into place although the names in it are not durable.
-    CheckpointSkipsDirSync = 61,
+    CheckpointSkipsDirSync = 70,
     /// Pruning a backup removes files that kept generations need.
-    PruneDropsShared = 62,
+    PruneDropsShared = 71,
     /// A read-only open cuts the torn end off the log.
-    ReadOnlyCutsLog = 63,
+    ReadOnlyCutsLog = 72,
     /// Repair takes entries from a block whose checksum differs.
-    RepairTakesBadBlock = 64,
+    RepairTakesBadBlock = 73,
+    /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
+    InstallCancelled = 60,
+    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
+    NarrowManualRange = 61,
+    /// A multi-get answers in key order instead of the caller's.
+    SortedAnswers = 40,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -1,7 +1,10 @@
-//! A directory of backups: what it holds, and the way back. Making a generation is [`crate::Db::backup`].
+//! Checkpoints and backups of an open database; a directory of backups: what it holds, and the way back.
 
 use crate::env::Env;
-use crate::{BackupInfo, BackupVerifyReport, Error, PruneReport, RestoreReport, Result, translate};
+use crate::{
+    BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, Db, Error, PruneReport,
+    RestoreReport, Result, translate,
+};
 use perigee_engine::safety::{prune, restore};
 use std::path::{Path, PathBuf};
 
@@ -99,5 +102,50 @@ impl Backups {
     /// `InvalidArgument` for 0; `Corruption` if the record of any generation cannot be read: then nothing is removed.
     pub fn prune(&self, keep: usize) -> Result<PruneReport> {
         prune::prune(&self.env, &self.path, keep).map(translate::prune_report)
+    }
+}
+
+impl Db {
+    /// Makes a second database with the same contents in `dir`, which must not exist or be empty, while reads and writes go
+    /// on. All families are as they were at one moment, whatever the durability of the writes before it. Table files are
+    /// shared with it by hard links, which takes no space until they are compacted away on one side; on another file system
+    /// they are copied. Nothing is flushed: what is not in tables yet is in its own log. It is opened like any database,
+    /// for reading and writing, independent of this one. It appears under its name last and durably: a crash
+    /// on the way leaves `dir.incomplete`, which the next attempt clears.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if `dir` holds anything; `NotFound` if its parent does not exist. `OutcomeUnknown`: it
+    /// is there and whole, but its name may not survive a power cut.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options, env::{Env, fs::memory::SimDisk}};
+    /// # fn main() -> perigee::Result<()> {
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// # let db = Db::open("/db", Options::in_env(env.clone()))?;
+    /// db.put("moon", "full")?;
+    /// db.checkpoint("/copy")?;
+    /// db.put("moon", "new")?;
+    /// let copy = Db::open("/copy", Options::in_env(env))?;
+    /// assert_eq!(copy.get("moon")?.as_deref(), Some(&b"full"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<CheckpointReport> {
+        self.engine.checkpoint(dir.as_ref()).map(translate::checkpoint_report)
+    }
+    /// Makes a new generation in the backup directory `dir` (created if missing), while reads and writes go on: see
+    /// [`Backups`](crate::Backups).
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
+        self.backup_with(dir, BackupOptions::new(), |_done, _total| {})
+    }
+    /// The same, with options, and with progress in bytes (done, total).
+    pub fn backup_with(
+        &self,
+        dir: impl AsRef<Path>,
+        options: BackupOptions,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<BackupReport> {
+        let mut progress = progress;
+        self.engine.backup(dir.as_ref(), options.reread, &mut progress).map(translate::backup_report)
     }
 }

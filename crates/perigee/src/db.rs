@@ -1,8 +1,8 @@
 //! The database handle.
 
 use crate::{
-    BackupOptions, BackupReport, CheckpointReport, Cursor, Family, FamilyOptions, FileStats, Iter, Options,
-    Result, Slice, Snapshot, Stats, VerifyReport, WriteBatch, WriteOptions, translate,
+    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
+    WriteBatch, WriteOptions, translate,
 };
 use perigee_engine::{Engine, Family as Inner};
 use std::ops::RangeBounds;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Db {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     default: Family,
 }
 
@@ -145,52 +145,6 @@ impl Db {
     /// Merges every family into its deepest level.
     pub fn compact(&self) -> Result<()> {
         self.engine.compact(&self.engine.all_families())
-    }
-    /// Waits until no flush or compaction is running or due.
-    pub fn wait_idle(&self) -> Result<()> {
-        self.engine.wait_idle()
-    }
-    /// Makes a second database with the same contents in `dir`, which must not exist or be empty, while reads and writes go
-    /// on. All families are as they were at one moment, whatever the durability of the writes before it. Table files are
-    /// shared with it by hard links, which takes no space until they are compacted away on one side; on another file system
-    /// they are copied. Nothing is flushed: what is not in tables yet is in its own log. It is opened like any database,
-    /// for reading and writing, independent of this one. It appears under its name last and durably: a crash
-    /// on the way leaves `dir.incomplete`, which the next attempt clears.
-    ///
-    /// # Errors
-    /// `AlreadyExists` if `dir` holds anything; `NotFound` if its parent does not exist. `OutcomeUnknown`: it
-    /// is there and whole, but its name may not survive a power cut.
-    ///
-    /// ```
-    /// # use perigee::{Db, Options, env::{Env, fs::memory::SimDisk}};
-    /// # fn main() -> perigee::Result<()> {
-    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
-    /// # let db = Db::open("/db", Options::in_env(env.clone()))?;
-    /// db.put("moon", "full")?;
-    /// db.checkpoint("/copy")?;
-    /// db.put("moon", "new")?;
-    /// let copy = Db::open("/copy", Options::in_env(env))?;
-    /// assert_eq!(copy.get("moon")?.as_deref(), Some(&b"full"[..]));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<CheckpointReport> {
-        self.engine.checkpoint(dir.as_ref()).map(translate::checkpoint_report)
-    }
-    /// Makes a new generation in the backup directory `dir` (created if missing), while reads and writes go on: see
-    /// [`Backups`](crate::Backups).
-    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
-        self.backup_with(dir, BackupOptions::new(), |_done, _total| {})
-    }
-    /// The same, with options, and with progress in bytes (done, total).
-    pub fn backup_with(
-        &self,
-        dir: impl AsRef<Path>,
-        options: BackupOptions,
-        progress: impl FnMut(u64, u64),
-    ) -> Result<BackupReport> {
-        let mut progress = progress;
-        self.engine.backup(dir.as_ref(), options.reread, &mut progress).map(translate::backup_report)
     }
     /// Reads every byte of every file and checks it. `Ok` with errors inside the report means: readable, damaged.
     pub fn verify(&self) -> Result<VerifyReport> {

@@ -38,14 +38,17 @@ mod translate;
 mod iter;
 mod family;
 mod snapshot;
-mod backups;
 mod db;
+mod backups;
+mod operate;
+mod read;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use family::Family;
 pub use iter::{Cursor, Iter};
+pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use safety::{
@@ -54,7 +57,7 @@ pub use safety::{
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

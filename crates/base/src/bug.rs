@@ -60,6 +60,10 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// A get that meets an expired newest version goes on to an older one.
+    ExpiredFallsThrough = 30,
+    /// Compaction destroys expired entries although the clock has just jumped forward.
+    ExpireDespiteJump = 31,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -38,6 +38,7 @@ mod iter;
 mod family;
 mod snapshot;
 mod db;
+mod ttl;
 
 pub use batch::WriteBatch;
 pub use db::Db;
@@ -48,6 +49,7 @@ pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

@@ -6,7 +6,7 @@
 use crate::{Version, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Result, SeqNo, Shared, checksum};
+use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
 use perigee_file::Found;
 
 /// The newest version of `key` that a reader at `at` sees, tombstones included.
@@ -29,18 +29,44 @@ pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found
     Ok(None)
 }
 
+/// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.
+pub fn is_live(found: &Found, now: &dyn Now) -> bool {
+    match found {
+        Found::Tombstone => false,
+        Found::Value(_) | Found::Pointer(_) => true,
+        Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => !x.passed(now.now_ms()),
+    }
+}
+
+/// The newest version, if a reader at `at` sees a value in it. An expired one hides the older ones, as a tombstone does.
+pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+    let Some((seq, found)) = lookup(view, key, at)? else { return Ok(None) };
+    if is_live(&found, &*view.now) {
+        return Ok(Some(found));
+    }
+    if bug::on(Bug::ExpiredFallsThrough) && found.expiry().is_some() && seq > SeqNo::ZERO {
+        return live(view, key, seq.prev());
+    }
+    Ok(None)
+}
+
 /// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
 pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
-    match lookup(view, key, at)? {
-        None | Some((_, Found::Tombstone)) => Ok(None),
-        Some((_, Found::Value(v))) => Ok(Some(v)),
-        Some((_, Found::Pointer(p))) => fetch(&view.version, &p).map(Some),
+    live(view, key, at)?.map(|found| value(&view.version, found)).transpose()
+}
+
+/// The bytes of what was found live.
+pub fn value(version: &Version, found: Found) -> Result<Shared> {
+    match found {
+        Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),
+        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch(version, &p),
+        Found::Tombstone => Err(Error::internal("a tombstone has no value")),
     }
 }
 
 /// Whether a reader at `at` sees a value under `key`.
 pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
-    Ok(!matches!(lookup(view, key, at)?, None | Some((_, Found::Tombstone))))
+    Ok(live(view, key, at)?.is_some())
 }
 
 /// Reads a separated value.

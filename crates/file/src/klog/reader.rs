@@ -15,7 +15,7 @@ use crate::input::Input;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
-use perigee_base::{EntryKind, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared};
+use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
 use std::sync::Arc;
 
@@ -28,15 +28,28 @@ pub enum Found {
     Value(Shared),
     /// The value lies in a value log.
     Pointer(VlogPointer),
+    /// The value, pinned, up to a time.
+    ValueUntil(Shared, Expiry),
+    /// The value lies in a value log, up to a time.
+    PointerUntil(VlogPointer, Expiry),
 }
 
 impl Found {
     /// Entry `i` of a block.
     pub(crate) fn of(block: &Block, i: usize) -> Found {
-        match block.kind(i) {
-            EntryKind::Put => Found::Value(block.pinned_value(i)),
-            EntryKind::Delete => Found::Tombstone,
-            EntryKind::PutPointer => Found::Pointer(block.pointer(i)),
+        match block.value(i) {
+            ValueRef::None => Found::Tombstone,
+            ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
+            ValueRef::Pointer(p) => Found::Pointer(p),
+            ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
+            ValueRef::PointerUntil(p, x) => Found::PointerUntil(p, x),
+        }
+    }
+    /// When it ends, if it does.
+    pub fn expiry(&self) -> Option<Expiry> {
+        match self {
+            Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => Some(*x),
+            _ => None,
         }
     }
 }

@@ -64,6 +64,8 @@ bugs! {
     ExpiredFallsThrough = 30,
     /// Compaction destroys expired entries although the clock has just jumped forward.
     ExpireDespiteJump = 31,
+    /// A multi-get answers in key order instead of the caller's.
+    SortedAnswers = 40,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -1,7 +1,7 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
 use perigee_base::{Error, KeyOrder, Result, limits};
-use perigee_file::Codec;
+use perigee_file::Compression;
 
 /// What an acknowledged write has survived. Ordered: more is safer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub struct FamilySettings {
     pub value_threshold: u64,
     /// Raw bytes of a data block.
     pub block_bytes: u64,
-    /// Codec of new files.
-    pub codec: Codec,
+    /// Compression of new files.
+    pub compression: Compression,
     /// Filter bits per key.
     pub filter_bits: u8,
     /// Size at which tables are cut.
@@ -61,7 +61,7 @@ impl Default for FamilySettings {
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
             block_bytes: 16 << 10,
-            codec: Codec::Lz4,
+            compression: Compression::Lz4,
             filter_bits: 10,
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
@@ -88,6 +88,6 @@ impl FamilySettings {
                     .expected(format_args!("{min} to {max}"), got));
             }
         }
-        Ok(())
+        self.compression.check()
     }
 }

@@ -39,6 +39,7 @@ mod family;
 mod snapshot;
 mod db;
 mod ttl;
+mod read;
 
 pub use batch::WriteBatch;
 pub use db::Db;

@@ -5,7 +5,7 @@ use crate::stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, Ve
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
-use perigee_file::Codec;
+use perigee_file::Compression as Inner;
 
 pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     match d {
@@ -34,9 +34,12 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
         memtable_bytes: o.memtable_bytes,
         value_threshold: o.value_threshold as u64,
         block_bytes: o.block_bytes as u64,
-        codec: match o.compression {
-            Compression::None => Codec::None,
-            Compression::Lz4 => Codec::Lz4,
+        compression: match o.compression {
+            Compression::None => Inner::None,
+            Compression::Lz4 => Inner::Lz4,
+            Compression::Lz4Fast(acceleration) => Inner::Lz4Fast(acceleration),
+            Compression::Snappy => Inner::Snappy,
+            Compression::Zstd(level) => Inner::Zstd(level),
         },
         filter_bits: o.filter_bits,
         target_file_bytes: o.target_file_bytes,
@@ -51,9 +54,12 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
         memtable_bytes: s.memtable_bytes,
         value_threshold: s.value_threshold as usize,
         block_bytes: s.block_bytes as usize,
-        compression: match s.codec {
-            Codec::None => Compression::None,
-            Codec::Lz4 => Compression::Lz4,
+        compression: match s.compression {
+            Inner::None => Compression::None,
+            Inner::Lz4 => Compression::Lz4,
+            Inner::Lz4Fast(acceleration) => Compression::Lz4Fast(acceleration),
+            Inner::Snappy => Compression::Snappy,
+            Inner::Zstd(level) => Compression::Zstd(level),
         },
         filter_bits: s.filter_bits,
         target_file_bytes: s.target_file_bytes,

@@ -62,6 +62,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::WrongRunOrder
         | Bug::SkipOnTurn
         | Bug::PublishEarly
+        | Bug::SortedAnswers
         | Bug::LoseLastEntry => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }

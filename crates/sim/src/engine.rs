@@ -75,6 +75,7 @@ impl Engine {
         match op {
             Op::Write { writes, batched } => self.write(writes, *batched),
             Op::Get { family, key, snapshot } => self.get(*family, key, *snapshot),
+            Op::MultiGet { family, keys, snapshot } => self.multi_get(*family, keys, *snapshot),
             Op::Contains { family, key, snapshot } => self.contains(*family, key, *snapshot),
             Op::Scan { family, span, snapshot, backs, steps } => match self.iter(*family, span, *snapshot)? {
                 Some(iter) => drain(iter, *backs, *steps),
@@ -201,6 +202,20 @@ impl Engine {
             Some((family, None)) => family.get(key)?,
             Some((family, Some(snapshot))) => snapshot.get(family, key)?,
         }))
+    }
+
+    fn multi_get(&self, family: usize, keys: &[Vec<u8>], snapshot: Option<usize>) -> Result<Outcome> {
+        let answers = match self.place(family, snapshot) {
+            None => return Ok(Outcome::Skipped),
+            Some((family, _)) if keys.is_empty() => {
+                family.contains([])?; // no key has no answer to refuse with
+                Vec::new()
+            }
+            Some((family, None)) => family.multi_get(keys),
+            Some((family, Some(snapshot))) => snapshot.multi_get(family, keys),
+        };
+        let values = answers.into_iter().map(|a| a.map(|v| v.map(Vec::from)));
+        Ok(Outcome::Values(values.collect::<Result<_>>()?))
     }
 
     fn contains(&self, family: usize, key: &[u8], snapshot: Option<usize>) -> Result<Outcome> {

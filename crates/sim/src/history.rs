@@ -77,6 +77,8 @@ pub enum Op {
     Write { writes: Vec<Write>, batched: bool },
     /// Point read, now or in a snapshot.
     Get { family: usize, key: Bytes, snapshot: Option<usize> },
+    /// Many point reads at once, now or in a snapshot.
+    MultiGet { family: usize, keys: Vec<Bytes>, snapshot: Option<usize> },
     /// Presence, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
     /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
@@ -187,6 +189,10 @@ impl Generator {
             0 => self.put(family),
             1 => Op::Write { writes: vec![self.write(family, true)], batched: false },
             2 => self.batch(),
+            3 if self.rng.percent(15) => {
+                let keys = (0..self.rng.between(0, 40)).map(|_| self.near(family)).collect();
+                Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
+            }
             3 => Op::Get { family, key: self.key(family), snapshot: self.maybe_snapshot() },
             4 => Op::Contains { family, key: self.key(family), snapshot: self.maybe_snapshot() },
             5 => self.scan(family),
@@ -377,6 +383,7 @@ mod tests {
         for word in [
             "Write",
             "Get",
+            "MultiGet",
             "Contains",
             "Scan",
             "TakeSnapshot",

@@ -24,6 +24,8 @@ pub enum Outcome {
     Skipped,
     /// A value, or none.
     Value(Option<Bytes>),
+    /// A value, or none, for each key asked.
+    Values(Vec<Option<Bytes>>),
     /// Present or not.
     Present(bool),
     /// The entry a cursor stands on, or an iterator gave.
@@ -94,6 +96,9 @@ impl Target for Oracle {
             Op::Get { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Value(map.get(&key[..]).map(|v| v.to_vec())))
             }
+            Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
+                Outcome::Values(keys.iter().map(|k| map.get(&k[..]).map(|v| v.to_vec())).collect())
+            }),
             Op::Contains { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&key[..])))
             }

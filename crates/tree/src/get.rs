@@ -3,14 +3,60 @@
 //! "Not found" is an assertion: it is given only when every source that could hold the key was read; an error of
 //! any source is the answer.
 
-use crate::{Version, View};
+use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::key::VlogPointer;
 use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
-use perigee_file::Found;
+use perigee_file::{Found, Near};
+
+/// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
+#[derive(Debug, Default)]
+pub struct Hand {
+    near: Vec<Option<Near>>,
+    loaded: u64,
+}
+
+impl Hand {
+    /// How many blocks were read from disk.
+    pub fn loaded(&self) -> u64 {
+        self.loaded
+    }
+    /// Asks the table of run number `run`.
+    fn ask(
+        &mut self,
+        run: usize,
+        table: &Table,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+    ) -> Result<Option<(SeqNo, Found)>> {
+        if self.near.len() <= run {
+            self.near.resize_with(run + 1, || None);
+        }
+        let answer = table.reader.get_near(key, hash, at, &mut self.near[run]);
+        self.loaded += self.near[run].as_mut().map_or(0, Near::take_loaded);
+        answer
+    }
+}
 
 /// The newest version of `key` that a reader at `at` sees, tombstones included.
 pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
+    look(view, key, at, |_, table, hash| table.reader.get(key, hash, at))
+}
+
+/// The same for one of many keys that come in order.
+pub fn lookup_near(view: &View, key: &[u8], at: SeqNo, hand: &mut Hand) -> Result<Option<(SeqNo, Found)>> {
+    look(view, key, at, |run, table, hash| hand.ask(run, table, key, hash, at))
+}
+
+/// The walk: memtables, then runs, the newest first. `ask` asks one table, of the run of that number.
+#[inline]
+fn look(
+    view: &View,
+    key: &[u8],
+    at: SeqNo,
+    mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
+) -> Result<Option<(SeqNo, Found)>> {
     for memtable in view.memtables() {
         if let Some(found) = memtable.get(key, at) {
             return Ok(Some(found));
@@ -18,9 +64,9 @@ pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found
     }
     let hash = checksum::key_hash(key);
     let order = view.version.order;
-    for run in view.version.runs() {
+    for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
-        match table.reader.get(key, hash, at) {
+        match ask(number, table, hash) {
             Ok(None) => {}
             Err(_) if bug::on(Bug::ErrorIsNotFound) => {}
             answer => return answer,
@@ -62,6 +108,11 @@ pub fn value(version: &Version, found: Found) -> Result<Shared> {
         Found::Pointer(p) | Found::PointerUntil(p, _) => fetch(version, &p),
         Found::Tombstone => Err(Error::internal("a tombstone has no value")),
     }
+}
+
+/// The value that a look-up stands for, if a reader sees one, fetched from the value log if it is separated.
+pub fn value_of(view: &View, found: Option<Found>) -> Result<Option<Shared>> {
+    found.filter(|f| is_live(f, &*view.now)).map(|f| value(&view.version, f)).transpose()
 }
 
 /// Whether a reader at `at` sees a value under `key`.

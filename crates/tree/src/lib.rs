@@ -11,6 +11,7 @@ pub mod memtable;
 pub mod version;
 pub mod view;
 pub mod get;
+pub mod multi_get;
 pub mod scan;
 pub mod rewrite;
 pub mod flush;

@@ -76,6 +76,7 @@ pub fn write_snapshot(
 
 impl Manifest {
     /// Around a manifest just written by [`write_snapshot`].
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         dir: Arc<dyn Dir>,
         dir_sync: Arc<DirSync>,

@@ -85,6 +85,9 @@ pub trait Append: Send + Sync + Debug {
 pub trait ReadAt: Send + Sync + Debug {
     /// Fills `buf` from `offset`; a file that ends before is an error of kind `Corruption` with the offset.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Says that these bytes will be read soon, so that the system may fetch them meanwhile. A hint: it may do nothing,
+    /// and fails silently.
+    fn will_need(&self, _offset: u64, _len: u64) {}
     /// Length of the file.
     fn len(&self) -> Result<u64>;
     /// Whether it holds nothing.

@@ -54,6 +54,22 @@ impl Found {
     }
 }
 
+/// The block in which a key was looked for last, and how many were read from disk on the way.
+#[derive(Debug)]
+pub struct Near {
+    file: FileId,
+    number: usize,
+    block: Arc<Block>,
+    loaded: u64,
+}
+
+impl Near {
+    /// Blocks read from disk since the last call.
+    pub fn take_loaded(&mut self) -> u64 {
+        std::mem::take(&mut self.loaded)
+    }
+}
+
 /// Reads one klog.
 #[derive(Debug)]
 pub struct KlogReader {
@@ -161,6 +177,52 @@ impl KlogReader {
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
     /// [`key_hash`](perigee_base::checksum::key_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
+        self.find(key, hash, at, |i| self.block(i, true))
+    }
+
+    /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
+    pub fn get_near(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        near: &mut Option<Near>,
+    ) -> Result<Option<(SeqNo, Found)>> {
+        self.find(key, hash, at, |i| {
+            if let Some(n) = near.as_ref().filter(|n| n.file == self.id() && n.number == i) {
+                return Ok(Arc::clone(&n.block));
+            }
+            let held = near.take().map_or(0, |n| n.loaded);
+            let (offset, _) = self.parts.index.place(i);
+            let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
+            let block = self.block(i, true)?;
+            *near = Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded });
+            Ok(block)
+        })
+    }
+
+    /// Tells the file system that the look-up of `key` is going to read its block, unless it is cached.
+    pub fn announce(&self, key: &[u8], hash: u64, at: SeqNo) {
+        if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
+            return;
+        }
+        let i = self.parts.index.find(self.parts.order, key, at);
+        if i < self.parts.index.len() {
+            let (offset, length) = self.parts.index.place(i);
+            if self.cache.get(self.id(), offset).is_none() {
+                self.input.will_need(offset, length);
+            }
+        }
+    }
+
+    #[inline]
+    fn find(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        block: impl FnOnce(usize) -> Result<Arc<Block>>,
+    ) -> Result<Option<(SeqNo, Found)>> {
         if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
             self.counters.filter_negatives.add(1);
             return Ok(None);
@@ -170,7 +232,7 @@ impl KlogReader {
             self.count_miss(key, i, None);
             return Ok(None);
         }
-        let block = self.block(i, true)?;
+        let block = block(i)?;
         let entry = block.lower_bound(self.parts.order, key, at);
         if entry < block.len() && block.key_is(entry, key) {
             return Ok(Some((block.seq(entry), Found::of(&block, entry))));

@@ -67,7 +67,7 @@ impl<'a> Sink<'a> {
         }
         if self.vlog.is_none() {
             let id = self.next_id();
-            self.vlog = Some((id, self.shelf.vlog_writer(id, self.options.codec)?));
+            self.vlog = Some((id, self.shelf.vlog_writer(id, self.options.compression)?));
             self.created.0.push(id);
         }
         let (_, vlog) = self.vlog.as_mut().expect("made above");

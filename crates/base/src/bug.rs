@@ -64,6 +64,10 @@ bugs! {
     ExpiredFallsThrough = 30,
     /// Compaction destroys expired entries although the clock has just jumped forward.
     ExpireDespiteJump = 31,
+    /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
+    InstallCancelled = 60,
+    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
+    NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
     SortedAnswers = 40,
 }

@@ -27,6 +27,8 @@ pub struct Settings {
     pub block_cache_bytes: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// Bytes per second that flushes write and compactions read and write; 0: no limit.
+    pub background_bytes_per_second: u64,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
 }

@@ -39,17 +39,19 @@ mod family;
 mod snapshot;
 mod db;
 mod ttl;
+mod operate;
 mod read;
 
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use family::Family;
 pub use iter::{Cursor, Iter};
+pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
 pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].

@@ -1,11 +1,14 @@
 //! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
 
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use crate::stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use crate::stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
 use perigee_file::Compression as Inner;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     match d {
@@ -24,6 +27,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         durability: durability(o.durability),
         block_cache_bytes: o.block_cache_bytes,
         verify_outputs: o.verify_outputs,
+        background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         default_family: o.default_family.as_ref().map(family_settings),
     }
 }
@@ -79,6 +83,7 @@ pub(crate) fn stats(s: Status) -> Stats {
         wal: s.wal,
         disk_bytes: s.disk_bytes,
         snapshots: s.snapshots,
+        running: s.running.iter().map(job_stats).collect(),
         pressure: s.pressure.to_owned(),
         recovery: RecoveryReport {
             recovered_sequence: s.recovery.recovered,
@@ -90,6 +95,21 @@ pub(crate) fn stats(s: Status) -> Stats {
             elapsed_us: s.recovery.elapsed_us,
         },
         background_error: s.background_error,
+    }
+}
+
+fn job_stats((job, elapsed_us): &(Arc<Job>, u64)) -> JobStats {
+    JobStats {
+        kind: job.kind.name(),
+        family: job.family.clone(),
+        reason: job.reason,
+        from: job.from.clone(),
+        to: job.to,
+        files: job.files,
+        bytes: job.bytes,
+        bytes_done: job.bytes_done(),
+        bytes_written: job.written.load(Relaxed),
+        elapsed_us: *elapsed_us,
     }
 }
 

@@ -39,9 +39,11 @@ mod family;
 mod snapshot;
 mod db;
 mod read;
+mod estimate;
 
 pub use batch::WriteBatch;
 pub use db::Db;
+pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};

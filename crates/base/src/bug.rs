@@ -60,6 +60,10 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
+    InstallCancelled = 60,
+    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
+    NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
     SortedAnswers = 40,
 }

@@ -1,5 +1,6 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
+use crate::control::Control;
 use crate::dirsync::DirSync;
 use crate::family::Families;
 use crate::health::Health;
@@ -9,6 +10,7 @@ use crate::retire::Retire;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::format::FileKind;
 use perigee_base::stats::Counters;
@@ -70,8 +72,10 @@ pub struct Core {
     pub closing: AtomicBool,
     /// One compaction at a time.
     pub compacting: Mutex<()>,
-    /// Jobs running now.
-    pub busy: AtomicU64,
+    /// Which jobs may start, and which run.
+    pub control: Control,
+    /// How fast they may go.
+    pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
     pub sync_due: AtomicU64,
     /// The worst load of any family: sealed memtables in the high half, level 0 runs in the low.

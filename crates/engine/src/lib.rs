@@ -16,6 +16,8 @@ pub mod wal;
 pub mod manifest;
 pub mod family;
 pub mod pressure;
+pub mod throttle;
+pub mod control;
 pub mod core;
 pub mod commit;
 pub mod jobs;
@@ -24,6 +26,7 @@ pub mod recover;
 pub mod verify;
 pub mod report;
 pub mod engine;
+mod operate;
 #[doc(hidden)]
 pub mod fuzz;
 

@@ -26,7 +26,7 @@ mod testing;
 
 pub use block::Block;
 pub use cache::BlockCache;
-pub use compress::Codec;
+pub use compress::{Codec, Compression};
 pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near};
 pub use shelf::Shelf;
 pub use sketch::Sketch;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Db {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     default: Family,
 }
 
@@ -145,10 +145,6 @@ impl Db {
     /// Merges every family into its deepest level.
     pub fn compact(&self) -> Result<()> {
         self.engine.compact(&self.engine.all_families())
-    }
-    /// Waits until no flush or compaction is running or due.
-    pub fn wait_idle(&self) -> Result<()> {
-        self.engine.wait_idle()
     }
     /// Reads every byte of every file and checks it. `Ok` with errors inside the report means: readable, damaged.
     pub fn verify(&self) -> Result<VerifyReport> {

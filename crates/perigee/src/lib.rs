@@ -38,6 +38,7 @@ mod iter;
 mod family;
 mod snapshot;
 mod db;
+mod operate;
 mod read;
 mod estimate;
 
@@ -46,11 +47,12 @@ pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
+pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

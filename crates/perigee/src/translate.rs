@@ -1,11 +1,14 @@
 //! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
 
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use crate::stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use crate::stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
-use perigee_file::Codec;
+use perigee_file::Compression as Inner;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     match d {
@@ -24,6 +27,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         durability: durability(o.durability),
         block_cache_bytes: o.block_cache_bytes,
         verify_outputs: o.verify_outputs,
+        background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         default_family: o.default_family.as_ref().map(family_settings),
     }
 }
@@ -34,9 +38,12 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
         memtable_bytes: o.memtable_bytes,
         value_threshold: o.value_threshold as u64,
         block_bytes: o.block_bytes as u64,
-        codec: match o.compression {
-            Compression::None => Codec::None,
-            Compression::Lz4 => Codec::Lz4,
+        compression: match o.compression {
+            Compression::None => Inner::None,
+            Compression::Lz4 => Inner::Lz4,
+            Compression::Lz4Fast(acceleration) => Inner::Lz4Fast(acceleration),
+            Compression::Snappy => Inner::Snappy,
+            Compression::Zstd(level) => Inner::Zstd(level),
         },
         filter_bits: o.filter_bits,
         target_file_bytes: o.target_file_bytes,
@@ -51,9 +58,12 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
         memtable_bytes: s.memtable_bytes,
         value_threshold: s.value_threshold as usize,
         block_bytes: s.block_bytes as usize,
-        compression: match s.codec {
-            Codec::None => Compression::None,
-            Codec::Lz4 => Compression::Lz4,
+        compression: match s.compression {
+            Inner::None => Compression::None,
+            Inner::Lz4 => Compression::Lz4,
+            Inner::Lz4Fast(acceleration) => Compression::Lz4Fast(acceleration),
+            Inner::Snappy => Compression::Snappy,
+            Inner::Zstd(level) => Compression::Zstd(level),
         },
         filter_bits: s.filter_bits,
         target_file_bytes: s.target_file_bytes,
@@ -73,6 +83,7 @@ pub(crate) fn stats(s: Status) -> Stats {
         wal: s.wal,
         disk_bytes: s.disk_bytes,
         snapshots: s.snapshots,
+        running: s.running.iter().map(job_stats).collect(),
         pressure: s.pressure.to_owned(),
         recovery: RecoveryReport {
             recovered_sequence: s.recovery.recovered,
@@ -84,6 +95,21 @@ pub(crate) fn stats(s: Status) -> Stats {
             elapsed_us: s.recovery.elapsed_us,
         },
         background_error: s.background_error,
+    }
+}
+
+fn job_stats((job, elapsed_us): &(Arc<Job>, u64)) -> JobStats {
+    JobStats {
+        kind: job.kind.name(),
+        family: job.family.clone(),
+        reason: job.reason,
+        from: job.from.clone(),
+        to: job.to,
+        files: job.files,
+        bytes: job.bytes,
+        bytes_done: job.bytes_done(),
+        bytes_written: job.written.load(Relaxed),
+        elapsed_us: *elapsed_us,
     }
 }
 

@@ -63,7 +63,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SkipOnTurn
         | Bug::PublishEarly
         | Bug::SortedAnswers
-        | Bug::LoseLastEntry => &[&MODEL, &CRASH],
+        | Bug::LoseLastEntry
+        | Bug::InstallCancelled
+        | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }
 }

@@ -8,6 +8,7 @@ mod manifest;
 mod orphans;
 mod replay;
 
+use crate::control::Control;
 use crate::core::Core;
 use crate::dirsync::DirSync;
 use crate::family::{Families, Family};
@@ -17,6 +18,7 @@ use crate::retire::Retire;
 use crate::settings::{FamilySettings, Settings};
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
@@ -90,6 +92,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         clean: found.catalog.clean.is_some(),
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
     };
+    let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
         runs: AtomicU64::new(catalog.next.2),
@@ -111,7 +114,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         ids,
         closing: AtomicBool::new(false),
         compacting: Mutex::new(()),
-        busy: AtomicU64::new(0),
+        control: Control::default(),
+        throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),
         log_bytes_max: AtomicU64::new(0),

@@ -8,7 +8,7 @@ use super::props::{self, KlogSummary, Tally};
 use crate::block::frame::{self, FrameKind};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
-use crate::compress::{Codec, Compressor};
+use crate::compress::{Compression, Compressor};
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::output::{Output, table_header};
@@ -37,7 +37,7 @@ pub struct KlogOptions {
     /// Raw bytes that a data block stays under, unless one entry is larger.
     pub block_bytes: usize,
     /// How blocks are compressed.
-    pub codec: Codec,
+    pub compression: Compression,
     /// Filter bits per distinct key; 0 writes no filter.
     pub filter_bits: u8,
 }
@@ -121,16 +121,16 @@ impl KlogWriter {
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
         self.block.finish(&mut self.raw);
-        let (offset, length) = self.write_frame(FrameKind::Data, self.options.codec)?;
+        let (offset, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
         self.index.add((separator, seq), offset, length);
         Ok(())
     }
 
     /// Writes `self.raw`. Where it lies.
-    fn write_frame(&mut self, kind: FrameKind, codec: Codec) -> Result<(u64, u64)> {
+    fn write_frame(&mut self, kind: FrameKind, compression: Compression) -> Result<(u64, u64)> {
         let place = (self.output.id(), self.output.offset());
-        let codec = (codec, &mut self.compressor);
-        let length = frame::append(self.output.buffer(), place, kind, &self.raw, codec)
+        let how = (compression, &mut self.compressor);
+        let length = frame::append(self.output.buffer(), place, kind, &self.raw, how)
             .map_err(|e| e.at(self.output.name(), place.1))?;
         self.output.spill()?;
         Ok((place.1, length))
@@ -159,14 +159,14 @@ impl KlogWriter {
         let filter = self.write_filter()?;
         let blocks = self.index.len() as u64;
         self.index.finish(&mut self.raw);
-        let index = self.write_frame(FrameKind::Index, self.options.codec)?;
+        let index = self.write_frame(FrameKind::Index, self.options.compression)?;
         let order = self.options.order;
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
         if self.keys >= props::SKETCHED_KEYS_MIN {
             props::append_sketch(&mut self.raw, &self.sketch);
         }
-        let properties = self.write_frame(FrameKind::Properties, Codec::None)?;
+        let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
@@ -180,6 +180,6 @@ impl KlogWriter {
             return Ok((0, 0));
         }
         self.raw = self.filter.build();
-        self.write_frame(FrameKind::Filter, Codec::None)
+        self.write_frame(FrameKind::Filter, Compression::None)
     }
 }

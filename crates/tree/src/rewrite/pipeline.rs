@@ -1,6 +1,7 @@
 //! The road itself: every entry of the source is kept or dropped for a reason, and they are counted.
 
 use super::collapse::{Collapse, Verdict};
+use super::pace::{Pace, Quantum};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
 use super::split::Split;
@@ -9,10 +10,10 @@ use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, Error, ErrorKind, FileId, Result, ValueRef};
+use perigee_base::{EntryRef, Error, FileId, Result, ValueRef};
 use perigee_file::{KlogOptions, Shelf};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 /// For whom a rewrite works, and into what: the same for flush and compaction.
 pub struct Setting<'a> {
@@ -32,8 +33,8 @@ pub struct Setting<'a> {
     pub shelf: &'a Shelf,
     /// Where file ids come from.
     pub ids: &'a AtomicU64,
-    /// Set from outside: give up.
-    pub cancel: &'a AtomicBool,
+    /// Whether and how fast it may go on.
+    pub pace: &'a dyn Pace,
 }
 
 /// What a rewrite moves.
@@ -78,14 +79,18 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let split = Split { target_bytes: job.target_bytes };
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let mut collapse = Collapse::new(job.strata.clone(), input.bottom);
-    let mut counts = Counts::default();
+    let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     source.seek_first()?;
     while source.valid() {
-        if counts.read % 1024 == 0 && job.cancel.load(Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the job was cancelled"));
+        if quantum.is_full() {
+            match job.pace.step(quantum.take(sink.written())) {
+                Err(_) if bug::on(Bug::InstallCancelled) => break,
+                go_on => go_on?,
+            }
         }
         counts.read += 1;
         let entry = source.entry();
+        quantum.add(moved_bytes(&entry));
         let (verdict, new_key) = collapse.judge(&entry);
         match verdict {
             Verdict::Shadowed => counts.shadowed += 1,
@@ -103,8 +108,16 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
         source.step()?;
     }
     sink.finish()?;
+    // What is finished is not thrown away because somebody cancels now.
+    let _ = job.pace.step(quantum.take(sink.written()));
     check_counts(&counts, &sink.tables)?;
     Ok(Output { tables: std::mem::take(&mut sink.tables), vlogs: std::mem::take(&mut sink.vlogs), counts })
+}
+
+/// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is written.
+fn moved_bytes(e: &EntryRef<'_>) -> u64 {
+    let value = if let ValueRef::Inline(v) = e.value { v.len() } else { 0 };
+    (e.key.len() + value) as u64
 }
 
 fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>) -> Result<()> {

@@ -41,9 +41,11 @@ mod db;
 mod ttl;
 mod operate;
 mod read;
+mod estimate;
 
 pub use batch::WriteBatch;
 pub use db::Db;
+pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;

@@ -106,6 +106,12 @@ impl Memtable {
         (self.key_of(&node) == key).then(|| (node.seq, self.found(&node)))
     }
 
+    /// About how many entries lie between two places in entry order (`None`: to that end): exact up to a few hundred, then
+    /// with a standard error of 6 %.
+    pub fn count(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>) -> u64 {
+        self.list.count(from, to, |n| self.key_of(n), self.order).min(self.entries())
+    }
+
     /// Bytes of memory it holds.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)

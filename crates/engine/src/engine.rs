@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::jobs::{self, Workers};
 use crate::manifest::{CleanClose, Edit};
+use crate::now::LogicalClock;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
@@ -91,6 +92,10 @@ impl Engine {
         self.core.health.check_open()?;
         family.check()?;
         Ok(family.tree.view())
+    }
+    /// The time for entries that expire.
+    pub fn clock(&self) -> &LogicalClock {
+        &self.core.now
     }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {

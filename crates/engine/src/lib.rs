@@ -11,6 +11,7 @@ pub mod health;
 pub mod dirsync;
 pub mod signal;
 pub mod snapshot;
+pub mod now;
 pub mod retire;
 pub mod wal;
 pub mod manifest;

@@ -40,12 +40,15 @@ mod family;
 mod snapshot;
 mod db;
 mod backups;
+mod ttl;
 mod operate;
 mod read;
+mod estimate;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use db::Db;
+pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;
@@ -58,6 +61,7 @@ pub use safety::{
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

@@ -149,6 +149,7 @@ fn run(
     core.counters.compaction_bytes_written.add(bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
+    core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }
 

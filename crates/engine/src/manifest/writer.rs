@@ -5,6 +5,7 @@ use super::codec;
 use super::edit::Edit;
 use crate::dirsync::DirSync;
 use crate::health::{Health, Slot};
+use crate::now::HighWater;
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
@@ -45,6 +46,8 @@ pub struct Manifest {
     /// Number of the last synced edit.
     edits: AtomicU64,
     counters: Arc<Counters>,
+    /// Goes into every edit that is written anyway.
+    clock: Arc<HighWater>,
 }
 
 /// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old one. Durable when it
@@ -86,6 +89,7 @@ pub fn write_snapshot_file(
 
 impl Manifest {
     /// Around a manifest just written by [`write_snapshot`].
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         dir: Arc<dyn Dir>,
         dir_sync: Arc<DirSync>,
@@ -94,6 +98,7 @@ impl Manifest {
         edit: u64,
         catalog: Catalog,
         counters: Arc<Counters>,
+        clock: Arc<HighWater>,
     ) -> Manifest {
         let snapshot_bytes = writer.offset();
         counters.manifest_bytes_written.add(snapshot_bytes);
@@ -104,6 +109,7 @@ impl Manifest {
             state: Mutex::new(State { writer, catalog, snapshot_bytes }),
             edits: AtomicU64::new(edit),
             counters,
+            clock,
         }
     }
 
@@ -149,6 +155,7 @@ impl Manifest {
         let (mut edit, prepared) = prepare(&state.catalog)?;
         let (_, family, run) = edit.next.unwrap_or(state.catalog.next);
         edit.next = Some((ids.load(SeqCst), family, run));
+        edit.clock = self.clock.beyond(state.catalog.clock);
         let mut next = state.catalog.clone();
         next.apply(&edit)?;
         self.append(&mut state, &edit, health)?;
@@ -159,7 +166,9 @@ impl Manifest {
 
     /// The last edit of a clean close: a database that is already closed for everybody else.
     pub fn close(&self, edit: &Edit, health: &Health) -> Result<()> {
-        self.append(&mut self.state.lock(), edit, health)
+        let mut state = self.state.lock();
+        let clock = self.clock.beyond(state.catalog.clock);
+        self.append(&mut state, &Edit { clock, ..edit.clone() }, health)
     }
 
     fn append(&self, state: &mut MutexGuard<'_, State>, edit: &Edit, health: &Health) -> Result<()> {

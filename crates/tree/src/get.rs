@@ -72,7 +72,7 @@ fn look(
             answer => return answer,
         }
     }
-    Ok(None)
+    view.version.absent()
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.

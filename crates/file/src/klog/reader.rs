@@ -177,7 +177,17 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let parts = Parts::read(&input, database, family)?;
-        Ok(KlogReader { input, database, family, parts, cache, counters })
+        Ok(Self::with_parts(input, database, family, parts, (cache, counters)))
+    }
+
+    pub(super) fn with_parts(
+        input: Input,
+        database: u64,
+        family: FamilyId,
+        parts: Parts,
+        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+    ) -> KlogReader {
+        KlogReader { input, database, family, parts, cache, counters }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's

@@ -39,7 +39,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
                 durable: Some(flushed),
                 ..Edit::default()
             };
-            let tree = Tree::new(Version::empty(settings.order));
+            let tree = Tree::new(Version::empty(settings.order), core.now.clone());
             Ok((edit, Arc::new(Family::new(id, name.to_owned(), settings, tree))))
         },
         |family| {
@@ -160,7 +160,7 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
                 ..Edit::default()
             };
             // Installing happens under this same lock: the version is what the catalog says.
-            let tree = Tree::new((*source.tree.view().version).clone());
+            let tree = Tree::new((*source.tree.view().version).clone(), core.now.clone());
             Ok((edit, Arc::new(Family::new(id, name.to_owned(), of.settings.clone(), tree))))
         },
         |family| {

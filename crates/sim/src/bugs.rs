@@ -65,7 +65,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::DropDeletesShared
         | Bug::CloneForgetsMemtable
         | Bug::RenameInMemory
-        | Bug::LoseLastEntry => &[&MODEL, &CRASH],
+        | Bug::SortedAnswers
+        | Bug::LoseLastEntry
+        | Bug::InstallCancelled
+        | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }
 }

@@ -123,7 +123,7 @@ impl Session for Asking<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let mut batched = Batched { batch: WriteBatch::default(), families: self.families };
         fill(&mut batched)?;
-        Ok(self.db.write_opt(&batched.batch, &self.options)?)
+        Ok(self.db.write_opt(batched.batch, &self.options)?)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         see(self.db.get_pinned_cf(self.families[family], key)?.as_deref());

@@ -28,6 +28,16 @@ pub const INLINE_VALUE_BYTES_MAX: usize = 1 << 20;
 pub const VLOG_CHUNK_BYTES: usize = 1 << 20;
 /// LZ4 cannot expand further than this factor; a declared size beyond it is damage.
 pub const LZ4_RATIO_MAX: usize = 255;
+/// Snappy cannot expand further than this factor: its longest copy makes 64 bytes from 3.
+pub const SNAPPY_RATIO_MAX: usize = 64;
+/// Zstandard cannot expand further than this factor: its smallest block, 4 bytes, makes at most 128 KiB.
+pub const ZSTD_RATIO_MAX: usize = 32 << 10;
+/// Fastest level of Zstandard that may be asked for.
+pub const ZSTD_LEVEL_MIN: i32 = -7;
+/// Slowest level of Zstandard that may be asked for.
+pub const ZSTD_LEVEL_MAX: i32 = 22;
+/// Largest acceleration of LZ4 (beyond it the library changes nothing).
+pub const LZ4_ACCELERATION_MAX: u32 = 65_537;
 /// Most bytes that one group commit gathers before it is written (a single larger batch goes alone).
 pub const COMMIT_GROUP_BYTES_MAX: usize = 4 << 20;
 /// Largest manifest edit, encoded.

@@ -49,7 +49,7 @@ impl Family {
             family: self.id,
             order: self.settings.order,
             block_bytes: self.settings.block_bytes as usize,
-            codec: self.settings.codec,
+            compression: self.settings.compression,
             filter_bits: self.settings.filter_bits,
         }
     }

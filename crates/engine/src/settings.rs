@@ -1,7 +1,7 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
 use perigee_base::{Error, KeyOrder, Result, limits};
-use perigee_file::Codec;
+use perigee_file::Compression;
 
 /// What an acknowledged write has survived. Ordered: more is safer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Settings {
     pub block_cache_bytes: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// Bytes per second that flushes write and compactions read and write; 0: no limit.
+    pub background_bytes_per_second: u64,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
 }
@@ -42,8 +44,8 @@ pub struct FamilySettings {
     pub value_threshold: u64,
     /// Raw bytes of a data block.
     pub block_bytes: u64,
-    /// Codec of new files.
-    pub codec: Codec,
+    /// Compression of new files.
+    pub compression: Compression,
     /// Filter bits per key.
     pub filter_bits: u8,
     /// Size at which tables are cut.
@@ -61,7 +63,7 @@ impl Default for FamilySettings {
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
             block_bytes: 16 << 10,
-            codec: Codec::Lz4,
+            compression: Compression::Lz4,
             filter_bits: 10,
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
@@ -88,6 +90,6 @@ impl FamilySettings {
                     .expected(format_args!("{min} to {max}"), got));
             }
         }
-        Ok(())
+        self.compression.check()
     }
 }

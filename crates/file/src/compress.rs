@@ -1,10 +1,17 @@
 //! Codecs: bytes to fewer bytes and back. The only room that knows a compression library.
 //!
-//! Invariant: decompression yields exactly the declared number of bytes or an error, and never writes past them.
+//! Two words: a [`Codec`] is how a payload is stored, one number in its frame; a [`Compression`] is what a writer is
+//! asked to do, a codec and how hard to try. A reader needs the first only, so a family may change the second at
+//! any time: files written before stay readable, frame by frame.
+//!
+//! Invariants: decompression yields exactly the declared number of bytes or an error, and never writes past them; what
+//! [`Compressor::compress`] gives is [`plausible`].
 
-use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
-use perigee_base::limits::LZ4_RATIO_MAX;
-use perigee_base::{Error, Result};
+use perigee_base::limits::{
+    LZ4_ACCELERATION_MAX, LZ4_RATIO_MAX, SNAPPY_RATIO_MAX, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN, ZSTD_RATIO_MAX,
+};
+use perigee_base::{Error, ErrorKind, Result};
+use std::cell::RefCell;
 
 /// How a frame's payload is stored. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +21,14 @@ pub enum Codec {
     /// LZ4 block format.
     #[default]
     Lz4,
+    /// Snappy block format, with its own length in front.
+    Snappy,
+    /// One Zstandard frame, without a dictionary.
+    Zstd,
 }
+
+/// Every codec, by number.
+pub const CODECS: [Codec; 4] = [Codec::None, Codec::Lz4, Codec::Snappy, Codec::Zstd];
 
 impl Codec {
     /// The number on disk.
@@ -22,16 +36,15 @@ impl Codec {
         match self {
             Codec::None => 0,
             Codec::Lz4 => 1,
+            Codec::Snappy => 2,
+            Codec::Zstd => 3,
         }
     }
 
     /// Decodes a number; an unknown one is damage (a new codec comes with a feature bit in the file header).
     pub fn decode(code: u8) -> Result<Codec> {
-        match code {
-            0 => Ok(Codec::None),
-            1 => Ok(Codec::Lz4),
-            other => Err(Error::corruption("unknown codec").expected("0 or 1", other)),
-        }
+        let found = CODECS.get(usize::from(code)).copied();
+        found.ok_or_else(|| Error::corruption("unknown codec").expected("0 to 3", code))
     }
 
     /// The name in options and reports.
@@ -39,35 +52,143 @@ impl Codec {
         match self {
             Codec::None => "none",
             Codec::Lz4 => "lz4",
+            Codec::Snappy => "snappy",
+            Codec::Zstd => "zstd",
+        }
+    }
+
+    /// The most raw bytes that one stored byte can become.
+    pub fn ratio_max(self) -> usize {
+        match self {
+            Codec::None => 1,
+            Codec::Lz4 => LZ4_RATIO_MAX,
+            Codec::Snappy => SNAPPY_RATIO_MAX,
+            Codec::Zstd => ZSTD_RATIO_MAX,
+        }
+    }
+}
+
+/// What a writer is asked to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Nothing.
+    None,
+    /// LZ4.
+    #[default]
+    Lz4,
+    /// LZ4 that looks for matches less often, by this factor.
+    Lz4Fast(u32),
+    /// Snappy.
+    Snappy,
+    /// Zstandard at this level.
+    Zstd(i32),
+}
+
+impl Compression {
+    /// How its results are stored.
+    pub fn codec(self) -> Codec {
+        match self {
+            Compression::None => Codec::None,
+            Compression::Lz4 | Compression::Lz4Fast(_) => Codec::Lz4,
+            Compression::Snappy => Codec::Snappy,
+            Compression::Zstd(_) => Codec::Zstd,
+        }
+    }
+
+    /// The number that says how hard it tries: acceleration or level, 0 where there is none.
+    pub fn effort(self) -> i32 {
+        match self {
+            Compression::Lz4Fast(acceleration) => acceleration.min(i32::MAX as u32) as i32,
+            Compression::Zstd(level) => level,
+            _ => 0,
+        }
+    }
+
+    /// The compression of that codec and effort, within their ranges.
+    pub fn new(codec: Codec, effort: i32) -> Result<Compression> {
+        let made = match codec {
+            Codec::Lz4 if effort != 0 => Compression::Lz4Fast(u32::try_from(effort).unwrap_or(0)),
+            Codec::Zstd => Compression::Zstd(effort),
+            Codec::None | Codec::Lz4 | Codec::Snappy if effort != 0 => {
+                return Err(Error::invalid(format!("the compression {} has no level", codec.name())));
+            }
+            Codec::None => Compression::None,
+            Codec::Lz4 => Compression::Lz4,
+            Codec::Snappy => Compression::Snappy,
+        };
+        made.check()?;
+        Ok(made)
+    }
+
+    /// Refuses a level or an acceleration that the library does not have.
+    pub fn check(self) -> Result<()> {
+        match self {
+            Compression::Lz4Fast(a) if !(1..=LZ4_ACCELERATION_MAX).contains(&a) => {
+                Err(Error::invalid("the acceleration of LZ4 is out of range")
+                    .expected(format_args!("1 to {LZ4_ACCELERATION_MAX}"), a))
+            }
+            Compression::Zstd(l) if l == 0 || !(ZSTD_LEVEL_MIN..=ZSTD_LEVEL_MAX).contains(&l) => {
+                Err(Error::invalid("the level of Zstandard is out of range")
+                    .expected(format_args!("{ZSTD_LEVEL_MIN} to {ZSTD_LEVEL_MAX}, not 0"), l))
+            }
+            _ => Ok(()),
         }
     }
 }
 
 /// Compresses for one writer: keeps the buffers that every block needs.
 pub struct Compressor {
-    table: CompressTable,
     out: Vec<u8>,
+    snappy: snap::raw::Encoder,
+    /// With the level that it was made for.
+    zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
 }
 
 impl Compressor {
     /// With empty buffers.
     pub fn new() -> Self {
-        Compressor { table: CompressTable::default(), out: Vec::new() }
+        Compressor { out: Vec::new(), snappy: snap::raw::Encoder::new(), zstd: None }
     }
 
     /// The bytes to store and the codec they are under: `Codec::None` and the input itself unless compression
     /// saves at least one eighth.
-    pub fn compress<'a>(&'a mut self, codec: Codec, raw: &'a [u8]) -> (Codec, &'a [u8]) {
-        if codec == Codec::None || raw.is_empty() {
-            return (Codec::None, raw);
+    pub fn compress<'a>(&'a mut self, how: Compression, raw: &'a [u8]) -> (Codec, &'a [u8]) {
+        let codec = how.codec();
+        let stored = if raw.is_empty() { None } else { self.try_compress(how, raw) };
+        match stored {
+            Some(n) if n <= raw.len() - raw.len() / 8 && plausible(codec, n, raw.len()) => {
+                (codec, &self.out[..n])
+            }
+            _ => (Codec::None, raw),
         }
-        let most = get_maximum_output_size(raw.len());
+    }
+
+    /// Fills `self.out`. A library that fails (for want of memory) only costs the saving.
+    fn try_compress(&mut self, how: Compression, raw: &[u8]) -> Option<usize> {
+        let most = match how {
+            Compression::None => return None,
+            Compression::Lz4 | Compression::Lz4Fast(_) => lz4::block::compress_bound(raw.len()).ok()?,
+            Compression::Snappy => snap::raw::max_compress_len(raw.len()),
+            Compression::Zstd(_) => zstd::zstd_safe::compress_bound(raw.len()),
+        };
         if self.out.len() < most {
             self.out.resize(most, 0);
         }
-        match compress_into_with_table(raw, &mut self.out, &mut self.table) {
-            Ok(n) if n <= raw.len() - raw.len() / 8 && n < raw.len() => (codec, &self.out[..n]),
-            _ => (Codec::None, raw),
+        let lz4 = |acceleration, out: &mut [u8]| {
+            let mode = lz4::block::CompressionMode::FAST(acceleration);
+            lz4::block::compress_to_buffer(raw, Some(mode), false, out).ok()
+        };
+        match how {
+            Compression::None => None,
+            Compression::Lz4 => lz4(1, &mut self.out),
+            Compression::Lz4Fast(_) => lz4(how.effort(), &mut self.out),
+            Compression::Snappy => self.snappy.compress(raw, &mut self.out).ok(),
+            Compression::Zstd(level) => {
+                if self.zstd.as_ref().is_none_or(|(l, _)| *l != level) {
+                    self.zstd = Some((level, zstd::bulk::Compressor::new(level).ok()?));
+                }
+                self.zstd.as_mut()?.1.compress_to_buffer(raw, &mut self.out[..]).ok()
+            }
         }
     }
 }
@@ -88,20 +209,25 @@ impl std::fmt::Debug for Compressor {
 pub fn plausible(codec: Codec, stored: usize, raw: usize) -> bool {
     match codec {
         Codec::None => stored == raw,
-        Codec::Lz4 => stored < raw && raw <= stored.saturating_mul(LZ4_RATIO_MAX),
+        codec => stored < raw && raw <= stored.saturating_mul(codec.ratio_max()),
     }
 }
 
 /// Fills `raw` from `stored`; anything but exactly `raw.len()` bytes is damage.
 pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
+    let damaged = |e: &dyn std::fmt::Display| Error::corruption(format!("payload does not decompress: {e}"));
     let got = match codec {
         Codec::None if stored.len() == raw.len() => {
             raw.copy_from_slice(stored);
             stored.len()
         }
         Codec::None => stored.len(),
-        Codec::Lz4 => decompress_into(stored, raw)
-            .map_err(|e| Error::corruption(format!("payload does not decompress: {e}")))?,
+        Codec::Lz4 => {
+            let most = i32::try_from(raw.len()).map_err(|e| damaged(&e))?;
+            lz4::block::decompress_to_buffer(stored, Some(most), raw).map_err(|e| damaged(&e))?
+        }
+        Codec::Snappy => snap::raw::Decoder::new().decompress(stored, raw).map_err(|e| damaged(&e))?,
+        Codec::Zstd => unzstd(stored, raw, &damaged)?,
     };
     if got != raw.len() {
         return Err(Error::corruption("payload has another length than declared").expected(raw.len(), got));
@@ -109,20 +235,52 @@ pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
+thread_local! {
+    /// A context takes four times as long to make as a block of 16 KiB takes to decompress.
+    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Straight into `raw`, so that no window is allocated, whatever the frame claims.
+fn unzstd(stored: &[u8], raw: &mut [u8], damaged: &dyn Fn(&dyn std::fmt::Display) -> Error) -> Result<usize> {
+    UNZSTD.with_borrow_mut(|kept| {
+        let context = match kept {
+            Some(context) => context,
+            none => {
+                let made = zstd::bulk::Decompressor::new().map_err(|e| {
+                    Error::new(ErrorKind::NoMemory, format!("no memory to decompress Zstandard: {e}"))
+                })?;
+                none.insert(made)
+            }
+        };
+        context.decompress_to_buffer(stored, raw).map_err(|e| damaged(&e))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Rng;
+    use crate::testing::{Rng, mutate};
+
+    const ALL: [Compression; 7] = [
+        Compression::None,
+        Compression::Lz4,
+        Compression::Lz4Fast(8),
+        Compression::Snappy,
+        Compression::Zstd(-3),
+        Compression::Zstd(1),
+        Compression::Zstd(19),
+    ];
 
     #[test]
     fn round_trips_and_declared_lengths() {
         let mut rng = Rng::new(1);
         let mut c = Compressor::new();
         for len in [0usize, 1, 7, 100, 4096, 70_000] {
-            for noise in [1u64, 4, 256] {
+            for (noise, how) in [1u64, 4, 256].into_iter().flat_map(|n| ALL.map(|how| (n, how))) {
                 let raw: Vec<u8> = (0..len).map(|_| rng.below(noise) as u8).collect();
-                let (codec, stored) = c.compress(Codec::Lz4, &raw);
-                assert!(plausible(codec, stored.len(), raw.len()), "{len} {noise}");
+                let (codec, stored) = c.compress(how, &raw);
+                assert!(plausible(codec, stored.len(), raw.len()), "{len} {noise} {how:?}");
+                assert!(codec == how.codec() || codec == Codec::None);
                 let mut back = vec![0xaa; len];
                 decompress(codec, stored, &mut back).unwrap();
                 assert_eq!(back, raw);
@@ -136,21 +294,52 @@ mod tests {
     }
 
     #[test]
-    fn incompressible_bytes_stay_as_they_are() {
-        let mut rng = Rng::new(2);
-        let raw: Vec<u8> = (0..4096).map(|_| rng.next() as u8).collect();
-        assert_eq!(Compressor::new().compress(Codec::Lz4, &raw), (Codec::None, &raw[..]));
-        let zeros = [0u8; 4096];
-        assert_eq!(Compressor::new().compress(Codec::Lz4, &zeros).0, Codec::Lz4);
-        assert_eq!(Compressor::new().compress(Codec::None, &zeros).0, Codec::None);
+    fn damaged_payloads_are_errors_or_bytes_of_the_declared_length() {
+        let mut rng = Rng::new(3);
+        let mut c = Compressor::new();
+        for case in 0..4000 {
+            let len = 64 + rng.below(4000) as usize;
+            let raw: Vec<u8> = (0..len).map(|_| rng.below(3) as u8).collect();
+            let (codec, stored) = c.compress(ALL[1 + case % 6], &raw);
+            let bad = mutate(&mut rng, stored);
+            let other = CODECS[1 + case / 7 % 3];
+            for codec in [codec, other] {
+                let _ = decompress(codec, &bad, &mut vec![0; len]);
+            }
+        }
     }
 
     #[test]
-    fn codes_are_stable() {
-        for c in [Codec::None, Codec::Lz4] {
-            assert_eq!(Codec::decode(c.code()).unwrap(), c);
+    fn incompressible_bytes_stay_as_they_are() {
+        let mut rng = Rng::new(2);
+        let raw: Vec<u8> = (0..4096).map(|_| rng.next() as u8).collect();
+        let zeros = [0u8; 4096];
+        for how in ALL {
+            assert_eq!(Compressor::new().compress(how, &raw), (Codec::None, &raw[..]), "{how:?}");
+            assert_eq!(Compressor::new().compress(how, &zeros).0, how.codec());
         }
-        assert_eq!((Codec::None.code(), Codec::Lz4.code()), (0, 1));
-        assert!(Codec::decode(2).is_err());
+        let chunk = vec![0u8; 1 << 20];
+        for how in ALL {
+            let mut c = Compressor::new();
+            let (codec, stored) = c.compress(how, &chunk);
+            assert!(codec == how.codec() && plausible(codec, stored.len(), chunk.len()), "{how:?}");
+        }
+    }
+
+    #[test]
+    fn codes_and_efforts_are_stable() {
+        for (n, c) in CODECS.into_iter().enumerate() {
+            assert_eq!((c.code(), Codec::decode(n as u8).unwrap()), (n as u8, c));
+        }
+        assert!(Codec::decode(4).is_err());
+        for how in ALL {
+            assert_eq!(Compression::new(how.codec(), how.effort()).unwrap(), how);
+        }
+        for bad in
+            [(Codec::None, 1), (Codec::Snappy, 1), (Codec::Zstd, 0), (Codec::Zstd, 23), (Codec::Lz4, -1)]
+        {
+            let e = Compression::new(bad.0, bad.1).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{bad:?}");
+        }
     }
 }

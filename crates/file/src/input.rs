@@ -56,6 +56,11 @@ impl Input {
         FileHeader::decode(&raw, kind, Some(self.id), Some(database)).map_err(|e| self.damage(0, e))
     }
 
+    /// Says that these bytes will be read soon. A hint: nothing depends on it.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        self.file.will_need(offset, len);
+    }
+
     /// `len` bytes at `offset`. Memory is taken only for bytes that lie in the file.
     pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let mut buf = Vec::new();

@@ -14,6 +14,7 @@ pub mod block;
 pub mod cache;
 pub mod log;
 pub mod filter;
+pub mod sketch;
 pub mod index;
 pub mod vlog;
 pub mod klog;
@@ -25,7 +26,8 @@ mod testing;
 
 pub use block::Block;
 pub use cache::BlockCache;
-pub use compress::Codec;
-pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter};
+pub use compress::{Codec, Compression};
+pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near};
 pub use shelf::Shelf;
+pub use sketch::Sketch;
 pub use vlog::{VlogReader, VlogSummary, VlogWriter};

@@ -4,7 +4,7 @@
 //! Invariant: a file is opened (and so verified) outside the lock; of two that open it at once one reader stays.
 
 use crate::cache::BlockCache;
-use crate::compress::Codec;
+use crate::compress::Compression;
 use crate::klog::{KlogOptions, KlogReader, KlogWriter};
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
@@ -55,8 +55,8 @@ impl Shelf {
         KlogWriter::create(&*self.dir, id, KlogOptions { database: self.database, ..options })
     }
     /// A writer of a new vlog.
-    pub fn vlog_writer(&self, id: FileId, codec: Codec) -> Result<VlogWriter> {
-        VlogWriter::create(&*self.dir, id, self.database, codec)
+    pub fn vlog_writer(&self, id: FileId, compression: Compression) -> Result<VlogWriter> {
+        VlogWriter::create(&*self.dir, id, self.database, compression)
     }
 
     /// Drops a reader and its cached blocks. Whoever still holds the reader may go on with it.
@@ -116,7 +116,7 @@ mod tests {
             family: FamilyId(2),
             order: KeyOrder::Bytes,
             block_bytes: 4096,
-            codec: Codec::Lz4,
+            compression: Compression::Lz4,
             filter_bits: 10,
         };
         let mut w = shelf.klog_writer(FileId(1), options).unwrap();
@@ -133,7 +133,7 @@ mod tests {
         assert!(shelf.klog(FileId(1), FamilyId(3), s.bytes).unwrap_err().is_corruption(), "another family");
         assert!(shelf.klog(FileId(1), FamilyId(2), s.bytes + 1).unwrap_err().is_corruption());
         assert_eq!(shelf.vlog(FileId(1), 72).unwrap_err().kind(), ErrorKind::NotFound);
-        let mut w = shelf.vlog_writer(FileId(2), Codec::None).unwrap();
+        let mut w = shelf.vlog_writer(FileId(2), Compression::None).unwrap();
         let p = w.append(b"value").unwrap();
         let s = w.finish().unwrap();
         assert_eq!(&shelf.vlog(FileId(2), s.bytes).unwrap().read(&p).unwrap()[..], b"value");

@@ -62,7 +62,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::WrongRunOrder
         | Bug::SkipOnTurn
         | Bug::PublishEarly
-        | Bug::LoseLastEntry => &[&MODEL, &CRASH],
+        | Bug::SortedAnswers
+        | Bug::LoseLastEntry
+        | Bug::InstallCancelled
+        | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }
 }

@@ -24,6 +24,8 @@ pub enum Outcome {
     Skipped,
     /// A value, or none.
     Value(Option<Bytes>),
+    /// A value, or none, for each key asked.
+    Values(Vec<Option<Bytes>>),
     /// Present or not.
     Present(bool),
     /// The entry a cursor stands on, or an iterator gave.
@@ -94,6 +96,9 @@ impl Target for Oracle {
             Op::Get { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Value(map.get(&key[..]).map(|v| v.to_vec())))
             }
+            Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
+                Outcome::Values(keys.iter().map(|k| map.get(&k[..]).map(|v| v.to_vec())).collect())
+            }),
             Op::Contains { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&key[..])))
             }
@@ -128,8 +133,10 @@ impl Target for Oracle {
             Op::Create { family } => self.create(*family),
             Op::Drop { family } => self.drop_family(*family),
             Op::Names => self.names(),
-            Op::Flush { family } | Op::Compact { family } => self.maintain(*family),
+            Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => self.maintain(*family),
+            Op::CompactRange { family, .. } => self.maintain(Some(*family)),
             Op::Sync | Op::WaitIdle | Op::Verify => Outcome::Done,
+            Op::Pause | Op::Cancel { .. } | Op::Rate { .. } => Outcome::Done,
             Op::Reopen => self.reopen(),
         }
     }

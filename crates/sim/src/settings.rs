@@ -30,7 +30,13 @@ impl Settings {
             .level_ratio(rng.pick(&[2, 3, 4]))
             .value_threshold(rng.pick(&[0, 16, 4096]))
             .filter_bits(rng.pick(&[0, 10]))
-            .compression(rng.pick(&[Compression::None, Compression::Lz4]));
+            .compression(rng.pick(&[
+                Compression::None,
+                Compression::Lz4,
+                Compression::Lz4Fast(8),
+                Compression::Snappy,
+                Compression::Zstd(1),
+            ]));
         Settings {
             family,
             cache_bytes: rng.pick(&[0, 4 << 10, 1 << 20]),

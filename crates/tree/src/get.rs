@@ -3,14 +3,60 @@
 //! "Not found" is an assertion: it is given only when every source that could hold the key was read; an error of
 //! any source is the answer.
 
-use crate::{Version, View};
+use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Result, SeqNo, Shared, checksum};
-use perigee_file::Found;
+use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
+use perigee_file::{Found, Near};
+
+/// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
+#[derive(Debug, Default)]
+pub struct Hand {
+    near: Vec<Option<Near>>,
+    loaded: u64,
+}
+
+impl Hand {
+    /// How many blocks were read from disk.
+    pub fn loaded(&self) -> u64 {
+        self.loaded
+    }
+    /// Asks the table of run number `run`.
+    fn ask(
+        &mut self,
+        run: usize,
+        table: &Table,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+    ) -> Result<Option<(SeqNo, Found)>> {
+        if self.near.len() <= run {
+            self.near.resize_with(run + 1, || None);
+        }
+        let answer = table.reader.get_near(key, hash, at, &mut self.near[run]);
+        self.loaded += self.near[run].as_mut().map_or(0, Near::take_loaded);
+        answer
+    }
+}
 
 /// The newest version of `key` that a reader at `at` sees, tombstones included.
 pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
+    look(view, key, at, |_, table, hash| table.reader.get(key, hash, at))
+}
+
+/// The same for one of many keys that come in order.
+pub fn lookup_near(view: &View, key: &[u8], at: SeqNo, hand: &mut Hand) -> Result<Option<(SeqNo, Found)>> {
+    look(view, key, at, |run, table, hash| hand.ask(run, table, key, hash, at))
+}
+
+/// The walk: memtables, then runs, the newest first. `ask` asks one table, of the run of that number.
+#[inline]
+fn look(
+    view: &View,
+    key: &[u8],
+    at: SeqNo,
+    mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
+) -> Result<Option<(SeqNo, Found)>> {
     for memtable in view.memtables() {
         if let Some(found) = memtable.get(key, at) {
             return Ok(Some(found));
@@ -18,9 +64,9 @@ pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found
     }
     let hash = checksum::key_hash(key);
     let order = view.version.order;
-    for run in view.version.runs() {
+    for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
-        match table.reader.get(key, hash, at) {
+        match ask(number, table, hash) {
             Ok(None) => {}
             Err(_) if bug::on(Bug::ErrorIsNotFound) => {}
             answer => return answer,
@@ -29,18 +75,49 @@ pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found
     Ok(None)
 }
 
+/// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.
+pub fn is_live(found: &Found, now: &dyn Now) -> bool {
+    match found {
+        Found::Tombstone => false,
+        Found::Value(_) | Found::Pointer(_) => true,
+        Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => !x.passed(now.now_ms()),
+    }
+}
+
+/// The newest version, if a reader at `at` sees a value in it. An expired one hides the older ones, as a tombstone does.
+pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+    let Some((seq, found)) = lookup(view, key, at)? else { return Ok(None) };
+    if is_live(&found, &*view.now) {
+        return Ok(Some(found));
+    }
+    if bug::on(Bug::ExpiredFallsThrough) && found.expiry().is_some() && seq > SeqNo::ZERO {
+        return live(view, key, seq.prev());
+    }
+    Ok(None)
+}
+
 /// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
 pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
-    match lookup(view, key, at)? {
-        None | Some((_, Found::Tombstone)) => Ok(None),
-        Some((_, Found::Value(v))) => Ok(Some(v)),
-        Some((_, Found::Pointer(p))) => fetch(&view.version, &p).map(Some),
+    live(view, key, at)?.map(|found| value(&view.version, found)).transpose()
+}
+
+/// The bytes of what was found live.
+pub fn value(version: &Version, found: Found) -> Result<Shared> {
+    match found {
+        Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),
+        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch(version, &p),
+        Found::Tombstone => Err(Error::internal("a tombstone has no value")),
     }
+}
+
+/// The value that a look-up stands for, if a reader sees one, fetched from the value log if it is separated.
+pub fn value_of(view: &View, found: Option<Found>) -> Result<Option<Shared>> {
+    found.filter(|f| is_live(f, &*view.now)).map(|f| value(&view.version, f)).transpose()
 }
 
 /// Whether a reader at `at` sees a value under `key`.
 pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
-    Ok(!matches!(lookup(view, key, at)?, None | Some((_, Found::Tombstone))))
+    Ok(live(view, key, at)?.is_some())
 }
 
 /// Reads a separated value.

@@ -4,7 +4,7 @@ use super::edit::{CleanClose, Edit};
 use crate::settings::FamilySettings;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, Result, RunId, SeqNo, limits};
-use perigee_file::{Codec, KlogSummary};
+use perigee_file::{Codec, Compression, KlogSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
 
@@ -21,6 +21,7 @@ const LOG: u64 = 19;
 const LOG_GONE: u64 = 21;
 const DURABLE: u64 = 25;
 const CLEAN: u64 = 27;
+const CLOCK: u64 = 29;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -58,6 +59,9 @@ pub fn encode(e: &Edit) -> Vec<u8> {
     if let Some(seq) = e.durable {
         numbers(&mut out, DURABLE, &[seq]);
     }
+    if let Some(ms) = e.clock {
+        numbers(&mut out, CLOCK, &[ms]);
+    }
     if let Some(c) = e.clean {
         numbers(&mut out, CLEAN, &[c.log.0, c.bytes, c.last]);
     }
@@ -71,13 +75,17 @@ fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
         (3, s.memtable_bytes),
         (5, s.value_threshold),
         (7, s.block_bytes),
-        (9, u64::from(s.codec.code())),
+        (9, u64::from(s.compression.codec().code())),
         (11, u64::from(s.filter_bits)),
         (13, s.target_file_bytes),
         (15, s.level1_bytes),
         (17, u64::from(s.level_ratio)),
     ];
     fields.iter().for_each(|(tag, n)| numbers(out, *tag, &[*n]));
+    match s.compression.effort() {
+        0 => {}
+        effort => numbers(out, 19, &[zigzag(effort)]),
+    }
 }
 
 fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
@@ -178,6 +186,7 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         }
         LOG => e.logs_added.push((FileId(b.varint()?), b.varint()?)),
         LOG_GONE => e.logs_removed.push(FileId(b.varint()?)),
+        CLOCK => e.clock = Some(b.varint()?),
         DURABLE => e.durable = Some(b.varint()?),
         CLEAN => {
             e.clean = Some(CleanClose { log: FileId(b.varint()?), bytes: b.varint()?, last: b.varint()? })
@@ -237,8 +246,18 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
     Ok((family, AddedTable { level, run, meta: TableMeta { id, summary } }))
 }
 
+/// Small negative numbers as small numbers: 0, -1, 1, -2, ...
+fn zigzag(n: i32) -> u64 {
+    u64::from(((n << 1) ^ (n >> 31)) as u32)
+}
+
+fn unzigzag(n: u32) -> i32 {
+    (n >> 1) as i32 ^ -((n & 1) as i32)
+}
+
 fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
     let mut s = FamilySettings::default();
+    let (mut codec, mut effort) = (Codec::Lz4, 0);
     while !d.is_empty() {
         let tag = d.varint()?;
         let body = d.bytes(limits::EDIT_BYTES_MAX)?;
@@ -253,11 +272,12 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             3 => s.memtable_bytes = b.varint()?,
             5 => s.value_threshold = b.varint()?,
             7 => s.block_bytes = b.varint()?,
-            9 => s.codec = Codec::decode(u8::try_from(b.varint()?).unwrap_or(u8::MAX))?,
+            9 => codec = Codec::decode(u8::try_from(b.varint()?).unwrap_or(u8::MAX))?,
             11 => s.filter_bits = u8::try_from(b.varint()?).unwrap_or(u8::MAX),
             13 => s.target_file_bytes = b.varint()?,
             15 => s.level1_bytes = b.varint()?,
             17 => s.level_ratio = b.varint32()?,
+            19 => effort = unzigzag(b.varint32()?),
             other => {
                 unknown(other, "a family's settings")?;
                 continue;
@@ -267,6 +287,8 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             return Err(Error::corruption(format!("bytes after setting {tag} of a family")));
         }
     }
-    s.check().map_err(|e| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged"))?;
+    let damaged = |e: Error| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged");
+    s.compression = Compression::new(codec, effort).map_err(damaged)?;
+    s.check().map_err(damaged)?;
     Ok(s)
 }

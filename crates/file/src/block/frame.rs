@@ -12,7 +12,7 @@
 //! Invariant: nothing of a frame is used before its checksum was compared, and no memory is taken for the raw
 //! form before its declared length was bounded.
 
-use crate::compress::{self, Codec, Compressor};
+use crate::compress::{self, Codec, Compression, Compressor};
 use crate::input::grow;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::checksum;
@@ -62,13 +62,13 @@ pub fn append(
     (file, offset): (FileId, u64),
     kind: FrameKind,
     raw: &[u8],
-    (codec, compressor): (Codec, &mut Compressor),
+    (compression, compressor): (Compression, &mut Compressor),
 ) -> Result<u64> {
     if raw.len() > kind.raw_bytes_max() {
         return Err(Error::internal(format!("a {kind:?} frame is too large"))
             .expected(format_args!("at most {}", kind.raw_bytes_max()), raw.len()));
     }
-    let (codec, payload) = compressor.compress(codec, raw);
+    let (codec, payload) = compressor.compress(compression, raw);
     let start = out.len();
     out.reserve(payload.len() + OVERHEAD_BYTES);
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -166,7 +166,13 @@ mod tests {
 
     fn frame(raw: &[u8]) -> Vec<u8> {
         let mut out = vec![9, 9];
-        let n = append(&mut out, (FileId(7), 72), FrameKind::Data, raw, (Codec::Lz4, &mut Compressor::new()));
+        let n = append(
+            &mut out,
+            (FileId(7), 72),
+            FrameKind::Data,
+            raw,
+            (Compression::Lz4, &mut Compressor::new()),
+        );
         assert_eq!(n.unwrap(), out.len() as u64 - 2);
         out.split_off(2)
     }

@@ -50,7 +50,7 @@ fn the_worked_example_of_the_format_page() {
     w.finish(&mut raw);
     let mut framed = Vec::new();
     let place = (perigee_base::FileId(7), 72);
-    let codec = (crate::Codec::None, &mut crate::compress::Compressor::new());
+    let codec = (crate::Compression::None, &mut crate::compress::Compressor::new());
     frame::append(&mut framed, place, frame::FrameKind::Data, &raw, codec).unwrap();
     let page = include_str!("../../../../docs/format/block.md");
     assert_eq!(hex_of_page(page, 0), to_hex(&raw), "block");

@@ -10,7 +10,7 @@ pub mod verify;
 
 pub use cursor::KlogCursor;
 pub use props::KlogSummary;
-pub use reader::{Found, KlogReader};
+pub use reader::{Found, KlogReader, Near};
 pub use writer::{KlogOptions, KlogWriter};
 
 #[cfg(test)]

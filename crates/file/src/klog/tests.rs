@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::testing::{Entry, Rng, TestDir, Value, hex_of_page, mutate, sorted_entries, to_hex};
-use crate::{BlockCache, Codec};
+use crate::{BlockCache, Compression};
 use perigee_base::checksum::key_hash;
-use perigee_base::{FamilyId, FileId, KeyOrder, Result, SeqNo};
+use perigee_base::{Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo};
 use std::sync::Arc;
 
 const DB: u64 = 0x1122_3344_5566_7788;
@@ -12,8 +12,15 @@ const ID: FileId = FileId(7);
 const FAMILY: FamilyId = FamilyId(2);
 const NAME: &str = "000007.klog";
 
-fn options(block_bytes: usize, codec: Codec, filter_bits: u8) -> KlogOptions {
-    KlogOptions { database: DB, family: FAMILY, order: KeyOrder::Bytes, block_bytes, codec, filter_bits }
+fn options(block_bytes: usize, codec: Compression, filter_bits: u8) -> KlogOptions {
+    KlogOptions {
+        database: DB,
+        family: FAMILY,
+        order: KeyOrder::Bytes,
+        block_bytes,
+        compression: codec,
+        filter_bits,
+    }
 }
 
 fn write(dir: &TestDir, options: KlogOptions, entries: &[Entry]) -> KlogSummary {
@@ -34,12 +41,15 @@ fn found(e: &Entry) -> Found {
         Value::None => Found::Tombstone,
         Value::Inline(v) => Found::Value(v.clone().into()),
         Value::Pointer(p) => Found::Pointer(*p),
+        Value::Until(v, ms) => Found::ValueUntil(v.clone().into(), Expiry(*ms)),
+        Value::PointerUntil(p, ms) => Found::PointerUntil(*p, Expiry(*ms)),
     }
 }
 
 fn random_options(rng: &mut Rng) -> KlogOptions {
     let block_bytes = [1, 64, 200, 1000, 16 << 10][rng.below(5) as usize];
-    let codec = [Codec::None, Codec::Lz4][rng.below(2) as usize];
+    let codec = [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(1)]
+        [rng.below(4) as usize];
     options(block_bytes, codec, [0, 1, 10][rng.below(3) as usize])
 }
 
@@ -52,13 +62,13 @@ fn check_summary(s: &KlogSummary, entries: &[Entry]) {
     assert_eq!(s.raw_key_bytes, entries.iter().map(|e| e.key.len() as u64).sum::<u64>());
     let value_bytes = |e: &Entry| match &e.value {
         Value::None => 0,
-        Value::Inline(v) => v.len() as u64,
-        Value::Pointer(p) => p.value_bytes,
+        Value::Inline(v) | Value::Until(v, _) => v.len() as u64,
+        Value::Pointer(p) | Value::PointerUntil(p, _) => p.value_bytes,
     };
     assert_eq!(s.raw_value_bytes, entries.iter().map(value_bytes).sum::<u64>());
     let mut vlogs = std::collections::BTreeMap::new();
     for e in entries {
-        if let Value::Pointer(p) = e.value {
+        if let Value::Pointer(p) | Value::PointerUntil(p, _) = e.value {
             *vlogs.entry(p.file).or_default() += p.stored_bytes;
         }
     }
@@ -134,14 +144,14 @@ fn large_keys_and_values() {
     let mut entries =
         vec![Entry::put(b"", 3, &value), Entry::put(&long[1..], 9, b""), Entry::put(&long, 9, &value)];
     entries.push(Entry::delete(&long, 4));
-    for codec in [Codec::None, Codec::Lz4] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let dir = TestDir::new();
         let s = write(&dir, options(4096, codec, 10), &entries);
         let r = open(&dir, s.bytes, 1 << 22).unwrap();
         r.verify(s.checksum, &mut |_| {}).unwrap();
         check_gets(&r, &entries);
     }
-    let mut w = KlogWriter::create(&*TestDir::new(), ID, options(4096, Codec::Lz4, 10)).unwrap();
+    let mut w = KlogWriter::create(&*TestDir::new(), ID, options(4096, Compression::Lz4, 10)).unwrap();
     assert!(w.add(Entry::put(&[&long[..], b"x"].concat(), 1, b"").as_ref()).is_err());
     assert!(w.add(Entry::put(b"", 1, &[&value[..], b"x"].concat()).as_ref()).is_err());
 }
@@ -150,7 +160,7 @@ fn large_keys_and_values() {
 fn uniform_entries_stay_within_a_blocks_count() {
     let entries: Vec<Entry> = (1..=70_000).rev().map(|seq| Entry::delete(b"k", seq)).collect();
     let dir = TestDir::new();
-    let s = write(&dir, options(8 << 20, Codec::Lz4, 10), &entries);
+    let s = write(&dir, options(8 << 20, Compression::Lz4, 10), &entries);
     let r = open(&dir, s.bytes, 1 << 20).unwrap();
     assert_eq!(r.blocks().unwrap().len(), 2);
     r.verify(s.checksum, &mut |_| {}).unwrap();
@@ -168,7 +178,7 @@ fn a_key_that_ends_the_sharing_does_not_overflow_the_block() {
     let mut entries: Vec<Entry> = (0..400).map(|i| Entry::put(&long(i), 1, b"v")).collect();
     entries.push(Entry::put(&[8], 1, b"v"));
     let dir = TestDir::new();
-    let s = write(&dir, options(8 << 20, Codec::Lz4, 10), &entries);
+    let s = write(&dir, options(8 << 20, Compression::Lz4, 10), &entries);
     let r = open(&dir, s.bytes, 1 << 20).unwrap();
     r.verify(s.checksum, &mut |_| {}).unwrap();
     assert!(r.get(&[8], key_hash(&[8]), SeqNo(1)).unwrap().is_some());
@@ -186,7 +196,7 @@ fn blocks_stay_under_their_size_unless_one_entry_is_larger() {
         entries.push(Entry::put(&vec![8; shared + 4], 1, b"v"));
         let dir = TestDir::new();
         let block_bytes = 200 + rng.below(4000) as usize;
-        let s = write(&dir, options(block_bytes, Codec::None, 0), &entries);
+        let s = write(&dir, options(block_bytes, Compression::None, 0), &entries);
         let r = open(&dir, s.bytes, 0).unwrap();
         for i in 0..r.blocks().unwrap().len() {
             let block = r.block(i, false).unwrap();
@@ -203,7 +213,7 @@ fn blocks_stay_under_their_size_unless_one_entry_is_larger() {
 #[test]
 fn properties_that_are_not_those_of_the_entries_are_noticed() {
     let dir = TestDir::new();
-    write(&dir, options(4096, Codec::None, 10), &small());
+    write(&dir, options(4096, Compression::None, 10), &small());
     let good = dir.get(NAME);
     let values = good.windows(6).position(|w| w == [1, 1, 3, 3, 1, 1]).unwrap();
     for (at, what) in
@@ -219,21 +229,21 @@ fn properties_that_are_not_those_of_the_entries_are_noticed() {
 #[test]
 fn a_writer_refuses_disorder_and_emptiness() {
     let dir = TestDir::new();
-    let mut w = KlogWriter::create(&*dir, ID, options(64, Codec::None, 0)).unwrap();
+    let mut w = KlogWriter::create(&*dir, ID, options(64, Compression::None, 0)).unwrap();
     w.add(Entry::put(b"b", 5, b"").as_ref()).unwrap();
     for e in [Entry::put(b"b", 5, b""), Entry::put(b"b", 6, b""), Entry::put(b"a", 1, b"")] {
         assert_eq!(w.add(e.as_ref()).unwrap_err().kind(), perigee_base::ErrorKind::Internal);
     }
     let other = TestDir::new();
-    assert!(KlogWriter::create(&*other, ID, options(64, Codec::None, 0)).unwrap().finish().is_err());
-    assert!(KlogWriter::create(&*dir, FileId(8), options(1 << 30, Codec::None, 0)).is_err());
+    assert!(KlogWriter::create(&*other, ID, options(64, Compression::None, 0)).unwrap().finish().is_err());
+    assert!(KlogWriter::create(&*dir, FileId(8), options(1 << 30, Compression::None, 0)).is_err());
 }
 
 #[test]
 fn estimates_are_near() {
     let mut rng = Rng::new(11);
     let dir = TestDir::new();
-    let mut w = KlogWriter::create(&*dir, ID, options(4096, Codec::None, 10)).unwrap();
+    let mut w = KlogWriter::create(&*dir, ID, options(4096, Compression::None, 10)).unwrap();
     for i in 0..20_000u64 {
         w.add(Entry::put(&i.to_be_bytes(), i + 1, &rng.bytes(50)).as_ref()).unwrap();
     }
@@ -246,7 +256,7 @@ fn estimates_are_near() {
 fn counters_tell_what_happened() {
     let dir = TestDir::new();
     let entries: Vec<Entry> = (0..2000u32).map(|i| Entry::put(&(2 * i).to_be_bytes(), 5, b"v")).collect();
-    let s = write(&dir, options(1000, Codec::Lz4, 10), &entries);
+    let s = write(&dir, options(1000, Compression::Lz4, 10), &entries);
     let counters: Arc<perigee_base::stats::Counters> = Arc::default();
     let cache = Arc::new(BlockCache::new(1 << 20));
     let r = KlogReader::open(&*dir, ID, DB, FAMILY, s.bytes, cache, counters.clone()).unwrap();
@@ -276,13 +286,13 @@ fn small() -> Vec<Entry> {
 #[test]
 fn the_worked_example_of_the_format_page() {
     let dir = TestDir::new();
-    write(&dir, options(4096, Codec::None, 10), &small());
+    write(&dir, options(4096, Compression::None, 10), &small());
     let page = include_str!("../../../../docs/format/klog.md");
     assert_eq!(hex_of_page(page, 0), to_hex(&dir.get(NAME)));
 }
 
 /// Several small blocks of both codecs, with a key over a block's end.
-fn damage_sample(dir: &TestDir, codec: Codec) -> KlogSummary {
+fn damage_sample(dir: &TestDir, codec: Compression) -> KlogSummary {
     let mut entries = small();
     entries.extend((0..12).rev().map(|i| Entry::put(b"banana", 20 + i, &[b'b'; 40])));
     entries.push(Entry::put(b"cherry", 1, b""));
@@ -291,7 +301,7 @@ fn damage_sample(dir: &TestDir, codec: Codec) -> KlogSummary {
 
 #[test]
 fn every_bit_and_every_length_counts() {
-    for codec in [Codec::None, Codec::Lz4] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let dir = TestDir::new();
         let s = damage_sample(&dir, codec);
         let good = dir.get(NAME);
@@ -321,7 +331,7 @@ fn every_bit_and_every_length_counts() {
 #[test]
 fn damage_after_open_is_met() {
     let dir = TestDir::new();
-    let s = damage_sample(&dir, Codec::None);
+    let s = damage_sample(&dir, Compression::None);
     let good = dir.get(NAME);
     let r = open(&dir, s.bytes, 0).unwrap();
     let (offset, length, _) = r.blocks().unwrap()[0].clone();
@@ -342,7 +352,7 @@ fn damage_after_open_is_met() {
 fn mutated_files_never_panic() {
     let mut rng = Rng::new(12);
     let mut accepted = 0;
-    for codec in [Codec::None, Codec::Lz4] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let dir = TestDir::new();
         damage_sample(&dir, codec);
         let good = dir.get(NAME);
@@ -358,7 +368,7 @@ fn mutated_files_never_panic() {
 fn random_bytes_never_panic() {
     let mut rng = Rng::new(13);
     let props =
-        props::encode(&write(&TestDir::new(), options(64, Codec::None, 0), &small()), KeyOrder::Bytes);
+        props::encode(&write(&TestDir::new(), options(64, Compression::None, 0), &small()), KeyOrder::Bytes);
     for _ in 0..20_000 {
         let len = rng.below(200) as usize;
         let bytes: Vec<u8> =

@@ -8,10 +8,11 @@ use super::props::{self, KlogSummary, Tally};
 use crate::block::frame::{self, FrameKind};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
-use crate::compress::{Codec, Compressor};
+use crate::compress::{Compression, Compressor};
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::output::{Output, table_header};
+use crate::sketch::Sketch;
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
@@ -36,7 +37,7 @@ pub struct KlogOptions {
     /// Raw bytes that a data block stays under, unless one entry is larger.
     pub block_bytes: usize,
     /// How blocks are compressed.
-    pub codec: Codec,
+    pub compression: Compression,
     /// Filter bits per distinct key; 0 writes no filter.
     pub filter_bits: u8,
 }
@@ -50,6 +51,8 @@ pub struct KlogWriter {
     index: IndexWriter,
     filter: FilterWriter,
     tally: Tally,
+    sketch: Sketch,
+    keys: u64,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -69,6 +72,8 @@ impl KlogWriter {
             index: IndexWriter::new(options.order),
             filter: FilterWriter::new(options.filter_bits),
             tally: Tally::new(options.order),
+            sketch: Sketch::new(),
+            keys: 0,
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -77,7 +82,10 @@ impl KlogWriter {
 
     /// Adds the next entry; one that is out of order or too large is a bug of the caller.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
-        let inline = if let ValueRef::Inline(v) = e.value { v.len() } else { 0 };
+        let inline = match e.value {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len(),
+            _ => 0,
+        };
         if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
             return Err(Error::internal("an entry is too large for a block")
                 .expected(
@@ -94,8 +102,13 @@ impl KlogWriter {
         let Some(new_key) = self.tally.add(e) else {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
-        if new_key && self.filter.is_on() {
-            self.filter.add(key_hash(e.key));
+        if new_key {
+            let hash = key_hash(e.key);
+            self.keys += 1;
+            self.sketch.add(hash);
+            if self.filter.is_on() {
+                self.filter.add(hash);
+            }
         }
         self.block.add(e);
         Ok(())
@@ -111,16 +124,16 @@ impl KlogWriter {
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
         self.block.finish(&mut self.raw);
-        let (offset, length) = self.write_frame(FrameKind::Data, self.options.codec)?;
+        let (offset, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
         self.index.add((separator, seq), offset, length);
         Ok(())
     }
 
     /// Writes `self.raw`. Where it lies.
-    fn write_frame(&mut self, kind: FrameKind, codec: Codec) -> Result<(u64, u64)> {
+    fn write_frame(&mut self, kind: FrameKind, compression: Compression) -> Result<(u64, u64)> {
         let place = (self.output.id(), self.output.offset());
-        let codec = (codec, &mut self.compressor);
-        let length = frame::append(self.output.buffer(), place, kind, &self.raw, codec)
+        let how = (compression, &mut self.compressor);
+        let length = frame::append(self.output.buffer(), place, kind, &self.raw, how)
             .map_err(|e| e.at(self.output.name(), place.1))?;
         self.output.spill()?;
         Ok((place.1, length))
@@ -149,11 +162,14 @@ impl KlogWriter {
         let filter = self.write_filter()?;
         let blocks = self.index.len() as u64;
         self.index.finish(&mut self.raw);
-        let index = self.write_frame(FrameKind::Index, self.options.codec)?;
+        let index = self.write_frame(FrameKind::Index, self.options.compression)?;
         let order = self.options.order;
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
-        let properties = self.write_frame(FrameKind::Properties, Codec::None)?;
+        if self.keys >= props::SKETCHED_KEYS_MIN {
+            props::append_sketch(&mut self.raw, &self.sketch);
+        }
+        let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
@@ -167,6 +183,6 @@ impl KlogWriter {
             return Ok((0, 0));
         }
         self.raw = self.filter.build();
-        self.write_frame(FrameKind::Filter, Codec::None)
+        self.write_frame(FrameKind::Filter, Compression::None)
     }
 }

@@ -6,7 +6,7 @@ use crate::compress::{self, Codec};
 use crate::input::{Input, grow};
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::key::VlogPointer;
-use perigee_base::limits::{LZ4_RATIO_MAX, VLOG_CHUNK_BYTES};
+use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, FileId, Result, Shared};
 use perigee_env::Dir;
@@ -56,6 +56,13 @@ impl VlogReader {
         if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
     }
 
+    /// Tells the file system that this value is going to be read.
+    pub fn announce(&self, p: &VlogPointer) {
+        if self.check(p).is_ok() {
+            self.input.will_need(p.offset, p.stored_bytes);
+        }
+    }
+
     /// Refuses a pointer that cannot be right, before memory is taken for its value.
     fn check(&self, p: &VlogPointer) -> Result<()> {
         let chunks = p.value_bytes.div_ceil(VLOG_CHUNK_BYTES as u64);
@@ -65,7 +72,7 @@ impl VlogReader {
             && p.offset.checked_add(p.stored_bytes).is_some_and(|end| end <= self.input.bytes());
         let plausible = payload > 0
             && payload <= p.value_bytes
-            && p.value_bytes <= payload.saturating_mul(LZ4_RATIO_MAX as u64);
+            && p.value_bytes <= payload.saturating_mul(ZSTD_RATIO_MAX as u64);
         if p.file != self.input.id() || !inside || !plausible {
             return Err(Error::corruption("a value-log pointer names no value of this file").expected(
                 format_args!("a value in {} bytes of file {}", self.input.bytes(), self.input.id()),

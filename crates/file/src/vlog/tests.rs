@@ -1,7 +1,7 @@
 //! Round trips, the worked example, and damage of every kind.
 
 use super::*;
-use crate::Codec;
+use crate::Compression;
 use crate::testing::{Rng, TestDir, from_hex, hex_of_page, mutate};
 use perigee_base::FileId;
 use perigee_base::key::VlogPointer;
@@ -15,7 +15,7 @@ fn open(dir: &dyn Dir, bytes: u64) -> perigee_base::Result<VlogReader> {
     VlogReader::open(dir, FileId(10), DB, bytes, Arc::default())
 }
 
-fn write(dir: &dyn Dir, codec: Codec, values: &[Vec<u8>]) -> (Vec<VlogPointer>, VlogSummary) {
+fn write(dir: &dyn Dir, codec: Compression, values: &[Vec<u8>]) -> (Vec<VlogPointer>, VlogSummary) {
     let mut w = VlogWriter::create(dir, FileId(10), DB, codec).unwrap();
     let pointers = values.iter().map(|v| w.append(v).unwrap()).collect();
     let bytes = w.bytes_written();
@@ -27,7 +27,7 @@ fn write(dir: &dyn Dir, codec: Codec, values: &[Vec<u8>]) -> (Vec<VlogPointer>, 
 #[test]
 fn values_round_trip() {
     let mut rng = Rng::new(7);
-    for codec in [Codec::None, Codec::Lz4] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let mut values: Vec<Vec<u8>> = [1, 2, 100, 5000].map(|n| rng.bytes(n)).into();
         values.extend([100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 77].map(|n| vec![5; n]));
         values.push(rng.bytes((2 << 20) + 1));
@@ -46,7 +46,7 @@ fn values_round_trip() {
 
 #[test]
 fn an_empty_value_is_never_separated() {
-    let mut w = VlogWriter::create(&*TestDir::new(), FileId(10), DB, Codec::Lz4).unwrap();
+    let mut w = VlogWriter::create(&*TestDir::new(), FileId(10), DB, Compression::Lz4).unwrap();
     assert!(w.append(b"").is_err());
 }
 
@@ -69,14 +69,14 @@ fn the_worked_example_of_the_format_page() {
     whole.update(&page);
     r.verify(whole.finish(), &mut |_| {}).unwrap();
     let again = TestDir::new();
-    write(&*again, Codec::None, &[b"a value".to_vec()]);
+    write(&*again, Compression::None, &[b"a value".to_vec()]);
     assert_eq!(again.get(NAME), page[..103]);
 }
 
 #[test]
 fn every_bit_and_every_length_counts() {
     let dir = TestDir::new();
-    let (pointers, s) = write(&*dir, Codec::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
+    let (pointers, s) = write(&*dir, Compression::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     let check = |bytes: Vec<u8>| {
         dir.put(NAME, bytes);
@@ -104,7 +104,7 @@ fn every_bit_and_every_length_counts() {
 fn wrong_pointers_are_errors() {
     let dir = TestDir::new();
     let values = [b"a value".to_vec(), vec![b'z'; 3 << 20], vec![b'y'; 3 << 20]];
-    let (pointers, s) = write(&*dir, Codec::Lz4, &values);
+    let (pointers, s) = write(&*dir, Compression::Lz4, &values);
     let r = open(&*dir, s.bytes).unwrap();
     for p in pointers {
         for (field, delta) in (0..4).flat_map(|f| [1, 8, 1 << 20, u64::MAX, u64::MAX / 2].map(|d| (f, d))) {
@@ -124,7 +124,7 @@ fn wrong_pointers_are_errors() {
 fn mutated_files_never_panic() {
     let dir = TestDir::new();
     let mut rng = Rng::new(8);
-    write(&*dir, Codec::Lz4, &[rng.bytes(20), vec![b'z'; 100]]);
+    write(&*dir, Compression::Lz4, &[rng.bytes(20), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     for _ in 0..5000 {
         crate::fuzz::fuzz_vlog(&mutate(&mut rng, &good));

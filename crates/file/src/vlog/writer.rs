@@ -4,7 +4,7 @@
 //! each other.
 
 use crate::block::frame::{self, FrameKind};
-use crate::compress::{Codec, Compressor};
+use crate::compress::{Compression, Compressor};
 use crate::output::{Output, table_header};
 use perigee_base::format::FileKind;
 use perigee_base::key::VlogPointer;
@@ -25,15 +25,15 @@ pub struct VlogSummary {
 #[derive(Debug)]
 pub struct VlogWriter {
     output: Output,
-    codec: Codec,
+    compression: Compression,
     compressor: Compressor,
 }
 
 impl VlogWriter {
     /// Creates the file.
-    pub fn create(dir: &dyn Dir, id: FileId, database: u64, codec: Codec) -> Result<VlogWriter> {
+    pub fn create(dir: &dyn Dir, id: FileId, database: u64, compression: Compression) -> Result<VlogWriter> {
         let output = Output::create(dir, table_header(FileKind::Vlog, database, id, 0))?;
-        Ok(VlogWriter { output, codec, compressor: Compressor::new() })
+        Ok(VlogWriter { output, compression, compressor: Compressor::new() })
     }
 
     /// Appends a value (never an empty one) and says where it lies.
@@ -46,8 +46,8 @@ impl VlogWriter {
         let start = self.output.offset();
         for chunk in value.chunks(VLOG_CHUNK_BYTES) {
             let place = (file, self.output.offset());
-            let codec = (self.codec, &mut self.compressor);
-            frame::append(self.output.buffer(), place, FrameKind::Chunk, chunk, codec)?;
+            let how = (self.compression, &mut self.compressor);
+            frame::append(self.output.buffer(), place, FrameKind::Chunk, chunk, how)?;
             self.output.spill()?;
         }
         let stored_bytes = self.output.offset() - start;

@@ -79,6 +79,7 @@ const OPTIONS: &[(u64, &str, Part)] = &[
     (13, "target file bytes", Number),
     (15, "level-1 bytes", Number),
     (17, "level ratio", Number),
+    (19, "compression effort", Number),
 ];
 
 /// The fields of an edit, as far as they can be read, and what stopped the reading.

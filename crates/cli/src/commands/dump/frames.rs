@@ -106,7 +106,7 @@ fn next_frame(source: &Source, id: FileId, offset: u64, end: u64) -> Result<Opti
 
 /// A cheap look before a checksum is computed: known codec and type, six zeros.
 fn looks_like_head(bytes: &[u8]) -> bool {
-    matches!(bytes, [_, _, _, _, _, _, _, _, 0..=1, 1..=5, 0, 0, 0, 0, 0, 0, ..])
+    matches!(bytes, [_, _, _, _, _, _, _, _, 0..=3, 1..=5, 0, 0, 0, 0, 0, 0, ..])
 }
 
 fn frame(id: FileId, offset: u64, whole: &Whole, sink: &mut Sink<'_>) -> Result<()> {

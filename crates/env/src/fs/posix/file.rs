@@ -104,6 +104,12 @@ impl ReadAt for PosixRead {
         }
     }
 
+    fn will_need(&self, offset: u64, len: u64) {
+        if let Some(len) = std::num::NonZeroU64::new(len) {
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
+        }
+    }
+
     fn len(&self) -> Result<u64> {
         let meta = self.file.metadata();
         meta.map(|m| m.len())

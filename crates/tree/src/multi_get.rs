@@ -1,0 +1,83 @@
+//! Many point reads in one pass: keys sorted, so that neighbours find their block at hand, and answers in the caller's
+//! order. What a key's answer is, `get` decides; this room decides only the order of the work.
+//!
+//! Keys are worked off in stretches. When a stretch had to go to the disk, the next one says beforehand which blocks it
+//! will read, so that the device fetches them side by side instead of one after the other; the same for values in
+//! value logs, which are known when a stretch has been looked up.
+
+use crate::View;
+use crate::get::{self, Hand};
+use perigee_base::bug::{self, Bug};
+use perigee_base::{Error, FileId, Result, SeqNo, Shared, checksum};
+use perigee_file::Found;
+
+/// Keys whose reads are announced together.
+const STRETCH: usize = 128;
+
+/// One answer for each key, in the order of `keys`; a failure of one is no failure of the others.
+pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Shared>>> {
+    let order = &view.version.order;
+    let mut sorted: Vec<usize> = (0..keys.len()).collect();
+    sorted.sort_by(|a, b| order.cmp(keys[*a], keys[*b]));
+    let mut answers: Vec<Option<Result<Option<Shared>>>> = keys.iter().map(|_| None).collect();
+    let mut hand = Hand::default();
+    let mut cold = keys.len() > 1;
+    for stretch in sorted.chunks(STRETCH) {
+        if cold {
+            let mut last = vec![None; view.version.runs().count()];
+            stretch.iter().for_each(|i| announce(view, keys[*i], at, &mut last));
+        }
+        let misses = hand.loaded();
+        let found = look_up(view, keys, stretch, at, &mut hand);
+        cold = hand.loaded() > misses;
+        for (i, answer) in stretch.iter().zip(fetch(view, found)) {
+            answers[*i] = Some(answer);
+        }
+    }
+    if bug::on(Bug::SortedAnswers) {
+        answers = sorted.iter().map(|i| answers[*i].take()).collect();
+    }
+    let missing = || Err(Error::internal("a key of a multi-get was not looked up"));
+    answers.into_iter().map(|a| a.unwrap_or_else(missing)).collect()
+}
+
+/// Tells the file system which blocks the look-up of `key` would read now; `last`: the one that each run announced last.
+fn announce(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(FileId, usize)>]) {
+    let hash = checksum::key_hash(key);
+    for (run, last) in view.version.runs().zip(last) {
+        if let Some(table) = run.covering(view.version.order, key) {
+            table.reader.announce(key, hash, at, last);
+        }
+    }
+}
+
+type Looked = Result<Option<Found>>;
+
+/// What each key of a stretch has; equal neighbours are looked up once.
+fn look_up(view: &View, keys: &[&[u8]], stretch: &[usize], at: SeqNo, hand: &mut Hand) -> Vec<Looked> {
+    let mut out: Vec<Looked> = Vec::with_capacity(stretch.len());
+    for (n, i) in stretch.iter().enumerate() {
+        let same = n > 0 && keys[stretch[n - 1]] == keys[*i];
+        out.push(match out.last() {
+            Some(last) if same => last.clone(),
+            _ => get::lookup_near(view, keys[*i], at, hand).map(|found| found.map(|(_, f)| f)),
+        });
+    }
+    out
+}
+
+/// The values, those in value logs announced before the first of them is read.
+fn fetch(view: &View, found: Vec<Looked>) -> impl Iterator<Item = Result<Option<Shared>>> {
+    let pointers =
+        || found.iter().filter(|f| matches!(f, Ok(Some(Found::Pointer(_) | Found::PointerUntil(..)))));
+    if pointers().nth(1).is_some() {
+        for f in pointers() {
+            if let Ok(Some(Found::Pointer(p) | Found::PointerUntil(p, _))) = f
+                && let Some(vlog) = view.version.vlogs.get(&p.file)
+            {
+                vlog.reader.announce(p);
+            }
+        }
+    }
+    found.into_iter().map(|f| get::value_of(view, f?))
+}

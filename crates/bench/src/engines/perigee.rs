@@ -1,13 +1,15 @@
 //! Perigee, by its public API.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync, shown};
 use perigee::{Db, Durability, Family, FamilyOptions, Options, WriteBatch};
 use std::path::Path;
+use std::time::Duration;
 
 struct Perigee {
     db: Db,
     families: Vec<Family>,
+    ttl: Option<Duration>,
     told: Told,
 }
 
@@ -44,7 +46,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
             Err(_) => db.create_family(&name, family.clone())?,
         });
     }
-    Ok(Box::new(Perigee { families, db, told }))
+    let ttl = settings.shape.ttl.map(Duration::from_secs);
+    Ok(Box::new(Perigee { families, ttl, db, told }))
 }
 
 impl Engine for Perigee {
@@ -55,7 +58,7 @@ impl Engine for Perigee {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, families: &self.families })
+        work(&mut Asking { db: &self.db, families: &self.families, ttl: self.ttl })
     }
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
@@ -63,6 +66,9 @@ impl Engine for Perigee {
     }
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
+    }
+    fn expiry(&self) -> Expiry {
+        if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
     }
     fn largest_value(&self) -> u64 {
         1 << 30
@@ -72,16 +78,22 @@ impl Engine for Perigee {
 struct Asking<'e> {
     db: &'e Db,
     families: &'e [Family],
+    ttl: Option<Duration>,
 }
 
 struct Batched<'e> {
     batch: WriteBatch,
     families: &'e [Family],
+    ttl: Option<Duration>,
 }
 
 impl Sink for Batched<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.batch.put(&self.families[family], key, value)?)
+        let family = &self.families[family];
+        match self.ttl {
+            Some(ttl) => Ok(self.batch.put_with_ttl(family, key, value, ttl)?),
+            None => Ok(self.batch.put(family, key, value)?),
+        }
     }
     fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
         Ok(self.batch.delete(&self.families[family], key)?)
@@ -100,10 +112,10 @@ impl Sink for &[Family] {
 
 impl Session for Asking<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        if n == 1 {
+        if n == 1 && self.ttl.is_none() {
             return fill(&mut self.families);
         }
-        let mut batched = Batched { batch: WriteBatch::new(), families: self.families };
+        let mut batched = Batched { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
         fill(&mut batched)?;
         Ok(self.db.write(batched.batch)?)
     }

@@ -62,7 +62,7 @@ pub struct Options {
     pub read_only: bool,
     /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
     /// `Corruption`, never "not there"; so does, if part of the log is lost, every key that is not found, and the end of every
-    /// scan (default false). [`repair`](crate::repair) makes a new database of it.
+    /// scan (default false). `perigee repair` makes a new database of it.
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,

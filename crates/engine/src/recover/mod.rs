@@ -8,6 +8,7 @@ mod manifest;
 mod orphans;
 mod replay;
 mod readonly;
+mod sharing;
 
 use crate::control::Control;
 use crate::core::Core;
@@ -34,6 +35,7 @@ use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
 pub use readonly::open_read_only;
 use replay::Replayed;
+use sharing::Sharing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -169,6 +171,8 @@ fn open_families(
     now: &Arc<LogicalClock>,
     salvage: bool,
 ) -> Result<Vec<Arc<Family>>> {
+    let strict = crate::core::ShelfOpener { shelf };
+    let shared = Sharing::new(crate::core::ShelfOpener { shelf });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -176,9 +180,8 @@ fn open_families(
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let strict = crate::core::ShelfOpener { shelf, family: *id };
         let salvaging = readonly::SalvageOpener { strict: &strict, order: entry.settings.order };
-        let opener: &dyn Opener = if salvage { &salvaging } else { &strict };
+        let opener: &dyn Opener = if salvage { &salvaging } else { &shared };
         let version = Version::empty(entry.settings.order).apply(&edit, opener)?;
         let tree = Tree::new(version, now.clone());
         all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
@@ -206,7 +209,9 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
         let settings =
             catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
         let renewed = match Arc::try_unwrap(f) {
-            Ok(f) if f.settings != settings => Arc::new(Family::new(f.id, f.name, settings, f.tree)),
+            Ok(f) if f.settings != settings => {
+                Arc::new(Family::new(f.id, f.name().to_string(), settings, f.tree))
+            }
             Ok(f) => Arc::new(f),
             Err(shared) => shared,
         };

@@ -160,8 +160,7 @@ impl Opener for SalvageOpener<'_> {
     fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         self.strict.table(meta).or_else(|e| {
             let why = damage(e, "the table that may hold this key cannot be opened")?;
-            let place = (meta.id, self.strict.family);
-            let reader = self.strict.shelf.broken_klog(place, &meta.summary, self.order, why)?;
+            let reader = self.strict.shelf.broken_klog(meta.id, &meta.summary, self.order, why)?;
             Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))
         })
     }

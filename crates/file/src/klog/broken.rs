@@ -11,13 +11,13 @@ use crate::index::{Index, IndexWriter};
 use crate::input::Input;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FamilyId, FileId, KeyOrder, Result, SeqNo};
+use perigee_base::{Error, FileId, KeyOrder, Result, SeqNo};
 use std::sync::Arc;
 
 impl KlogReader {
     /// Stands for klog `id` of which only the summary in the manifest is known.
     pub fn broken(
-        (id, database, family): (FileId, u64, FamilyId),
+        (id, database): (FileId, u64),
         summary: &KlogSummary,
         order: KeyOrder,
         why: Error,
@@ -47,6 +47,6 @@ impl KlogReader {
             sketch: None,
         };
         let input = Input::broken(id, FileKind::Klog, bytes, why);
-        Ok(KlogReader::with_parts(input, database, family, parts, shared))
+        Ok(KlogReader::with_parts(input, database, parts, shared))
     }
 }

@@ -18,6 +18,8 @@ const READERS: [&[&str]; 10] = [
     &["levels", "db"],
     &["verify", "db"],
     &["compact", "db"],
+    &["purge", "db"],
+    &["metrics", "db"],
     &["export", "db"],
 ];
 

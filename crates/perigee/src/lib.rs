@@ -33,12 +33,14 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod json;
 mod translate;
 mod iter;
 mod family;
 mod snapshot;
 mod db;
 mod operate;
+mod metrics;
 mod read;
 
 pub use batch::WriteBatch;
@@ -50,7 +52,10 @@ pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions}
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{
+    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
+    StallStats, Stats, VerifyReport,
+};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

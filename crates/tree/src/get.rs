@@ -5,6 +5,7 @@
 
 use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::{Error, Result, SeqNo, Shared, checksum};
 use perigee_file::{Found, Near};
@@ -94,10 +95,15 @@ pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
     Ok(!matches!(lookup(view, key, at)?, None | Some((_, Found::Tombstone))))
 }
 
-/// Reads a separated value.
+/// Reads a separated value for a point read.
 pub fn fetch(version: &Version, p: &VlogPointer) -> Result<Shared> {
+    fetch_for(version, p, Cause::Get)
+}
+
+/// Reads a separated value, counted for `cause`.
+pub fn fetch_for(version: &Version, p: &VlogPointer, cause: Cause) -> Result<Shared> {
     match version.vlogs.get(&p.file) {
-        Some(vlog) => vlog.reader.read(p),
+        Some(vlog) => vlog.reader.read_for(p, cause),
         None => {
             Err(Error::corruption(format!("a table references value log {}, which is not there", p.file)))
         }

@@ -6,6 +6,7 @@ use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::{KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use std::ops::Bound;
@@ -162,7 +163,7 @@ impl VisibleCursor {
         match &self.value {
             None | Some(Found::Tombstone) => Ok(None),
             Some(Found::Value(v)) => Ok(Some(v.clone())),
-            Some(Found::Pointer(p)) => get::fetch(&self.view.version, p).map(Some),
+            Some(Found::Pointer(p)) => get::fetch_for(&self.view.version, p, Cause::Scan).map(Some),
         }
     }
     /// The order of keys.

@@ -5,6 +5,7 @@ use crate::dirsync::DirSync;
 use crate::family::Families;
 use crate::health::Health;
 use crate::manifest::Manifest;
+use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::Retire;
 use crate::settings::Settings;
@@ -52,6 +53,8 @@ pub struct Core {
     pub health: Health,
     /// Rings when anything that is waited for changes.
     pub signal: Signal,
+    /// The time for entries that expire.
+    pub now: Arc<LogicalClock>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Files waiting to be deleted.

@@ -6,8 +6,10 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::jobs::{self, Workers};
 use crate::manifest::{CleanClose, Edit};
+use crate::now::LogicalClock;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
+use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
@@ -100,6 +102,10 @@ impl Engine {
         self.core.health.check_open()?;
         family.check()?;
         Ok(family.tree.view())
+    }
+    /// The time for entries that expire.
+    pub fn clock(&self) -> &LogicalClock {
+        &self.core.now
     }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {
@@ -212,6 +218,14 @@ impl Engine {
     /// All families.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
         self.core.families.all()
+    }
+    /// Makes a second database with the same contents in `target`.
+    pub fn checkpoint(&self, target: &Path) -> Result<Checkpointed> {
+        checkpoint::checkpoint(&self.core, target)
+    }
+    /// Makes a generation in the backup directory `path`.
+    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Backed> {
+        backup::backup(&self.core, path, reread, progress)
     }
     /// Reads and checks every byte.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {

@@ -164,6 +164,9 @@ impl Db {
         self.engine.tables().into_iter().map(translate::file_stats).collect()
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
     fn handle(&self, inner: Arc<Inner>) -> Family {
         Family { inner, engine: Arc::clone(&self.engine) }
     }

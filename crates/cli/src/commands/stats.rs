@@ -70,7 +70,9 @@ pub fn as_json(s: &Stats, path: &Path) -> Value {
         for (name, more) in all {
             match (value.get_mut(&name), more) {
                 (Some(Value::Object(known)), Value::Object(more)) => {
-                    more.into_iter().for_each(|(k, v)| drop(known.entry(k).or_insert(v)));
+                    for (k, v) in more {
+                        known.entry(k).or_insert(v);
+                    }
                 }
                 (Some(_), _) => {}
                 (None, more) => value[name] = more,

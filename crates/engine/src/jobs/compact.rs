@@ -155,6 +155,7 @@ fn run(
     core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
+    core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }
 

@@ -83,10 +83,12 @@ fn flush_one(
     install(core, family, edit, &removable, Some(memtable))?;
     core.wal.appender().forget(&removable);
     remove_logs(core, &removable);
+    core.now.flushed();
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(&output));
     core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
+    core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }
 
@@ -104,6 +106,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         shelf: &core.shelf,
         ids: &core.ids,
         pace,
+        now: &*core.now,
     }
 }
 

@@ -102,7 +102,7 @@ impl<'a> Sink<'a> {
         self.write_calls += klog.appends() + 1;
         let summary = klog.finish()?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
-            let reader = self.shelf.klog(id, self.options.family, summary.bytes)?;
+            let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
         }
         self.tables.push(TableMeta { id, summary });

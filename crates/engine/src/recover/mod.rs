@@ -21,6 +21,7 @@ use crate::retire::Retire;
 use crate::settings::{FamilySettings, Settings};
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
@@ -129,9 +130,10 @@ fn assemble(
     ids: Arc<AtomicU64>,
 ) -> Core {
     let Standing { env, dir, boot, settings, counters, now, shelf, families } = standing;
+    let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
-        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
+        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
         database,
@@ -153,6 +155,7 @@ fn assemble(
         closing: AtomicBool::new(false),
         compacting: Mutex::new(()),
         control: Control::default(),
+        stalls: Stalls::default(),
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),

@@ -9,7 +9,8 @@ use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
 use perigee_tree::{Tree, Version, VersionEdit};
 use std::sync::Arc;
 
-fn check_name(name: &str) -> Result<()> {
+/// Refuses a name that no family can have.
+pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_BYTES_MAX || name.contains('\0') {
         return Err(Error::invalid("a family's name has 1 to 255 bytes and no NUL")
             .expected("1 to 255 bytes", name.len()));
@@ -57,6 +58,28 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
     made.ok_or_else(|| Error::internal("a family was created but not installed"))
 }
 
+/// Gives a family other settings, durably. Files written from now on follow them; the others stay as they are.
+pub fn set_settings(core: &Core, family: &Family, settings: FamilySettings) -> Result<()> {
+    settings.check()?;
+    core.health.check_writable()?;
+    core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |catalog| {
+            family.check()?;
+            let entry = catalog.families.get(&family.id);
+            let entry = entry.ok_or_else(|| Error::internal("the catalog has lost a family"))?;
+            entry.settings.may_become(&settings, &entry.name)?;
+            let changed = (family.id, entry.name.clone(), settings.clone());
+            Ok((Edit { families: vec![changed], ..Edit::default() }, settings))
+        },
+        |settings| family.set_settings(settings),
+    )?;
+    core.refresh_limits();
+    core.signal.ring();
+    Ok(())
+}
+
 /// Drops a family with everything in it, durably.
 pub fn drop_family(core: &Core, name: &str) -> Result<()> {
     let _commit_section = core.wal.appender();
@@ -78,7 +101,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
             core.families.remove(family.id);
         },
     )?;
-    let empty = Version::empty(family.settings.order);
+    let empty = Version::empty(family.tree.order());
     core.retire.difference(&family.tree.view().version, &empty);
     family.tree.clear();
     core.refresh_limits();

@@ -15,8 +15,8 @@ pub struct Family {
     pub id: FamilyId,
     /// Its name.
     pub name: String,
-    /// Its settings.
-    pub settings: FamilySettings,
+    /// Replaced as a whole by [`Family::set_settings`].
+    settings: RwLock<Arc<FamilySettings>>,
     /// Its sorted map.
     pub tree: Tree,
     dropped: AtomicBool,
@@ -25,7 +25,16 @@ pub struct Family {
 impl Family {
     /// A family around a tree.
     pub fn new(id: FamilyId, name: String, settings: FamilySettings, tree: Tree) -> Family {
+        let settings = RwLock::new(Arc::new(settings));
         Family { id, name, settings, tree, dropped: AtomicBool::new(false) }
+    }
+    /// Its settings now.
+    pub fn settings(&self) -> Arc<FamilySettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Other settings from now on, once the manifest holds them.
+    pub fn set_settings(&self, settings: FamilySettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
     /// `NotFound` if it was dropped.
     pub fn check(&self) -> Result<()> {
@@ -44,13 +53,14 @@ impl Family {
     }
     /// The format of its new tables.
     pub fn klog_options(&self, database: u64) -> KlogOptions {
+        let settings = self.settings();
         KlogOptions {
             database,
             family: self.id,
-            order: self.settings.order,
-            block_bytes: self.settings.block_bytes as usize,
-            compression: self.settings.compression,
-            filter_bits: self.settings.filter_bits,
+            order: settings.order,
+            block_bytes: settings.block_bytes as usize,
+            compression: settings.compression,
+            filter_bits: settings.filter_bits,
         }
     }
 }

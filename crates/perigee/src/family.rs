@@ -43,7 +43,15 @@ impl Family {
     }
     /// Its effective options.
     pub fn options(&self) -> FamilyOptions {
-        translate::family_options(&self.inner.settings)
+        translate::family_options(&self.inner.settings())
+    }
+    /// Gives it other options, durably; they hold from now on, for new files where they concern files. Start from
+    /// [`Family::options`] and change what is to change.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another key order, or an option out of range: then nothing has changed.
+    pub fn set_options(&self, options: FamilyOptions) -> Result<()> {
+        self.engine.set_family_settings(&self.inner, translate::family_settings(&options))
     }
     /// Sets `key` to `value`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {

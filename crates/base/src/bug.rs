@@ -60,6 +60,12 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// Separators are shortened as bytes under every key order.
+    ShortSeparator = 31,
+    /// Filters hash a key as it was written, not its canonical form.
+    FilterHashesRawKey = 32,
+    /// A rewrite takes keys for different that only differ in bytes, not in their order: old versions come back.
+    CollapseByBytes = 33,
     /// A multi-get answers in key order instead of the caller's.
     SortedAnswers = 40,
 }

@@ -22,6 +22,7 @@ pub fn check_name(name: &str) -> Result<()> {
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
     check_name(name)?;
     settings.check()?;
+    settings.order.check_known(&core.settings.orders)?;
     let _commit_section = core.wal.appender();
     core.health.check_writable()?;
     if core.families.by_name(name).is_some() {

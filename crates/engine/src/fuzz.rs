@@ -110,6 +110,7 @@ fn settings() -> Settings {
         verify_outputs: true,
         default_family: Some(family),
         families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

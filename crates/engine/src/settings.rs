@@ -29,6 +29,8 @@ pub struct Settings {
     pub block_cache_bytes: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// The users' key orders that families may have.
+    pub orders: Vec<KeyOrder>,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.

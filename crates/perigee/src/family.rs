@@ -105,9 +105,13 @@ impl Family {
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
         self.scan(bounds(&range))
     }
-    /// The entries whose key starts with `prefix`.
+    /// The entries whose key starts with `prefix`: in any case under `CaseInsensitive`, up to its first NUL under
+    /// `Lexicographic`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` under `U64`, `I64` and a user's own order, where keys with one prefix do not lie together.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(Bounds::prefix(prefix.as_ref()))
+        self.scan(Bounds::prefix(self.inner.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries.
     pub fn cursor(&self) -> Result<Cursor> {

@@ -71,6 +71,9 @@ pub struct Options {
     /// new files (see `stats().recovery.changed_options`), what may not (the key order) is refused; those that do not
     /// exist are created. Families not named here keep what is stored.
     pub families: BTreeMap<String, FamilyOptions>,
+    /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
+    /// open.
+    pub orders: Vec<KeyOrder>,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -86,6 +89,7 @@ impl Options {
             verify_outputs: true,
             default_family: None,
             families: BTreeMap::new(),
+            orders: Vec::new(),
             env: Env::real(),
         }
     }
@@ -127,6 +131,33 @@ impl Options {
     #[must_use]
     pub fn default_family(mut self, options: FamilyOptions) -> Self {
         self.default_family = Some(options);
+        self
+    }
+    /// Adds to [`Options::orders`] (see [`KeyOrder::register`]).
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, KeyOrder, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    /// // Only identical keys are equal, so a key is its own canonical form.
+    /// let order = KeyOrder::register_canonical("short-first", short_first, |key| key.to_vec())?;
+    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_order(order))?;
+    /// let words = db.create_family("words", FamilyOptions::new().order(order))?;
+    /// for word in ["neap", "ebb", "slack"] {
+    ///     words.put(word, "")?;
+    /// }
+    /// let first = words.iter()?.next().expect("there are words")?;
+    /// assert_eq!(&first.0[..], b"ebb");
+    /// db.close()?;
+    /// assert!(Db::open("/doc", Options::in_env(env)).is_err(), "without its order it is not opened");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_order(mut self, order: KeyOrder) -> Self {
+        self.orders.push(order);
         self
     }
     /// Adds to [`Options::families`].
@@ -199,6 +230,12 @@ impl FamilyOptions {
             level1_bytes: 256 << 20,
             level_ratio: 10,
         }
+    }
+    /// Sets [`FamilyOptions::order`].
+    #[must_use]
+    pub fn order(mut self, order: KeyOrder) -> Self {
+        self.order = order;
+        self
     }
     /// Sets [`FamilyOptions::memtable_bytes`].
     #[must_use]

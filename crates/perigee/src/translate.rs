@@ -25,6 +25,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         durability: durability(o.durability),
         block_cache_bytes: o.block_cache_bytes,
         verify_outputs: o.verify_outputs,
+        orders: o.orders.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }

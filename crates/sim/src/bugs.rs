@@ -63,7 +63,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SkipOnTurn
         | Bug::PublishEarly
         | Bug::SortedAnswers
-        | Bug::LoseLastEntry => &[&MODEL, &CRASH],
+        | Bug::LoseLastEntry
+        | Bug::ShortSeparator
+        | Bug::FilterHashesRawKey
+        | Bug::CollapseByBytes => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }
 }

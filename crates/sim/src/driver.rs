@@ -2,10 +2,11 @@
 
 use crate::history::Op;
 use crate::oracle::{Oracle, Outcome, Target};
+use perigee::KeyOrder;
 
 /// Runs `ops`; `Err` describes the first difference. Returns how many operations were really performed.
-pub fn run(target: &mut impl Target, ops: &[Op]) -> Result<u64, String> {
-    let mut oracle = Oracle::default();
+pub fn run(target: &mut impl Target, ops: &[Op], order: KeyOrder) -> Result<u64, String> {
+    let mut oracle = Oracle::new(order);
     let mut performed = 0;
     for (i, op) in ops.iter().enumerate() {
         let expected = oracle.perform(op);

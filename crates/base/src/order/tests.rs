@@ -40,7 +40,11 @@ fn every_order_is_an_order_and_equality_is_its_canonical_form() {
                 assert_eq!(ab, order.cmp(b, a).reverse(), "{order:?} {a:?} {b:?}");
                 assert_eq!(order.equal(a, b), ab == Equal, "{order:?} {a:?} {b:?}");
                 if order.can_filter() {
-                    assert_eq!(order.canonical(a) == order.canonical(b), ab == Equal, "{order:?} {a:?} {b:?}");
+                    assert_eq!(
+                        order.canonical(a) == order.canonical(b),
+                        ab == Equal,
+                        "{order:?} {a:?} {b:?}"
+                    );
                     assert!(ab != Equal || order.filter_hash(a) == order.filter_hash(b));
                 }
                 if order.is_bytewise() {
@@ -50,7 +54,9 @@ fn every_order_is_an_order_and_equality_is_its_canonical_form() {
         }
         let mut sorted = keys.clone();
         sorted.sort_by(|a, b| order.cmp(a, b));
-        assert!(sorted.iter().enumerate().all(|(i, a)| sorted[i..].iter().all(|b| order.cmp(a, b) != Greater)));
+        assert!(
+            sorted.iter().enumerate().all(|(i, a)| sorted[i..].iter().all(|b| order.cmp(a, b) != Greater))
+        );
     }
 }
 

@@ -56,6 +56,7 @@ pub struct Report {
 pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
     let start = env.clock.monotonic_us();
     let mut found = manifest::read(&env, &*dir, boot, &settings)?;
+    check_orders(&found.catalog, &settings)?;
     if bug::on(Bug::DeleteUnknownFiles) {
         orphans::remove_all_unknown(&*dir, &found.catalog)?;
     }
@@ -142,11 +143,21 @@ fn open_families(catalog: &Catalog, shelf: &Shelf) -> Result<Vec<Arc<Family>>> {
     Ok(all)
 }
 
+/// A user's order must be one that the caller registered for this database, not only somewhere in this process.
+fn check_orders(catalog: &Catalog, settings: &Settings) -> Result<()> {
+    for entry in catalog.families.values() {
+        let known = entry.settings.order.check_known(&settings.orders);
+        known.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
+    }
+    Ok(())
+}
+
 /// Takes over settings that were given at open: compared with those stored, refused if they cannot be, else recorded
 /// with the new manifest. What changed.
 fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<String>> {
     for (name, wanted) in &settings.families {
         crate::ddl::check_name(name)?;
+        wanted.order.check_known(&settings.orders)?;
         wanted.check()?;
     }
     let mut changed = Vec::new();

@@ -5,7 +5,6 @@ use super::props::{KlogSummary, Tally};
 use super::reader::{KlogReader, Parts};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
-use perigee_base::checksum::key_hash;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::{EntryRef, Error, Result, SeqNo, key};
 
@@ -24,6 +23,7 @@ impl KlogReader {
             Frame::decode(self.input.id(), offset, bytes, FrameKind::Data)
                 .and_then(|f| f.unpack(Block::SLACK))
                 .and_then(Block::parse)
+                .and_then(|block| block.under(parts.order))
                 .and_then(|block| walk.block(i, &block))
                 .map_err(|e| self.input.damage(offset, e))?;
         }
@@ -60,7 +60,8 @@ impl Walk<'_> {
             let Some(new_key) = self.tally.add(e) else {
                 return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
             };
-            if new_key && self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(key_hash(&self.key))) {
+            let hash = || self.parts.order.filter_hash(&self.key);
+            if new_key && self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash())) {
                 return Err(Error::corruption(format!(
                     "the filter denies the key of entry {entry} of block {i}"
                 )));

@@ -2,7 +2,7 @@
 
 use crate::mvcc::Strata;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, ValueRef};
+use perigee_base::{EntryRef, KeyOrder, ValueRef};
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub enum Verdict {
 /// Decides entry by entry; entries come in entry order.
 #[derive(Debug)]
 pub struct Collapse {
+    order: KeyOrder,
     strata: Strata,
     bottom: bool,
     /// The last key and the stratum of its last version; `None` before the first.
@@ -26,15 +27,16 @@ pub struct Collapse {
 
 impl Collapse {
     /// `bottom`: below the output lies no older version of any key of the input.
-    pub fn new(strata: Strata, bottom: bool) -> Collapse {
-        Collapse { strata, bottom: bottom || bug::on(Bug::DropTombstoneEarly), last: None }
+    pub fn new(order: KeyOrder, strata: Strata, bottom: bool) -> Collapse {
+        let order = if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order };
+        Collapse { order, strata, bottom: bottom || bug::on(Bug::DropTombstoneEarly), last: None }
     }
 
     /// The verdict on the next entry, and whether it starts a new key.
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
         let new_key = match &mut self.last {
-            Some((key, last)) if key == e.key => {
+            Some((key, last)) if self.order.equal(key, e.key) => {
                 if std::mem::replace(last, stratum) == stratum {
                     return (Verdict::Shadowed, false);
                 }
@@ -65,7 +67,7 @@ mod tests {
 
     fn run(bottom: bool, snapshots: &[u64], entries: &[(&str, u64, bool)]) -> String {
         let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let mut c = Collapse::new(strata, bottom);
+        let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom);
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };

@@ -117,10 +117,12 @@ impl Target for Oracle {
             Op::Contains { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&self.key(key))))
             }
-            Op::Scan { family, span, .. } | Op::OpenIter { family, span, .. } if !self.has(span) => {
-                match self.handles[*family] {
-                    Some(_) => Outcome::Refused(ErrorKind::InvalidArgument),
-                    None => Outcome::Skipped,
+            Op::Scan { family, span, snapshot, .. } | Op::OpenIter { family, span, snapshot, .. }
+                if !self.has(span) =>
+            {
+                match self.map(*family, *snapshot) {
+                    Err(Outcome::Skipped) => Outcome::Skipped,
+                    _ => Outcome::Refused(ErrorKind::InvalidArgument),
                 }
             }
             Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {

@@ -30,6 +30,14 @@ bugs! {
     IgnoreLogChecksum = 4,
     /// Checksums of blocks are not compared.
     IgnoreBlockChecksum = 5,
+    /// A checkpoint is renamed into place although the names in it are not durable.
+    CheckpointSkipsDirSync = 70,
+    /// Pruning a backup removes files that kept generations need.
+    PruneDropsShared = 71,
+    /// A read-only open cuts the torn end off the log.
+    ReadOnlyCutsLog = 72,
+    /// Repair takes entries from a block whose checksum differs.
+    RepairTakesBadBlock = 73,
     /// The log segment is removed before the manifest edit of its flush is durable.
     RemoveLogEarly = 6,
     /// A flush is installed although the log before it is not durable: families disagree after a power cut.
@@ -61,11 +69,19 @@ bugs! {
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
     /// Separators are shortened as bytes under every key order.
-    ShortSeparator = 31,
+    ShortSeparator = 120,
     /// Filters hash a key as it was written, not its canonical form.
-    FilterHashesRawKey = 32,
+    FilterHashesRawKey = 121,
     /// A rewrite takes keys for different that only differ in bytes, not in their order: old versions come back.
-    CollapseByBytes = 33,
+    CollapseByBytes = 122,
+    /// A get that meets an expired newest version goes on to an older one.
+    ExpiredFallsThrough = 30,
+    /// Compaction destroys expired entries although the clock has just jumped forward.
+    ExpireDespiteJump = 31,
+    /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
+    InstallCancelled = 60,
+    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
+    NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
     SortedAnswers = 40,
 }

@@ -1,7 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    compact, count, delete, demo, dump, export, families, get, import, levels, put, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, put,
+    restore, scan, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -56,6 +57,12 @@ pub enum Command {
     Verify(verify::VerifyArgs),
     /// Decode a file of a database to text, damaged or in use as it may be
     Dump(dump::DumpArgs),
+    /// Make a second database with the same contents, by hard links
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Make, list, check and prune backups
+    Backup(backup::BackupArgs),
+    /// Make a database of a generation of a backup
+    Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level
     Compact(compact::CompactArgs),
     /// Import a real tree, kill the import halfway, recover, finish and compare every byte

@@ -1,14 +1,17 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
+use crate::control::Control;
 use crate::dirsync::DirSync;
 use crate::family::Families;
 use crate::health::Health;
 use crate::manifest::Manifest;
+use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::Retire;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::format::FileKind;
 use perigee_base::stats::Counters;
@@ -48,6 +51,8 @@ pub struct Core {
     pub health: Health,
     /// Rings when anything that is waited for changes.
     pub signal: Signal,
+    /// The time for entries that expire.
+    pub now: Arc<LogicalClock>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Files waiting to be deleted.
@@ -70,8 +75,10 @@ pub struct Core {
     pub closing: AtomicBool,
     /// One compaction at a time.
     pub compacting: Mutex<()>,
-    /// Jobs running now.
-    pub busy: AtomicU64,
+    /// Which jobs may start, and which run.
+    pub control: Control,
+    /// How fast they may go.
+    pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
     pub sync_due: AtomicU64,
     /// The worst load of any family: sealed memtables in the high half, level 0 runs in the low.

@@ -47,7 +47,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
                 durable: Some(flushed),
                 ..Edit::default()
             };
-            let tree = Tree::new(Version::empty(settings.order));
+            let tree = Tree::new(Version::empty(settings.order), core.now.clone());
             Ok((edit, Arc::new(Family::new(id, name.to_owned(), settings, tree))))
         },
         |family| {

@@ -1,12 +1,15 @@
 //! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
 
 use crate::commit::{self, Queue, rotate};
+use crate::control::Kind;
 use crate::core::Core;
 use crate::family::Family;
-use crate::jobs::{self, Workers, compact};
+use crate::jobs::{self, Workers};
 use crate::manifest::{CleanClose, Edit};
+use crate::now::LogicalClock;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
+use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
@@ -23,7 +26,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// An open database. Dropping the last handle closes it.
 pub struct Engine {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     queue: Queue,
     workers: Mutex<Option<Workers>>,
     recovery: recover::Report,
@@ -89,6 +92,10 @@ impl Engine {
         self.core.health.check_open()?;
         family.check()?;
         Ok(family.tree.view())
+    }
+    /// The time for entries that expire.
+    pub fn clock(&self) -> &LogicalClock {
+        &self.core.now
     }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {
@@ -157,7 +164,7 @@ impl Engine {
         self.wait_until(|| waiting.iter().all(|(f, m)| done(f, m)))
     }
 
-    /// Waits for the background, unless it has failed.
+    /// Waits for flushes, unless they fail or are held back.
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let failures = self.core.health.background_count();
         loop {
@@ -169,41 +176,25 @@ impl Engine {
             if let Some(e) = self.core.health.background_since(failures) {
                 return Err(e);
             }
+            // Held back, it would wait for ever if its caller is who holds it.
+            if self.core.control.is_quiet(Some(Kind::Flush)) {
+                self.core.control.check(Kind::Flush)?;
+            }
             self.core.signal.wait_us(seen, 50_000);
         }
-    }
-
-    /// Merges these families into their deepest levels.
-    pub fn compact(&self, families: &[Arc<Family>]) -> Result<()> {
-        self.flush(families)?;
-        for f in families.iter().filter(|f| !f.is_dropped()) {
-            match compact::everything(&self.core, f) {
-                Err(_) if f.is_dropped() && families.len() > 1 => {}
-                done => done?,
-            }
-        }
-        self.core.signal.ring();
-        Ok(())
-    }
-
-    /// Waits until nothing is running or due.
-    pub fn wait_idle(&self) -> Result<()> {
-        let idle = || {
-            let all = self.core.families.all();
-            let due = |f: &Arc<Family>| {
-                let view = f.tree.view();
-                let shape = perigee_tree::compact::Shape::of(&view.version);
-                !view.sealed.is_empty()
-                    || perigee_tree::compact::pick::pick(&shape, &compact::limits(f)).is_some()
-            };
-            self.core.busy.load(SeqCst) == 0 && !all.iter().any(due)
-        };
-        self.wait_until(idle)
     }
 
     /// All families.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
         self.core.families.all()
+    }
+    /// Makes a second database with the same contents in `target`.
+    pub fn checkpoint(&self, target: &Path) -> Result<Checkpointed> {
+        checkpoint::checkpoint(&self.core, target)
+    }
+    /// Makes a generation in the backup directory `path`.
+    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Backed> {
+        backup::backup(&self.core, path, reread, progress)
     }
     /// Reads and checks every byte.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {

@@ -11,19 +11,24 @@ pub mod health;
 pub mod dirsync;
 pub mod signal;
 pub mod snapshot;
+pub mod now;
 pub mod retire;
 pub mod wal;
 pub mod manifest;
 pub mod family;
 pub mod pressure;
+pub mod throttle;
+pub mod control;
 pub mod core;
 pub mod commit;
 pub mod jobs;
 pub mod ddl;
 pub mod recover;
 pub mod verify;
+pub mod safety;
 pub mod report;
 pub mod engine;
+mod operate;
 #[doc(hidden)]
 pub mod fuzz;
 

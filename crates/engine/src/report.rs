@@ -1,5 +1,6 @@
 //! What the engine says about itself. Plain data, gathered without stopping anything.
 
+use crate::control::Job;
 use crate::core::Core;
 use crate::family::Family;
 use crate::recover;
@@ -30,6 +31,8 @@ pub struct Status {
     pub disk_bytes: u64,
     /// Live snapshots.
     pub snapshots: usize,
+    /// Jobs that are running, and for how many microseconds.
+    pub running: Vec<(Arc<Job>, u64)>,
     /// The back-pressure, in words.
     pub pressure: &'static str,
     /// What recovery did.
@@ -92,10 +95,16 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         table_memory,
         wal,
         snapshots: core.snapshots.count(),
+        running: running(core),
         pressure: core.pressure().name(),
         recovery: recovery.clone(),
         background_error: core.health.background(),
     }
+}
+
+fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
+    let now = core.env.clock.monotonic_us();
+    core.control.running().into_iter().map(|j| (Arc::clone(&j), now.saturating_sub(j.started_us))).collect()
 }
 
 fn family(family: Arc<Family>) -> FamilyStatus {

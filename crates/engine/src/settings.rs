@@ -31,6 +31,8 @@ pub struct Settings {
     pub verify_outputs: bool,
     /// The users' key orders that families may have.
     pub orders: Vec<KeyOrder>,
+    /// Bytes per second that flushes write and compactions read and write; 0: no limit.
+    pub background_bytes_per_second: u64,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.

@@ -24,6 +24,7 @@ fn settings() -> Settings {
         durability: Durability::None,
         block_cache_bytes: 1 << 16,
         verify_outputs: true,
+        background_bytes_per_second: 0,
         default_family: Some(family),
         families: Default::default(),
         orders: Vec::new(),

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Db {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     default: Family,
 }
 
@@ -152,10 +152,6 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.engine.compact(&self.engine.all_families())
     }
-    /// Waits until no flush or compaction is running or due.
-    pub fn wait_idle(&self) -> Result<()> {
-        self.engine.wait_idle()
-    }
     /// Reads every byte of every file and checks it. `Ok` with errors inside the report means: readable, damaged.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_done, _total| {})
@@ -174,6 +170,9 @@ impl Db {
         self.engine.tables().into_iter().map(translate::file_stats).collect()
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
     fn handle(&self, inner: Arc<Inner>) -> Family {
         Family { inner, engine: Arc::clone(&self.engine) }
     }

@@ -33,22 +33,35 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod safety;
 mod translate;
 mod iter;
 mod family;
 mod snapshot;
 mod db;
+mod backups;
+mod ttl;
+mod operate;
 mod read;
+mod estimate;
 
+pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use db::Db;
+pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
+pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use safety::{
+    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
+    RestoreReport,
+};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

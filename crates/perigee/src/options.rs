@@ -64,6 +64,9 @@ pub struct Options {
     /// Re-read every output of a flush or compaction before it replaces its inputs (default true): costs one
     /// read of freshly written data, catches a bad disk or memory before the good copy is gone.
     pub verify_outputs: bool,
+    /// Bytes per second that flushes may write and compactions may read and write (default `None`: no limit). Flushes come
+    /// first: a compaction never makes a flush wait. Can be changed while open: [`crate::Db::set_background_rate`].
+    pub background_rate: Option<u64>,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
@@ -87,6 +90,7 @@ impl Options {
             durability: Durability::Full,
             block_cache_bytes: 64 << 20,
             verify_outputs: true,
+            background_rate: None,
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
@@ -125,6 +129,12 @@ impl Options {
     #[must_use]
     pub fn verify_outputs(mut self, yes: bool) -> Self {
         self.verify_outputs = yes;
+        self
+    }
+    /// Sets [`Options::background_rate`].
+    #[must_use]
+    pub fn background_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.background_rate = bytes_per_second;
         self
     }
     /// Sets [`Options::default_family`].

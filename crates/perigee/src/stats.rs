@@ -24,12 +24,40 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// Snapshots alive.
     pub snapshots: usize,
+    /// Flushes and compactions that are running.
+    pub running: Vec<JobStats>,
     /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed memtables`.
     pub pressure: String,
     /// What recovery did at open.
     pub recovery: RecoveryReport,
     /// The error that stopped writes, or the last one of a background task that is being retried.
     pub background_error: Option<Error>,
+}
+
+/// A flush or compaction that is running.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobStats {
+    /// `flush` or `compaction`.
+    pub kind: &'static str,
+    /// Its family.
+    pub family: String,
+    /// Why it runs: `sealed memtable`, `level 0 runs`, `level bytes`, `value-log garbage`, `manual`.
+    pub reason: &'static str,
+    /// Levels of its inputs; empty for a flush.
+    pub from: Vec<u8>,
+    /// Level of its outputs.
+    pub to: u8,
+    /// Tables among its inputs.
+    pub files: usize,
+    /// Bytes of its inputs.
+    pub bytes: u64,
+    /// How many of them are done, by the count of entries.
+    pub bytes_done: u64,
+    /// Bytes written so far.
+    pub bytes_written: u64,
+    /// Microseconds since it began.
+    pub elapsed_us: u64,
 }
 
 /// One family.

@@ -1,11 +1,18 @@
 //! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
 
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use crate::stats::{FamilyStats, FileStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use crate::safety::{
+    BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
+};
+use crate::stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
+use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
 use perigee_file::Compression as Inner;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     match d {
@@ -25,6 +32,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         durability: durability(o.durability),
         block_cache_bytes: o.block_cache_bytes,
         verify_outputs: o.verify_outputs,
+        background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         orders: o.orders.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
@@ -82,6 +90,7 @@ pub(crate) fn stats(s: Status) -> Stats {
         wal: s.wal,
         disk_bytes: s.disk_bytes,
         snapshots: s.snapshots,
+        running: s.running.iter().map(job_stats).collect(),
         pressure: s.pressure.to_owned(),
         recovery: RecoveryReport {
             recovered_sequence: s.recovery.recovered,
@@ -94,6 +103,21 @@ pub(crate) fn stats(s: Status) -> Stats {
             changed_options: s.recovery.changed,
         },
         background_error: s.background_error,
+    }
+}
+
+fn job_stats((job, elapsed_us): &(Arc<Job>, u64)) -> JobStats {
+    JobStats {
+        kind: job.kind.name(),
+        family: job.family.clone(),
+        reason: job.reason,
+        from: job.from.clone(),
+        to: job.to,
+        files: job.files,
+        bytes: job.bytes,
+        bytes_done: job.bytes_done(),
+        bytes_written: job.written.load(Relaxed),
+        elapsed_us: *elapsed_us,
     }
 }
 
@@ -136,4 +160,54 @@ pub(crate) fn file_stats(t: TableStatus) -> FileStats {
 
 pub(crate) fn verify_report(v: Verified) -> VerifyReport {
     VerifyReport { files: v.files, bytes: v.bytes, entries: v.entries, errors: v.errors }
+}
+
+pub(crate) fn checkpoint_report(c: Checkpointed) -> CheckpointReport {
+    CheckpointReport {
+        sequence: c.sequence,
+        linked_files: c.linked_files,
+        linked_bytes: c.linked_bytes,
+        copied_files: c.copied_files,
+        copied_bytes: c.copied_bytes,
+        own_bytes: c.own_bytes,
+    }
+}
+
+pub(crate) fn backup_report(b: Backed) -> BackupReport {
+    BackupReport {
+        generation: b.generation,
+        sequence: b.sequence,
+        new_files: b.new.0,
+        new_bytes: b.new.1,
+        shared_files: b.shared.0,
+        shared_bytes: b.shared.1,
+    }
+}
+
+pub(crate) fn backup_info(g: Generation) -> BackupInfo {
+    let file = |f: &perigee_engine::safety::record::Stored| BackupFile {
+        name: perigee_engine::safety::store::stored_name(g.database, f),
+        bytes: f.bytes,
+        checksum: f.checksum,
+    };
+    BackupInfo {
+        generation: g.number,
+        database: g.database,
+        sequence: g.sequence,
+        created_ms: g.created_ms,
+        bytes: g.bytes(),
+        files: g.files.iter().map(file).collect(),
+    }
+}
+
+pub(crate) fn restore_report(r: Restored) -> RestoreReport {
+    RestoreReport { generation: r.generation, sequence: r.sequence, files: r.files, bytes: r.bytes }
+}
+
+pub(crate) fn backup_verify_report(c: Checked) -> BackupVerifyReport {
+    BackupVerifyReport { generations: c.generations, files: c.files, bytes: c.bytes, errors: c.errors }
+}
+
+pub(crate) fn prune_report(p: Pruned) -> PruneReport {
+    PruneReport { removed: p.removed, kept: p.kept, files: p.files, bytes: p.bytes }
 }

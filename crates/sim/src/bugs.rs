@@ -66,7 +66,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoseLastEntry
         | Bug::ShortSeparator
         | Bug::FilterHashesRawKey
-        | Bug::CollapseByBytes => &[&MODEL, &CRASH],
+        | Bug::CollapseByBytes
+        | Bug::InstallCancelled
+        | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }
 }

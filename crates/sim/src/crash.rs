@@ -51,13 +51,15 @@ fn durability(rng: &mut Rng) -> Durability {
 fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
-        script.push(match rng.weighted(&[84, 3, 3, 1, 4, 4, 1]) {
+        script.push(match rng.weighted(&[83, 3, 3, 1, 4, 4, 1, 1, 1]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
             4 if writer == 0 => Action::Change,
             5 => Action::Sleep(rng.log_uniform(4000)),
             6 => Action::WaitIdle,
+            7 => Action::Cancel(rng.log_uniform(2000)),
+            8 => Action::CompactRange(rng.next()),
             _ => {
                 let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
                 Action::Commit(Spec::Random(rng.next()), own)

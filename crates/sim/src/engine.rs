@@ -136,6 +136,28 @@ impl Engine {
                 Some(family) => family.compact()?,
                 None => return Ok(Outcome::Skipped),
             },
+            Op::Purge { family: None } => self.db.purge()?,
+            Op::Purge { family: Some(slot) } => match &self.families[*slot] {
+                Some(family) => family.purge()?,
+                None => return Ok(Outcome::Skipped),
+            },
+            Op::CompactRange { family, range } => match &self.families[*family] {
+                Some(family) => family.compact_range(range.clone())?,
+                None => return Ok(Outcome::Skipped),
+            },
+            Op::Pause => self.pause()?,
+            Op::Cancel { us } => {
+                // Slowed down, a compaction is more likely to be caught halfway.
+                let rate = self.db.background_rate();
+                self.db.set_background_rate(Some(50_000));
+                self.env.clock.sleep_us(*us);
+                self.db.cancel_background_work()?;
+                self.db.set_background_rate(rate);
+                self.db.resume_background_work()?;
+            }
+            Op::Rate { bytes_per_second } => {
+                self.db.set_background_rate(Some(*bytes_per_second).filter(|rate| *rate > 0));
+            }
             Op::Sync => self.db.sync()?,
             Op::WaitIdle => self.db.wait_idle()?,
             Op::Verify => clean(&self.db.verify()?)?,
@@ -143,6 +165,22 @@ impl Engine {
             other => return Err(Error::internal(format!("driver: {other:?} is no such operation"))),
         }
         Ok(Outcome::Done)
+    }
+
+    /// While the pause lives, nothing becomes a table.
+    fn pause(&self) -> Result<()> {
+        let pause = self.db.pause_background_work()?;
+        let files = self.db.files().len();
+        match self.db.flush() {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::Busy => {}
+            Err(e) => return Err(e),
+        }
+        if !self.db.stats().running.is_empty() || self.db.files().len() != files {
+            return Err(Error::internal("work went on although it was paused"));
+        }
+        pause.resume();
+        Ok(())
     }
 
     /// Close and open. Before that, everything still held must answer `Closed` and not something else.

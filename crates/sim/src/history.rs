@@ -107,6 +107,16 @@ pub enum Op {
     Flush { family: Option<usize> },
     /// Compacts the database, or one family.
     Compact { family: Option<usize> },
+    /// Compacts the tables of a range.
+    CompactRange { family: usize, range: Range },
+    /// Reclaims all that can be reclaimed, in the database or one family.
+    Purge { family: Option<usize> },
+    /// Pauses background work, tries a flush (refused, if there is anything to flush), resumes.
+    Pause,
+    /// Cancels compactions wherever they are, lets some time pass, resumes.
+    Cancel { us: u64 },
+    /// Sets the rate of background work; 0: no limit.
+    Rate { bytes_per_second: u64 },
     /// Makes everything durable.
     Sync,
     /// Waits for background work.
@@ -188,8 +198,8 @@ impl Generator {
     }
 
     fn op(&mut self) -> Op {
-        const WEIGHTS: [u32; 20] =
-            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 5, 4, 7, 4, 5, 3];
+        const WEIGHTS: [u32; 21] =
+            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 5, 4, 7, 4, 5, 3, 9];
         let family = self.family();
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
@@ -223,7 +233,19 @@ impl Generator {
             16 => Op::Sync,
             17 => Op::WaitIdle,
             18 => self.rare(),
+            20 => self.control(family),
             _ => Op::Reopen,
+        }
+    }
+
+    /// What an operator does.
+    fn control(&mut self, family: usize) -> Op {
+        match self.rng.below(9) {
+            0..4 => Op::CompactRange { family, range: self.range(family) },
+            4 => Op::Purge { family: self.maybe_family() },
+            5 => Op::Pause,
+            6 | 7 => Op::Cancel { us: self.rng.log_uniform(3000) },
+            _ => Op::Rate { bytes_per_second: self.rng.pick(&[0, 0, 2 << 20, 200 << 10]) },
         }
     }
 
@@ -424,6 +446,11 @@ mod tests {
             "Compact",
             "Sync",
             "WaitIdle",
+            "CompactRange",
+            "Purge",
+            "Pause",
+            "Cancel",
+            "Rate",
             "Verify",
             "Reopen",
             "SeekForPrev",

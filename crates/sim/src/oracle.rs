@@ -156,8 +156,10 @@ impl Target for Oracle {
             Op::Create { family } => self.create(*family),
             Op::Drop { family } => self.drop_family(*family),
             Op::Names => self.names(),
-            Op::Flush { family } | Op::Compact { family } => self.maintain(*family),
+            Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => self.maintain(*family),
+            Op::CompactRange { family, .. } => self.maintain(Some(*family)),
             Op::Sync | Op::WaitIdle | Op::Verify => Outcome::Done,
+            Op::Pause | Op::Cancel { .. } | Op::Rate { .. } => Outcome::Done,
             Op::Reopen => self.reopen(),
         }
     }

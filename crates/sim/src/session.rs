@@ -45,6 +45,10 @@ pub enum Action {
     Flush,
     /// `compact`.
     Compact,
+    /// Cancels compactions wherever they are, and lets them run again after so many microseconds.
+    Cancel(u64),
+    /// `compact_range` over some of the keys.
+    CompactRange(u64),
     /// Creates the changing family, or drops it.
     Change,
     /// Lets time pass, in microseconds.
@@ -308,7 +312,9 @@ impl<'a> Writer<'a> {
     pub(crate) fn act(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
         let db = &self.shared.db;
         match action {
-            Action::Commit(spec, durability) => self.commit(spec, durability).map_err(|e| ("commit", e)),
+            Action::Commit(spec, durability) => {
+                unless_cancelled(self.commit(spec, durability)).map_err(|e| ("commit", e))
+            }
             Action::Sync => {
                 let moment = held(&self.shared.ledger).moment();
                 db.sync().map_err(|e| ("sync", e))?;
@@ -316,8 +322,19 @@ impl<'a> Writer<'a> {
                 Ok(())
             }
             Action::Flush => db.flush().map_err(|e| ("flush", e)),
-            Action::Compact => db.compact().map_err(|e| ("compact", e)),
-            Action::WaitIdle => db.wait_idle().map_err(|e| ("wait_idle", e)),
+            Action::Compact => unless_cancelled(db.compact()).map_err(|e| ("compact", e)),
+            Action::CompactRange(seed) => {
+                let mut rng = Rng::new(seed);
+                let mut key = || format!("d/{}/{:03}", self.writer, rng.below(20));
+                let range = (key(), key());
+                unless_cancelled(db.compact_range(range.0..=range.1)).map_err(|e| ("compact_range", e))
+            }
+            Action::Cancel(us) => {
+                let cancelled = db.cancel_background_work();
+                self.shared.env.clock.sleep_us(us);
+                cancelled.and_then(|()| db.resume_background_work()).map_err(|e| ("cancel", e))
+            }
+            Action::WaitIdle => unless_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
             Action::Change => self.change(),
             Action::Sleep(us) => {
                 self.shared.env.clock.sleep_us(us);
@@ -476,6 +493,14 @@ pub fn last_look(
         (disk, owed) = (after.disk, after.owed);
     }
     Ok(())
+}
+
+/// Another writer may have cancelled it; nothing happened then.
+fn unless_cancelled(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::Busy => Ok(()),
+        other => other,
+    }
 }
 
 /// What a result tells about a commit.

@@ -13,6 +13,7 @@ pub mod view;
 pub mod get;
 pub mod multi_get;
 pub mod scan;
+pub mod estimate;
 pub mod rewrite;
 pub mod flush;
 pub mod compact;

@@ -8,7 +8,7 @@
 use crate::View;
 use crate::get::{self, Hand};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, Result, SeqNo, Shared};
+use perigee_base::{Error, FileId, Result, SeqNo, Shared};
 use perigee_file::Found;
 
 /// Keys whose reads are announced together.
@@ -24,7 +24,8 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Sh
     let mut cold = keys.len() > 1;
     for stretch in sorted.chunks(STRETCH) {
         if cold {
-            stretch.iter().for_each(|i| announce(view, keys[*i], at));
+            let mut last = vec![None; view.version.runs().count()];
+            stretch.iter().for_each(|i| announce(view, keys[*i], at, &mut last));
         }
         let misses = hand.loaded();
         let found = look_up(view, keys, stretch, at, &mut hand);
@@ -40,12 +41,12 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Sh
     answers.into_iter().map(|a| a.unwrap_or_else(missing)).collect()
 }
 
-/// Tells the file system which blocks the look-up of `key` would read now.
-fn announce(view: &View, key: &[u8], at: SeqNo) {
+/// Tells the file system which blocks the look-up of `key` would read now; `last`: the one that each run announced last.
+fn announce(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(FileId, usize)>]) {
     let hash = view.version.order.filter_hash(key);
-    for run in view.version.runs() {
+    for (run, last) in view.version.runs().zip(last) {
         if let Some(table) = run.covering(view.version.order, key) {
-            table.reader.announce(key, hash, at);
+            table.reader.announce(key, hash, at, last);
         }
     }
 }
@@ -67,15 +68,16 @@ fn look_up(view: &View, keys: &[&[u8]], stretch: &[usize], at: SeqNo, hand: &mut
 
 /// The values, those in value logs announced before the first of them is read.
 fn fetch(view: &View, found: Vec<Looked>) -> impl Iterator<Item = Result<Option<Shared>>> {
-    let pointers = || found.iter().filter(|f| matches!(f, Ok(Some(Found::Pointer(_)))));
+    let pointers =
+        || found.iter().filter(|f| matches!(f, Ok(Some(Found::Pointer(_) | Found::PointerUntil(..)))));
     if pointers().nth(1).is_some() {
         for f in pointers() {
-            if let Ok(Some(Found::Pointer(p))) = f
+            if let Ok(Some(Found::Pointer(p) | Found::PointerUntil(p, _))) = f
                 && let Some(vlog) = view.version.vlogs.get(&p.file)
             {
                 vlog.reader.announce(p);
             }
         }
     }
-    found.into_iter().map(|f| get::value_of(&view.version, f?))
+    found.into_iter().map(|f| get::value_of(view, f?))
 }

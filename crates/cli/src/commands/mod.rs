@@ -1,6 +1,8 @@
 //! One room for each command: its arguments, its help, its act. They share nothing but `place`, `output` and
 //! `progress`.
 
+pub mod backup;
+pub mod checkpoint;
 pub mod compact;
 pub mod count;
 pub mod delete;
@@ -12,6 +14,7 @@ pub mod get;
 pub mod import;
 pub mod levels;
 pub mod put;
+pub mod restore;
 pub mod scan;
 pub mod stats;
 pub mod verify;
@@ -35,6 +38,9 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Levels(args) => levels::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Dump(args) => dump::run(&args, out),
+        Command::Checkpoint(args) => checkpoint::run(&args, out),
+        Command::Backup(args) => backup::run(&args, out),
+        Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
     }

@@ -1,7 +1,8 @@
 //! The only place where a writer waits for background work.
 
+use crate::control::Kind;
 use crate::core::Core;
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, Reason};
 use perigee_base::{ErrorKind, Result};
 
 /// Longest single delay.
@@ -33,6 +34,14 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                     return Err(
                         cause.wrap(kind, &format!("writes wait for background work ({})", reason.name()))
                     );
+                }
+                // A writer that waited for work that is held back might wait for itself.
+                let wanted = match reason {
+                    Reason::SealedMemtables => Kind::Flush,
+                    Reason::Level0Runs => Kind::Compaction,
+                };
+                if let Err(held) = core.control.check(wanted) {
+                    return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
                 }
                 stopped_since.get_or_insert_with(|| core.env.clock.monotonic_us());
                 core.signal.wait_us(seen, STOP_US);

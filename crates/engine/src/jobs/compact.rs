@@ -1,17 +1,22 @@
 //! Carries out the most urgent compaction plan, or a manual one.
 
 use super::flush::{bytes, discard, install, setting};
+use super::pace::JobPace;
+use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
 use crate::pressure::LEVEL0_TRIGGER;
-use perigee_base::{LevelNo, Result};
+use perigee_base::format::HEADER_BYTES;
+use perigee_base::{ErrorKind, FileId, Result};
+use perigee_file::KlogSummary;
 use perigee_tree::Version;
+use perigee_tree::compact::pick::manual::{self, Span};
 use perigee_tree::compact::pick::{Limits, leveled, pick};
-use perigee_tree::compact::{Plan, Reason, Shape, compact};
-use perigee_tree::rewrite::Created;
-use std::collections::BTreeSet;
+use perigee_tree::compact::{Plan, Shape, compact};
+use perigee_tree::rewrite::{Created, Pace};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::AtomicU64;
 
 /// Does the most urgent plan of any family; false if no family needs one.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
@@ -28,8 +33,11 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let Some((_, family)) = best else { return Ok(false) };
     let version = Arc::clone(&family.tree.view().version);
     let Some(plan) = pick(&Shape::of(&version), &limits(&family)) else { return Ok(false) };
-    carry_out(core, &family, &version, &plan)?;
-    Ok(true)
+    match carry_out(core, &family, &version, &plan) {
+        // Held back, or cancelled on the way: the bell rings when it may go on.
+        Err(e) if e.kind() == ErrorKind::Busy && core.control.check(Kind::Compaction).is_err() => Ok(false),
+        done => done.map(|()| true),
+    }
 }
 
 /// The pickers' settings of a family.
@@ -41,41 +49,81 @@ pub fn limits(family: &Family) -> Limits {
     }
 }
 
-/// Merges all tables of a family into its deepest level (at least level 1).
-pub fn everything(core: &Arc<Core>, family: &Arc<Family>) -> Result<()> {
+/// How much of a family a manual compaction merges.
+#[derive(Clone, Debug)]
+pub enum Extent {
+    /// All of it; `any_garbage`: value logs are emptied for any garbage at all, not only where it is worth while.
+    Whole {
+        /// See above.
+        any_garbage: bool,
+    },
+    /// The tables that share keys with the span.
+    Range(Span),
+}
+
+/// Merges what was asked for into the deepest level that it reaches (at least level 1).
+pub fn manual(core: &Arc<Core>, family: &Arc<Family>, extent: &Extent) -> Result<()> {
     let _alone = core.compacting.lock();
-    core.health.check_writable()?;
-    let version = Arc::clone(&family.tree.view().version);
-    let Some(deepest) = version.deepest() else { return Ok(()) };
-    let to = deepest.max(LevelNo(1));
-    let plan = Plan {
-        reason: Reason::Manual,
-        inputs: version.tables().map(|(level, _, t)| (level, t.meta.id)).collect(),
-        to,
-        trivial: false,
-        relocate: garbage(&version),
-    };
-    carry_out(core, family, &version, &plan)?;
-    drop(version);
+    let percent = if matches!(extent, Extent::Whole { any_garbage: true }) { 100 } else { 90 };
+    merge(core, family, extent, percent)?;
+    // What the merge dropped may have been the last to reference a value: only now its log is known to hold garbage.
+    if percent == 100 && !garbage(&family.tree.view().version, percent).is_empty() {
+        merge(core, family, extent, percent)?;
+    }
     core.retire.sweep(&core.shelf)
 }
 
-/// Value logs with any garbage: a manual compaction empties them.
-fn garbage(version: &Version) -> BTreeSet<perigee_base::FileId> {
+fn merge(core: &Arc<Core>, family: &Arc<Family>, extent: &Extent, percent: u64) -> Result<()> {
+    core.health.check_writable()?;
+    let version = Arc::clone(&family.tree.view().version);
+    let shape = Shape::of(&version);
+    let plan = match extent {
+        Extent::Whole { .. } => manual::pick(&shape, &Span::default(), &garbage(&version, percent)),
+        Extent::Range(span) => manual::pick(&shape, span, &BTreeSet::new()),
+    };
+    plan.map_or(Ok(()), |plan| carry_out(core, family, &version, &plan))
+}
+
+/// Value logs of which less than so many percent are referenced.
+fn garbage(version: &Version, percent: u64) -> BTreeSet<FileId> {
     let refs = version.vlog_references();
-    let wasteful =
-        |v: &Arc<perigee_tree::Vlog>| refs.get(&v.meta.id).is_none_or(|live| live * 10 < v.meta.bytes * 9);
+    let wasteful = |v: &Arc<perigee_tree::Vlog>| {
+        refs.get(&v.meta.id)
+            .is_none_or(|live| live * 100 < v.meta.bytes.saturating_sub(HEADER_BYTES as u64) * percent)
+    };
     version.vlogs.values().filter(|v| wasteful(v)).map(|v| v.meta.id).collect()
 }
 
+/// A compaction as it is listed while it runs.
+fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
+    let mut from: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).collect();
+    from.sort_unstable();
+    from.dedup();
+    let summaries = || inputs(version, plan);
+    Job {
+        kind: Kind::Compaction,
+        family: family.name.clone(),
+        reason: plan.reason.name(),
+        from,
+        to: plan.to.0,
+        files: plan.inputs.len(),
+        bytes: summaries().map(|s| s.bytes).sum(),
+        entries: summaries().map(|s| s.entries).sum(),
+        started_us: core.env.clock.monotonic_us(),
+        entries_done: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+    }
+}
+
 fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, plan: &Plan) -> Result<()> {
-    core.busy.fetch_add(1, SeqCst);
+    let running = core.control.begin(&core.signal, job(core, family, version, plan))?;
     let mut created = Created::default();
-    let done = run(core, family, version, plan, &mut created);
+    let pace = JobPace::new(core, &running);
+    let done = run(core, family, version, plan, &pace, &mut created);
     if done.is_err() {
         discard(core, &created);
     }
-    core.busy.fetch_sub(1, SeqCst);
+    drop(running);
     if family.is_dropped() && core.health.poisoned().is_none() {
         return Ok(());
     }
@@ -87,10 +135,11 @@ fn run(
     family: &Arc<Family>,
     version: &Arc<Version>,
     plan: &Plan,
+    pace: &dyn Pace,
     created: &mut Created,
 ) -> Result<()> {
-    let read: u64 = inputs(version, plan);
-    let (edit, output) = compact(plan, setting(core, family, version), created)?;
+    let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
+    let (edit, output) = compact(plan, setting(core, family, version, pace), created)?;
     core.sync_dir()?;
     install(core, family, edit, &[], None)?;
     core.counters.compactions.add(1);
@@ -100,10 +149,11 @@ fn run(
     core.counters.compaction_bytes_written.add(bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
+    core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }
 
-fn inputs(version: &Version, plan: &Plan) -> u64 {
-    let named = |id| plan.inputs.iter().any(|(_, input)| *input == id);
-    version.tables().filter(|(_, _, t)| named(t.meta.id)).map(|(_, _, t)| t.meta.summary.bytes).sum()
+fn inputs<'a>(version: &'a Version, plan: &Plan) -> impl Iterator<Item = &'a KlogSummary> {
+    let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
+    version.tables().filter(move |(_, _, t)| named.contains(&t.meta.id)).map(|(_, _, t)| &t.meta.summary)
 }

@@ -1,5 +1,7 @@
 //! A sealed memtable becomes a run of level 0. Files, sync, log sync, edit, sync, install, delete.
 
+use super::pace::JobPace;
+use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
 use crate::manifest::Edit;
@@ -10,10 +12,10 @@ use perigee_base::{FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Setting};
+use perigee_tree::rewrite::{Created, Pace, Setting};
 use perigee_tree::{Memtable, Version, VersionEdit};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Flushes the oldest sealed memtable there is; false if there is none. Called by one thread only, so that a family's
 /// memtables are installed oldest first.
@@ -21,28 +23,49 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let sealed = |f: Arc<Family>| f.tree.view().sealed.last().map(|m| (m.first_seq(), Arc::clone(m), f));
     let oldest = core.families.all().into_iter().filter_map(sealed).min_by_key(|(seq, _, _)| *seq);
     let Some((_, memtable, family)) = oldest else { return Ok(false) };
-    core.busy.fetch_add(1, SeqCst);
+    let Ok(running) = core.control.begin(&core.signal, job(core, &family, &memtable)) else {
+        return Ok(false);
+    };
     let mut created = Created::default();
-    let done = flush_one(core, &family, &memtable, &mut created);
+    let pace = JobPace::new(core, &running);
+    let done = flush_one(core, &family, &memtable, &pace, &mut created);
     if done.is_err() {
         discard(core, &created);
     }
-    core.busy.fetch_sub(1, SeqCst);
+    drop(running);
     if family.is_dropped() && core.health.poisoned().is_none() {
         return Ok(true);
     }
     done.map(|()| true)
 }
 
+/// The flush as it is listed while it runs.
+fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
+    Job {
+        kind: Kind::Flush,
+        family: family.name.clone(),
+        reason: "sealed memtable",
+        from: Vec::new(),
+        to: 0,
+        files: 0,
+        bytes: memtable.bytes(),
+        entries: memtable.entries(),
+        started_us: core.env.clock.monotonic_us(),
+        entries_done: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+    }
+}
+
 fn flush_one(
     core: &Core,
     family: &Arc<Family>,
     memtable: &Arc<Memtable>,
+    pace: &dyn Pace,
     created: &mut Created,
 ) -> Result<()> {
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
-    let (edit, output) = flush(memtable, run, setting(core, family, &view.version), created)?;
+    let (edit, output) = flush(memtable, run, setting(core, family, &view.version, pace), created)?;
     core.sync_dir()?;
     // Families must not disagree after a power cut: what goes into tables is durable in the log first.
     if !bug::on(Bug::FlushBeforeLogSync) {
@@ -55,14 +78,16 @@ fn flush_one(
     install(core, family, edit, &removable, Some(memtable))?;
     core.wal.appender().forget(&removable);
     remove_logs(core, &removable);
+    core.now.flushed();
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
+    core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }
 
 /// What a rewrite of `family` needs to know. The readers are listed now, after the inputs were fixed.
-pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version) -> Setting<'a> {
+pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: &'a dyn Pace) -> Setting<'a> {
     let (snapshots, present) = core.snapshots.strata(&core.visible);
     let snapshots = if bug::on(Bug::IgnoreSnapshots) { Vec::new() } else { snapshots };
     Setting {
@@ -74,7 +99,8 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version) -> Set
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,
-        cancel: &core.closing,
+        pace,
+        now: &*core.now,
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Catalog {
     pub logs: Vec<(FileId, u64)>,
     /// The log is durable up to here.
     pub durable: u64,
+    /// Entries may have expired by this time, in milliseconds (0: none ever did).
+    pub clock: u64,
     /// Set if the last edit was a clean close.
     pub clean: Option<CleanClose>,
 }
@@ -70,6 +72,7 @@ impl Catalog {
         self.logs.retain(|(id, _)| !e.logs_removed.contains(id));
         self.logs.extend(&e.logs_added);
         self.durable = self.durable.max(e.durable.unwrap_or(0));
+        self.clock = self.clock.max(e.clock.unwrap_or(0));
         Ok(())
     }
 
@@ -153,6 +156,7 @@ impl Catalog {
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
             logs_added: self.logs.clone(),
             durable: Some(self.durable),
+            clock: (self.clock > 0).then_some(self.clock),
             ..Edit::default()
         }
     }

@@ -8,15 +8,18 @@ mod manifest;
 mod orphans;
 mod replay;
 
+use crate::control::Control;
 use crate::core::Core;
 use crate::dirsync::DirSync;
 use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
+use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
@@ -63,7 +66,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let counters = Arc::new(Counters::default());
     let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
     let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
-    let families = open_families(&found.catalog, &shelf)?;
+    let clock = Arc::clone(&env.clock);
+    let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
+    let families = open_families(&found.catalog, &shelf, &now)?;
     let replayed = replay::replay(&*dir, &found, boot, &families)?;
     let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = renew(families, &found.catalog);
@@ -72,7 +77,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
     let log_id = crate::core::next_file(&ids);
     let written = copy_log(&*dir, &found, boot, &replayed, log_id).and_then(|writer| {
-        let made = new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, &counters)?;
+        let made =
+            new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, (&counters, now.high_water()))?;
         Ok((writer, made))
     });
     let (writer, (manifest, dir_sync)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
@@ -94,6 +100,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
         changed,
     };
+    let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
         runs: AtomicU64::new(catalog.next.2),
@@ -107,6 +114,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         dir_sync,
         health: Health::default(),
         signal: Signal::new(),
+        now,
         snapshots: Arc::new(Snapshots::default()),
         retire: Retire::default(),
         shelf,
@@ -115,7 +123,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         ids,
         closing: AtomicBool::new(false),
         compacting: Mutex::new(()),
-        busy: AtomicU64::new(0),
+        control: Control::default(),
+        throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),
         log_bytes_max: AtomicU64::new(0),
@@ -127,7 +136,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
-fn open_families(catalog: &Catalog, shelf: &Shelf) -> Result<Vec<Arc<Family>>> {
+fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> Result<Vec<Arc<Family>>> {
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -137,7 +146,7 @@ fn open_families(catalog: &Catalog, shelf: &Shelf) -> Result<Vec<Arc<Family>>> {
         };
         let opener = crate::core::ShelfOpener { shelf, family: *id };
         let version = Version::empty(entry.settings.order).apply(&edit, &opener)?;
-        let tree = Tree::new(version);
+        let tree = Tree::new(version, now.clone());
         all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
     }
     Ok(all)
@@ -240,7 +249,7 @@ fn new_manifest(
     replayed: &Replayed,
     writer: &LogWriter,
     ids: &AtomicU64,
-    counters: &Arc<Counters>,
+    (counters, clock): (&Arc<Counters>, Arc<HighWater>),
 ) -> Result<(Manifest, Arc<DirSync>)> {
     let id: FileId = crate::core::next_file(ids);
     let mut catalog = found.catalog.clone();
@@ -259,6 +268,7 @@ fn new_manifest(
         edit,
         catalog,
         Arc::clone(counters),
+        clock,
     );
     Ok((manifest, dir_sync))
 }

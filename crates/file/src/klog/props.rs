@@ -4,8 +4,10 @@
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
+//! Tag 20 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on.
 //! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
 
+use crate::sketch::Sketch;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
@@ -40,6 +42,29 @@ pub struct KlogSummary {
 
 /// The tags, in the order they are written.
 const TAGS: [u64; 10] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19];
+
+/// The tag of the sketch of keys.
+const SKETCH_TAG: u64 = 20;
+/// A table of fewer keys has no sketch: it is small enough to be walked.
+pub const SKETCHED_KEYS_MIN: u64 = 2048;
+
+/// Adds the sketch to the raw form.
+pub fn append_sketch(out: &mut Vec<u8>, sketch: &Sketch) {
+    put_varint(out, SKETCH_TAG);
+    put_bytes(out, sketch.raw());
+}
+
+/// The sketch in the raw form, if it is there.
+pub fn sketch(raw: &[u8]) -> Result<Option<Sketch>> {
+    let mut d = Decoder::new(raw);
+    while !d.is_empty() {
+        let (tag, value) = (d.varint()?, d.bytes(BLOCK_RAW_BYTES_MAX)?);
+        if tag == SKETCH_TAG {
+            return Sketch::decode(value).map(Some);
+        }
+    }
+    Ok(None)
+}
 
 /// The raw form of the property frame.
 pub fn encode(s: &KlogSummary, order: KeyOrder) -> Vec<u8> {
@@ -222,8 +247,8 @@ impl Tally {
                 self.tombstones += 1;
                 0
             }
-            ValueRef::Inline(v) => v.len() as u64,
-            ValueRef::Pointer(p) => {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len() as u64,
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => {
                 let stored = self.vlogs.entry(p.file).or_default();
                 *stored = stored.wrapping_add(p.stored_bytes);
                 p.value_bytes

@@ -12,10 +12,11 @@ use crate::cache::BlockCache;
 use crate::filter::Filter;
 use crate::index::Index;
 use crate::input::Input;
+use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
-use perigee_base::{EntryKind, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared};
+use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
 use std::sync::Arc;
 
@@ -28,15 +29,28 @@ pub enum Found {
     Value(Shared),
     /// The value lies in a value log.
     Pointer(VlogPointer),
+    /// The value, pinned, up to a time.
+    ValueUntil(Shared, Expiry),
+    /// The value lies in a value log, up to a time.
+    PointerUntil(VlogPointer, Expiry),
 }
 
 impl Found {
     /// Entry `i` of a block.
     pub(crate) fn of(block: &Block, i: usize) -> Found {
-        match block.kind(i) {
-            EntryKind::Put => Found::Value(block.pinned_value(i)),
-            EntryKind::Delete => Found::Tombstone,
-            EntryKind::PutPointer => Found::Pointer(block.pointer(i)),
+        match block.value(i) {
+            ValueRef::None => Found::Tombstone,
+            ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
+            ValueRef::Pointer(p) => Found::Pointer(p),
+            ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
+            ValueRef::PointerUntil(p, x) => Found::PointerUntil(p, x),
+        }
+    }
+    /// When it ends, if it does.
+    pub fn expiry(&self) -> Option<Expiry> {
+        match self {
+            Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => Some(*x),
+            _ => None,
         }
     }
 }
@@ -48,6 +62,8 @@ pub struct Near {
     number: usize,
     block: Arc<Block>,
     loaded: u64,
+    /// The last key lay in the block of the one before it: the next one may too.
+    close: bool,
 }
 
 impl Near {
@@ -76,6 +92,7 @@ pub(super) struct Parts {
     pub order: KeyOrder,
     pub index: Index,
     pub filter: Option<Filter>,
+    pub sketch: Option<Sketch>,
 }
 
 impl Parts {
@@ -87,8 +104,9 @@ impl Parts {
             return Err(input.damage(0, e));
         }
         let footer = read_footer(input)?;
-        let (summary, order) =
-            part(input, footer.properties, FrameKind::Properties, |raw| props::decode(&raw))?;
+        let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
+            Ok((props::decode(&raw)?, props::sketch(&raw)?))
+        })?;
         let index = part_with_slack(input, footer.index, FrameKind::Index, |raw| {
             Index::decode(raw, footer.data(), order)
         })?;
@@ -105,7 +123,8 @@ impl Parts {
             );
             return Err(input.damage(footer.properties.0, e));
         }
-        Ok(Parts { footer, summary: KlogSummary { bytes: input.bytes(), ..summary }, order, index, filter })
+        let summary = KlogSummary { bytes: input.bytes(), ..summary };
+        Ok(Parts { footer, summary, order, index, filter, sketch })
     }
 }
 
@@ -178,26 +197,39 @@ impl KlogReader {
         at: SeqNo,
         near: &mut Option<Near>,
     ) -> Result<Option<(SeqNo, Found)>> {
+        if let Some(n) = near.as_mut().filter(|n| n.close && n.file == self.id()) {
+            let entry = n.block.lower_bound(self.parts.order, key, at);
+            // Between two entries of one block there is room in no other block.
+            if entry > 0 && entry < n.block.len() {
+                let found = || (n.block.seq(entry), Found::of(&n.block, entry));
+                return Ok(n.block.key_is(self.parts.order, entry, key).then(found));
+            }
+            n.close = false;
+        }
         self.find(key, hash, at, |i| {
-            if let Some(n) = near.as_ref().filter(|n| n.file == self.id() && n.number == i) {
+            if let Some(n) = near.as_mut().filter(|n| n.file == self.id() && n.number == i) {
+                n.close = true;
                 return Ok(Arc::clone(&n.block));
             }
             let held = near.take().map_or(0, |n| n.loaded);
             let (offset, _) = self.parts.index.place(i);
             let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
             let block = self.block(i, true)?;
-            *near = Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded });
+            *near =
+                Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
             Ok(block)
         })
     }
 
-    /// Tells the file system that the look-up of `key` is going to read its block, unless it is cached.
-    pub fn announce(&self, key: &[u8], hash: u64, at: SeqNo) {
+    /// Tells the file system that the look-up of `key` is going to read its block, unless that is cached or the `last` one
+    /// announced.
+    pub fn announce(&self, key: &[u8], hash: u64, at: SeqNo, last: &mut Option<(FileId, usize)>) {
         if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
             return;
         }
         let i = self.parts.index.find(self.parts.order, key, at);
-        if i < self.parts.index.len() {
+        if i < self.parts.index.len() && *last != Some((self.id(), i)) {
+            *last = Some((self.id(), i));
             let (offset, length) = self.parts.index.place(i);
             if self.cache.get(self.id(), offset).is_none() {
                 self.input.will_need(offset, length);
@@ -270,11 +302,37 @@ impl KlogReader {
     /// Memory held outside the block cache.
     pub fn memory_bytes(&self) -> u64 {
         let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
-        size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter
+        let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
+        size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter + sketch
     }
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {
         &self.parts.summary
+    }
+    /// The sketch of its keys; tables of few keys have none.
+    pub fn sketch(&self) -> Option<&Sketch> {
+        self.parts.sketch.as_ref()
+    }
+    /// Whether the filter lets the hash of a key pass. Without a filter everything passes.
+    pub fn may_hold(&self, hash: u64) -> bool {
+        self.parts.filter.as_ref().is_none_or(|f| f.may_hold(hash))
+    }
+    /// The data blocks that a range of keys touches: the first, the last, and the bytes from the one to the other;
+    /// `None` for a bound: to that end. No block is read.
+    pub fn span(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<(usize, usize, u64)> {
+        let index = &self.parts.index;
+        let first = lower.map_or(0, |k| index.find(self.parts.order, k, SeqNo::MAX));
+        let last = upper.map_or(usize::MAX, |k| index.find(self.parts.order, k, SeqNo::ZERO));
+        let last = last.min(index.len() - 1);
+        if first > last {
+            return None;
+        }
+        let (start, (end, length)) = (index.place(first).0, index.place(last));
+        Some((first, last, end + length - start))
+    }
+    /// Number of data blocks.
+    pub fn block_count(&self) -> usize {
+        self.parts.index.len()
     }
     /// Offset, frame length and separator of every data block.
     pub fn blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {

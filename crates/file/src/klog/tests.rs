@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{Entry, Rng, TestDir, Value, hex_of_page, mutate, sorted_entries, to_hex};
 use crate::{BlockCache, Compression};
 use perigee_base::checksum::key_hash;
-use perigee_base::{FamilyId, FileId, KeyOrder, Result, SeqNo};
+use perigee_base::{Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo};
 use std::sync::Arc;
 
 const DB: u64 = 0x1122_3344_5566_7788;
@@ -41,6 +41,8 @@ fn found(e: &Entry) -> Found {
         Value::None => Found::Tombstone,
         Value::Inline(v) => Found::Value(v.clone().into()),
         Value::Pointer(p) => Found::Pointer(*p),
+        Value::Until(v, ms) => Found::ValueUntil(v.clone().into(), Expiry(*ms)),
+        Value::PointerUntil(p, ms) => Found::PointerUntil(*p, Expiry(*ms)),
     }
 }
 
@@ -60,13 +62,13 @@ fn check_summary(s: &KlogSummary, entries: &[Entry]) {
     assert_eq!(s.raw_key_bytes, entries.iter().map(|e| e.key.len() as u64).sum::<u64>());
     let value_bytes = |e: &Entry| match &e.value {
         Value::None => 0,
-        Value::Inline(v) => v.len() as u64,
-        Value::Pointer(p) => p.value_bytes,
+        Value::Inline(v) | Value::Until(v, _) => v.len() as u64,
+        Value::Pointer(p) | Value::PointerUntil(p, _) => p.value_bytes,
     };
     assert_eq!(s.raw_value_bytes, entries.iter().map(value_bytes).sum::<u64>());
     let mut vlogs = std::collections::BTreeMap::new();
     for e in entries {
-        if let Value::Pointer(p) = e.value {
+        if let Value::Pointer(p) | Value::PointerUntil(p, _) = e.value {
             *vlogs.entry(p.file).or_default() += p.stored_bytes;
         }
     }

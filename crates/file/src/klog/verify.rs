@@ -1,10 +1,11 @@
 //! Reads every byte of a klog from disk and checks everything that the format promises.
 
 use super::layout::FOOTER_BYTES;
-use super::props::{KlogSummary, Tally};
+use super::props::{KlogSummary, SKETCHED_KEYS_MIN, Tally};
 use super::reader::{KlogReader, Parts};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
+use crate::sketch::Sketch;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::{EntryRef, Error, Result, SeqNo, key};
 
@@ -15,7 +16,13 @@ impl KlogReader {
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let parts = Parts::read(&self.input, self.database, self.family)?;
         let mut pass = self.input.pass(progress);
-        let mut walk = Walk { parts: &parts, tally: Tally::new(parts.order), key: Vec::new() };
+        let mut walk = Walk {
+            parts: &parts,
+            tally: Tally::new(parts.order),
+            sketch: Sketch::new(),
+            keys: 0,
+            key: Vec::new(),
+        };
         pass.take(HEADER_BYTES as u64)?;
         for i in 0..parts.index.len() {
             let (offset, length) = parts.index.place(i);
@@ -32,6 +39,10 @@ impl KlogReader {
             pass.take(length)?;
         }
         pass.take(FOOTER_BYTES as u64)?;
+        if walk.sketch() != parts.sketch {
+            let e = Error::corruption("the sketch of keys is not that of the keys");
+            return Err(self.input.damage(parts.footer.properties.0, e));
+        }
         let counted = KlogSummary { bytes: self.input.bytes(), ..walk.tally.summary() };
         if counted != parts.summary || counted != *self.summary() {
             let e = Error::corruption("the properties are not those of the entries")
@@ -46,10 +57,17 @@ impl KlogReader {
 struct Walk<'a> {
     parts: &'a Parts,
     tally: Tally,
+    sketch: Sketch,
+    keys: u64,
     key: Vec<u8>,
 }
 
 impl Walk<'_> {
+    /// The sketch that the table should have.
+    fn sketch(&self) -> Option<Sketch> {
+        (self.keys >= SKETCHED_KEYS_MIN).then(|| self.sketch.clone())
+    }
+
     fn block(&mut self, i: usize, block: &Block) -> Result<()> {
         for entry in 0..block.len() {
             block.copy_key(entry, &mut self.key);
@@ -60,8 +78,13 @@ impl Walk<'_> {
             let Some(new_key) = self.tally.add(e) else {
                 return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
             };
-            let hash = || self.parts.order.filter_hash(&self.key);
-            if new_key && self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash())) {
+            if !new_key {
+                continue;
+            }
+            let hash = self.parts.order.filter_hash(&self.key);
+            self.keys += 1;
+            self.sketch.add(hash);
+            if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
                 return Err(Error::corruption(format!(
                     "the filter denies the key of entry {entry} of block {i}"
                 )));

@@ -12,6 +12,7 @@ use crate::compress::{Compression, Compressor};
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::output::{Output, table_header};
+use crate::sketch::Sketch;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
@@ -51,6 +52,8 @@ pub struct KlogWriter {
     index: IndexWriter,
     filter: FilterWriter,
     tally: Tally,
+    sketch: Sketch,
+    keys: u64,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -70,6 +73,8 @@ impl KlogWriter {
             index: IndexWriter::new(options.order),
             filter: FilterWriter::new(if options.order.can_filter() { options.filter_bits } else { 0 }),
             tally: Tally::new(options.order),
+            sketch: Sketch::new(),
+            keys: 0,
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -78,7 +83,10 @@ impl KlogWriter {
 
     /// Adds the next entry; one that is out of order or too large is a bug of the caller.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
-        let inline = if let ValueRef::Inline(v) = e.value { v.len() } else { 0 };
+        let inline = match e.value {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len(),
+            _ => 0,
+        };
         if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
             return Err(Error::internal("an entry is too large for a block")
                 .expected(
@@ -95,8 +103,13 @@ impl KlogWriter {
         let Some(new_key) = self.tally.add(e) else {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
-        if new_key && self.filter.is_on() {
-            self.filter.add(self.hash(e.key));
+        if new_key {
+            let hash = self.hash(e.key);
+            self.keys += 1;
+            self.sketch.add(hash);
+            if self.filter.is_on() {
+                self.filter.add(hash);
+            }
         }
         self.block.add(e);
         Ok(())
@@ -158,6 +171,9 @@ impl KlogWriter {
         let order = self.options.order;
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
+        if self.keys >= props::SKETCHED_KEYS_MIN {
+            props::append_sketch(&mut self.raw, &self.sketch);
+        }
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries };
         let end = footer.encode(self.output.id(), self.output.offset());

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 const HEIGHT_MAX: usize = 12;
 const FIXED: usize = 8;
+/// Nodes of a lane that are enough to estimate by.
+const LANE_NODES: u64 = 256;
 
 /// The fixed part of a node.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ pub struct Node {
     pub value: (u32, u32),
     /// Sequence number.
     pub seq: SeqNo,
-    /// Put or delete.
+    /// What it is; never a pointer.
     pub kind: EntryKind,
 }
 
@@ -73,11 +75,7 @@ impl SkipList {
             key: (word(1), word(2)),
             value: (word(3), word(4)),
             seq: SeqNo(u64::from(word(5)) | u64::from(word(6)) << 32),
-            kind: if word(7) == u32::from(EntryKind::Delete.code()) {
-                EntryKind::Delete
-            } else {
-                EntryKind::Put
-            },
+            kind: EntryKind::decode(word(7) as u8).expect("the word was written from a kind"),
         }
     }
 
@@ -182,6 +180,33 @@ impl SkipList {
     /// The node after `at`.
     pub fn next(&self, at: u32) -> Option<u32> {
         self.some(self.link(at, 0).load(Acquire))
+    }
+
+    /// About how many nodes lie at or after `from` and before `to` (`None`: to that end). Exact up to [`LANE_NODES`]; above
+    /// that, nodes of a higher lane are counted, of which each stands for a power of four.
+    pub fn count<'a>(
+        &self,
+        from: Option<(&[u8], SeqNo)>,
+        to: Option<(&[u8], SeqNo)>,
+        key_of: impl Fn(&Node) -> &'a [u8],
+        order: KeyOrder,
+    ) -> u64 {
+        let path = from.map_or([0; HEIGHT_MAX], |(key, seq)| self.path(key, seq, &key_of, order));
+        for level in (0..HEIGHT_MAX).rev() {
+            let (mut at, mut nodes) = (self.link(path[level], level).load(Acquire), 0u64);
+            while at != 0 {
+                let n = self.node(at);
+                if to.is_some_and(|to| cmp_entry(order, (key_of(&n), n.seq), to) != Less) {
+                    break;
+                }
+                nodes += 1;
+                at = self.link(at, level).load(Acquire);
+            }
+            if nodes >= LANE_NODES || level == 0 {
+                return nodes << (2 * level);
+            }
+        }
+        0
     }
 
     fn some(&self, i: u32) -> Option<u32> {

@@ -5,7 +5,9 @@ pub mod collapse;
 pub mod split;
 pub mod place;
 pub mod sink;
+pub mod pace;
 pub mod pipeline;
 
+pub use pace::{Moved, Pace, Unhindered};
 pub use pipeline::{Counts, Input, Output, Setting, run};
 pub use sink::Created;

@@ -60,6 +60,14 @@ impl<'a> Sink<'a> {
         self.klog.as_ref().map_or((0, 0), |(_, k)| (k.bytes_written(), k.pending_index_bytes()))
     }
 
+    /// Bytes written so far, buffers included.
+    pub fn written(&self) -> u64 {
+        let finished: u64 = self.tables.iter().map(|t| t.summary.bytes).sum();
+        let logs: u64 = self.vlogs.iter().map(|v| v.bytes).sum();
+        let open = self.vlog.as_ref().map_or(0, |(_, v)| v.bytes_written());
+        finished + logs + open + self.pending().0
+    }
+
     /// Writes a value to the value log.
     pub fn separate(&mut self, value: &[u8]) -> Result<VlogPointer> {
         if self.vlog.as_ref().is_some_and(|(_, v)| v.bytes_written() >= VLOG_BYTES_CUT) {

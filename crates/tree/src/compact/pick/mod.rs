@@ -2,6 +2,7 @@
 
 pub mod garbage;
 pub mod leveled;
+pub mod manual;
 
 use super::plan::{Plan, Shape};
 

@@ -1,0 +1,144 @@
+//! What an operator does to background work: manual compactions, purge, pause, cancel, a rate, waiting until all is done.
+
+use crate::iter::bounds;
+use crate::{Db, Family, Result};
+use perigee_engine::Engine;
+use perigee_engine::jobs::Span;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// While it lives, no flush and no compaction runs ([`Db::pause_background_work`]). Dropping it lets them run again.
+///
+/// Writes go on until the memtables that wait for their flush are as many as may wait; then they fail with `Busy` instead of
+/// waiting, because whoever holds the pause may be the one who writes. `flush`, `compact` and `wait_idle` fail with `Busy` at
+/// once if there is work to do.
+#[derive(Debug)]
+#[must_use = "background work goes on at once if the pause is dropped"]
+pub struct Pause {
+    engine: Arc<Engine>,
+}
+
+impl Pause {
+    /// Lets background work run again; the same as dropping it.
+    pub fn resume(self) {}
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.engine.unpause();
+    }
+}
+
+/// Operations on background work.
+///
+/// ```
+/// # use perigee::{Db, ErrorKind, Options};
+/// # use std::time::Duration;
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// db.put("2026/11/20", "neap")?;
+/// db.put("2026/11/21", "spring")?;
+/// db.delete("2026/11/20")?;
+/// db.compact_range("2026/11/20".."2026/11/21")?; // the tombstone and what it hid are gone
+/// assert_eq!(db.files()[0].entries, 1);
+///
+/// let quiet = db.pause_background_work()?; // for example while a file system snapshot is taken
+/// db.put("2026/11/22", "spring")?;
+/// assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Busy);
+/// drop(quiet);
+/// db.flush()?;
+///
+/// db.set_background_rate(Some(20 << 20)); // at most 20 MiB per second
+/// db.purge()?;
+/// assert!(db.wait_idle_for(Duration::from_secs(60))?);
+/// # Ok(())
+/// # }
+/// ```
+impl Db {
+    /// [`Family::compact_range`] on `default`.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.default_family().compact_range(range)
+    }
+    /// Reclaims everything that can be reclaimed now: flushes and merges every family into its deepest level, and empties
+    /// every value log that holds any garbage. What snapshots and iterators still see stays.
+    ///
+    /// # Errors
+    /// `Busy` if background work is paused or cancelled.
+    pub fn purge(&self) -> Result<()> {
+        self.engine.purge(&self.engine.all_families())
+    }
+    /// Lets running flushes and compactions end, and starts no other until the guard is dropped. Pauses may overlap.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn pause_background_work(&self) -> Result<Pause> {
+        self.engine.pause()?;
+        Ok(Pause { engine: Arc::clone(&self.engine) })
+    }
+    /// Running compactions (also manual ones, which fail with `Busy`) give up within a moment, what they made is discarded,
+    /// and none starts until [`Db::resume_background_work`]. Nothing is lost: the inputs stay. Flushes go on. If level 0 grows
+    /// until writers would have to stop, writes fail with `Busy`. `close` does not need this: it does the same.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn cancel_background_work(&self) -> Result<()> {
+        self.engine.cancel()
+    }
+    /// Takes [`Db::cancel_background_work`] back. Pauses end with their guards only.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn resume_background_work(&self) -> Result<()> {
+        self.engine.uncancel()
+    }
+    /// How many bytes per second background work may move, from now on; `None`: as many as it can
+    /// ([`crate::Options::background_rate`]).
+    pub fn set_background_rate(&self, bytes_per_second: Option<u64>) {
+        self.engine.set_background_rate(bytes_per_second.map_or(0, |rate| rate.max(1)));
+    }
+    /// The rate now.
+    pub fn background_rate(&self) -> Option<u64> {
+        Some(self.engine.background_rate()).filter(|rate| *rate > 0)
+    }
+    /// Waits until no flush or compaction is running or due.
+    ///
+    /// # Errors
+    /// `Busy` if work is due that is paused or cancelled; the error of the work, if it fails.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine.wait_idle(None).map(|_| ())
+    }
+    /// The same, at most so long; whether it is idle.
+    ///
+    /// # Errors
+    /// As [`Db::wait_idle`].
+    pub fn wait_idle_for(&self, timeout: Duration) -> Result<bool> {
+        self.engine.wait_idle(Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Family {
+    /// Flushes, then merges every table that shares keys with the range (and what must move with them), as deep as any of
+    /// them lies: deleted and overwritten entries of the range are gone from the files, but for what snapshots see.
+    ///
+    /// # Errors
+    /// `Busy` if background work is paused or cancelled, or is cancelled meanwhile: nothing was changed.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.inner.check()?;
+        let bounds = bounds(&range);
+        let end = |b| match b {
+            Bound::Included(k) | Bound::Excluded(k) => Some(k),
+            Bound::Unbounded => None,
+        };
+        self.engine.compact_range(&self.inner, Span { first: end(bounds.lower), last: end(bounds.upper) })
+    }
+    /// [`Db::purge`] for this family alone.
+    ///
+    /// # Errors
+    /// As [`Db::purge`].
+    pub fn purge(&self) -> Result<()> {
+        self.inner.check()?;
+        self.engine.purge(&[Arc::clone(&self.inner)])
+    }
+}

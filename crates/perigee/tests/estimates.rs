@@ -1,0 +1,131 @@
+//! Estimates on known data: as near as the documentation says.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Compression, Db, Durability, FamilyOptions, Options, WriteBatch};
+
+fn open() -> Db {
+    let family = FamilyOptions::new()
+        .memtable_bytes(8 << 20)
+        .block_bytes(1024)
+        .target_file_bytes(256 << 10)
+        .compression(Compression::None);
+    let env = Env { fs: SimDisk::new(3), ..Env::real() };
+    Db::open("/db", Options::in_env(env).durability(Durability::None).default_family(family)).unwrap()
+}
+
+fn key(i: u64) -> String {
+    format!("{i:08}")
+}
+
+fn put(db: &Db, keys: impl Iterator<Item = u64>) {
+    let mut batch = WriteBatch::new();
+    keys.for_each(|i| batch.put(&db.default_family(), key(i), [b'v'; 40]).unwrap());
+    db.write(batch).unwrap();
+}
+
+fn near(got: u64, want: u64, slack: u64) {
+    assert!(got.abs_diff(want) <= slack, "{got} instead of {want}, more than {slack} off");
+}
+
+#[test]
+fn a_compacted_range_is_known_to_half_a_block_at_each_end() {
+    let db = open();
+    put(&db, 0..40_000);
+    db.compact().unwrap();
+    let per_block = 1024 / 40;
+    for (from, to) in [(0, 40_000), (1, 39_999), (100, 200), (7, 8), (12_345, 34_567), (39_000, 90_000)] {
+        let e = db.estimate_range(key(from)..key(to)).unwrap();
+        let real = to.min(40_000) - from;
+        near(e.entries, real, per_block);
+        near(e.keys, real, per_block + real * 7 / 100);
+        let all = db.estimate_range::<&str>(..).unwrap();
+        near(e.disk_bytes, all.disk_bytes * real / 40_000, 2 * 1024 + all.disk_bytes / 100);
+        assert_eq!(e.memory_bytes, 0);
+    }
+    let all = db.estimate_range::<&str>(..).unwrap();
+    assert_eq!(all.entries, 40_000);
+    let on_disk: u64 = db.files().iter().map(|f| f.bytes).sum();
+    assert_eq!(all.disk_bytes, on_disk);
+    near(all.keys, 40_000, 40_000 * 7 / 100);
+}
+
+#[test]
+fn inverted_and_empty_ranges_hold_nothing_and_cost_nothing() {
+    let db = open();
+    put(&db, 0..5000);
+    db.flush().unwrap();
+    put(&db, 0..100);
+    for range in [key(30)..key(20), key(7)..key(7), "x".to_owned().."y".to_owned()] {
+        assert_eq!(db.estimate_range(range.clone()).unwrap().entries, 0, "{range:?}");
+        assert_eq!(db.range_cost(range).unwrap(), Default::default());
+    }
+}
+
+#[test]
+fn memtables_are_counted_exactly_when_few_and_nearly_when_many() {
+    let db = open();
+    put(&db, 0..50_000);
+    assert_eq!(db.estimate_range(key(100)..key(300)).unwrap().entries, 200);
+    assert_eq!(db.estimate_range(key(100)..=key(300)).unwrap().keys, 201);
+    let e = db.estimate_range(key(10_000)..key(30_000)).unwrap();
+    near(e.entries, 20_000, 20_000 * 18 / 100); // three standard errors
+    assert!(e.memory_bytes > 20_000 * 40 && e.disk_bytes == 0);
+    near(db.estimate_range::<&str>(..).unwrap().entries, 50_000, 50_000 * 18 / 100);
+}
+
+#[test]
+fn keys_that_several_runs_hold_count_once() {
+    let db = open();
+    for _ in 0..3 {
+        put(&db, 0..20_000);
+        db.flush().unwrap();
+    }
+    let e = db.estimate_range::<&str>(..).unwrap();
+    assert_eq!(e.entries, 60_000);
+    near(e.keys, 20_000, 20_000 * 10 / 100);
+    near(db.cardinality().unwrap().keys, 20_000, 20_000 * 7 / 100);
+    // What the memtable adds, overwrites and deletes.
+    put(&db, 19_900..20_100);
+    let mut batch = WriteBatch::new();
+    (0..50).for_each(|i| batch.delete(&db.default_family(), key(i)).unwrap());
+    db.write(batch).unwrap();
+    near(db.estimate_range(key(19_000)..).unwrap().keys, 1100, 1100 * 10 / 100 + 10);
+    near(db.estimate_range(..key(100)).unwrap().keys, 50, 30);
+    let c = db.cardinality().unwrap();
+    near(c.keys, 20_100, 20_100 * 7 / 100);
+    assert_eq!(c.tombstones, 50);
+}
+
+#[test]
+fn small_tables_are_counted_by_walking() {
+    let db = open();
+    put(&db, 0..100);
+    db.flush().unwrap();
+    put(&db, 50..150);
+    db.flush().unwrap();
+    near(db.cardinality().unwrap().keys, 150, 6);
+}
+
+#[test]
+fn the_cost_of_a_range_is_what_a_scan_reads() {
+    let db = open();
+    put(&db, 0..40_000);
+    db.flush().unwrap();
+    put(&db, 10_000..20_000);
+    db.flush().unwrap();
+    put(&db, 15_000..15_010);
+    let cost = db.range_cost(key(14_000)..key(16_000)).unwrap();
+    assert_eq!((cost.memtables, cost.runs), (1, 2));
+    let read = |db: &Db| {
+        let counters = db.stats().counters;
+        counters.iter().filter(|c| ["cache_misses", "cache_hits"].contains(&c.0)).map(|c| c.1).sum::<u64>()
+    };
+    let before = read(&db);
+    assert_eq!(db.range(key(14_000)..key(16_000)).unwrap().count(), 2000);
+    // A scan may look at the block behind the end, once in each run.
+    near(read(&db) - before, cost.blocks, 2);
+    let whole = db.range_cost::<&str>(..).unwrap();
+    assert_eq!(whole.tables, db.files().len());
+}

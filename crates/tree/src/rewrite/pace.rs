@@ -1,0 +1,85 @@
+//! How a rewrite asks, now and then, whether and how fast it may go on. It knows no clock, no limit and nobody who cancels:
+//! those are the job's.
+//!
+//! Invariant: an error of the pace ends the rewrite as any other error does; its outputs are worthless.
+
+use perigee_base::Result;
+
+/// What a rewrite has moved since it last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Entries of the source.
+    pub entries: u64,
+    /// Bytes of their keys and inline values.
+    pub read_bytes: u64,
+    /// Bytes of tables and value logs written.
+    pub written_bytes: u64,
+}
+
+/// Asked after every quantum: at most [`QUANTUM_BYTES`] or [`QUANTUM_ENTRIES`], or one larger entry.
+pub trait Pace: std::fmt::Debug {
+    /// Returns when the rewrite may go on.
+    ///
+    /// # Errors
+    /// If it must give up.
+    fn step(&self, moved: Moved) -> Result<()>;
+}
+
+/// Bytes after which a rewrite asks.
+pub const QUANTUM_BYTES: u64 = 64 << 10;
+/// Entries after which a rewrite asks.
+pub const QUANTUM_ENTRIES: u64 = 64;
+
+/// Never waits, never gives up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unhindered;
+
+impl Pace for Unhindered {
+    fn step(&self, _: Moved) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Gathers what was moved until a quantum is full.
+#[derive(Debug, Default)]
+pub struct Quantum {
+    moved: Moved,
+    written_before: u64,
+}
+
+impl Quantum {
+    /// One more entry of so many bytes.
+    pub fn add(&mut self, bytes: u64) {
+        self.moved.entries += 1;
+        self.moved.read_bytes += bytes;
+    }
+    /// Whether it is time to ask.
+    pub fn is_full(&self) -> bool {
+        self.moved.read_bytes >= QUANTUM_BYTES || self.moved.entries >= QUANTUM_ENTRIES
+    }
+    /// What to ask with, given all bytes written so far; starts the next quantum.
+    pub fn take(&mut self, written: u64) -> Moved {
+        let moved = Moved { written_bytes: written.saturating_sub(self.written_before), ..self.moved };
+        *self = Quantum { moved: Moved::default(), written_before: written };
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantum_is_full_by_entries_or_bytes() {
+        let mut q = Quantum::default();
+        (1..QUANTUM_ENTRIES).for_each(|_| q.add(1));
+        assert!(!q.is_full());
+        q.add(1);
+        assert!(q.is_full());
+        assert_eq!(q.take(500), Moved { entries: 64, read_bytes: 64, written_bytes: 500 });
+        q.add(QUANTUM_BYTES);
+        assert!(q.is_full());
+        assert_eq!(q.take(700), Moved { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200 });
+        assert!(!q.is_full());
+    }
+}

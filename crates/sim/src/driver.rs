@@ -68,7 +68,7 @@ mod tests {
     fn a_clean_toy_passes() {
         for seed in 0..50 {
             let ops = Generator::new(seed).history(400);
-            assert!(run(&mut Toy::new(Mistake::None), &ops).is_ok());
+            assert!(run(&mut Toy::new(Mistake::None), &ops, KeyOrder::Bytes).is_ok());
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
         for &mistake in MISTAKES {
             let caught = (0..50).any(|seed| {
                 let ops = Generator::new(seed).history(400);
-                run(&mut Toy::new(mistake), &ops).is_err()
+                run(&mut Toy::new(mistake), &ops, KeyOrder::Bytes).is_err()
             });
             assert!(caught, "{mistake:?} was not flagged");
         }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
+    /// Measure how long operations take.
+    pub latency_stats: bool,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.

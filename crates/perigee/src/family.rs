@@ -2,6 +2,7 @@
 
 use crate::iter::bounds;
 use crate::{Cursor, FamilyOptions, Iter, Result, Slice, WriteOptions, translate};
+use perigee_base::latency::Operation;
 use perigee_engine::{Engine, Family as Inner};
 use perigee_file::log::Batch;
 use perigee_tree::get;
@@ -77,7 +78,7 @@ impl Family {
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete(self.inner.id, key.as_ref())?;
-        self.engine.write(batch, options.durability.map(translate::durability))
+        self.engine.write_as(Operation::Delete, batch, options.durability.map(translate::durability))
     }
     /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -85,16 +86,18 @@ impl Family {
     }
     /// The value of `key` without a copy.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let started = self.engine.start_get();
         let (view, at) = self.engine.read_view(&self.inner)?;
         let value = get::get(&view, key.as_ref(), at)?;
-        self.engine.count_get(value.is_some());
+        self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` is there. Does not fetch a separated value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let started = self.engine.start_get();
         let (view, at) = self.engine.read_view(&self.inner)?;
         let found = get::contains(&view, key.as_ref(), at)?;
-        self.engine.count_get(found);
+        self.engine.stop_get(started, found);
         Ok(found)
     }
     /// All entries in key order, from both ends.

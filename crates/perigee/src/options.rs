@@ -67,6 +67,8 @@ pub struct Options {
     /// Bytes per second that flushes may write and compactions may read and write (default `None`: no limit). Flushes come
     /// first: a compaction never makes a flush wait. Can be changed while open: [`crate::Db::set_background_rate`].
     pub background_rate: Option<u64>,
+    /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
+    pub latency_stats: bool,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
@@ -91,6 +93,7 @@ impl Options {
             block_cache_bytes: 64 << 20,
             verify_outputs: true,
             background_rate: None,
+            latency_stats: true,
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
@@ -129,6 +132,12 @@ impl Options {
     #[must_use]
     pub fn verify_outputs(mut self, yes: bool) -> Self {
         self.verify_outputs = yes;
+        self
+    }
+    /// Sets [`Options::latency_stats`].
+    #[must_use]
+    pub fn latency_stats(mut self, yes: bool) -> Self {
+        self.latency_stats = yes;
         self
     }
     /// Sets [`Options::background_rate`].

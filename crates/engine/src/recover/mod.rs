@@ -20,6 +20,7 @@ use crate::retire::Retire;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
@@ -102,9 +103,10 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
         changed,
     };
+    let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
-        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
+        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
         runs: AtomicU64::new(catalog.next.2),
         visible: AtomicU64::new(replayed.next - 1),
         database: found.database,
@@ -126,6 +128,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         closing: AtomicBool::new(false),
         compacting: Mutex::new(()),
         control: Control::default(),
+        stalls: Stalls::default(),
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),

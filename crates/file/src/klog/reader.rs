@@ -14,6 +14,7 @@ use crate::index::Index;
 use crate::input::Input;
 use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
@@ -184,7 +185,7 @@ impl KlogReader {
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
     /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
-        self.find(key, hash, at, |i| self.block(i, true))
+        self.find(key, hash, at, |i| self.block(i, true, Cause::Get))
     }
 
     /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
@@ -212,7 +213,7 @@ impl KlogReader {
             let held = near.take().map_or(0, |n| n.loaded);
             let (offset, _) = self.parts.index.place(i);
             let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
-            let block = self.block(i, true)?;
+            let block = self.block(i, true, Cause::Get)?;
             *near =
                 Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
             Ok(block)
@@ -273,7 +274,7 @@ impl KlogReader {
     }
 
     /// Data block `i`, from the cache or from disk.
-    pub(super) fn block(&self, i: usize, fill_cache: bool) -> Result<Arc<Block>> {
+    pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
         let (offset, length) = self.parts.index.place(i);
         if let Some(block) = self.cache.get(self.id(), offset) {
             self.counters.cache_hits.add(1);
@@ -281,6 +282,7 @@ impl KlogReader {
         }
         self.counters.cache_misses.add(1);
         self.counters.klog_bytes_read.add(length);
+        self.counters.io.read(cause, length);
         let parse = |raw| Block::parse(raw).and_then(|block| block.under(self.parts.order));
         let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, parse)?);
         if fill_cache {
@@ -306,6 +308,10 @@ impl KlogReader {
         let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
         let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
         size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter + sketch
+    }
+    /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
+    pub fn filter_bytes(&self) -> u64 {
+        self.parts.filter.as_ref().map_or(0, Filter::memory_bytes)
     }
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {

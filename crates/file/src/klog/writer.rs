@@ -152,6 +152,11 @@ impl KlogWriter {
             + TAIL_BYTES
     }
 
+    /// Write calls so far; finishing makes one more.
+    pub fn appends(&self) -> u64 {
+        self.output.appends()
+    }
+
     /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.
     pub fn pending_index_bytes(&self) -> usize {
         self.index.gathered_bytes()

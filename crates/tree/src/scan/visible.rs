@@ -6,6 +6,7 @@ use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::{Expiry, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use std::ops::Bound;
@@ -159,7 +160,7 @@ impl VisibleCursor {
     }
     /// The value, if valid; fetched now if it is separated.
     pub fn value(&self) -> Result<Option<Shared>> {
-        self.value.clone().map(|found| get::value(&self.view.version, found)).transpose()
+        self.value.clone().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
     }
     /// When the entry ends, if it is valid and does.
     pub fn expiry(&self) -> Option<Expiry> {

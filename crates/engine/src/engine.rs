@@ -181,6 +181,10 @@ impl Engine {
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
         crate::ddl::create(&self.core, name, settings)
     }
+    /// Gives a family other settings.
+    pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
+        crate::ddl::set_settings(&self.core, family, settings)
+    }
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         crate::ddl::drop_family(&self.core, name)

@@ -27,6 +27,8 @@ fn settings() -> Settings {
         background_bytes_per_second: 0,
         latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

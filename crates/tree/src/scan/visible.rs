@@ -112,7 +112,7 @@ impl VisibleCursor {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if e.seq > self.at || (skip && e.key == self.key) {
+            if e.seq > self.at || (skip && self.order.equal(e.key, &self.key)) {
                 self.merge.step()?;
                 continue;
             }
@@ -142,7 +142,7 @@ impl VisibleCursor {
         let mut newest: Option<Found> = None;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if newest.is_some() && e.key != self.key {
+            if newest.is_some() && !self.order.equal(e.key, &self.key) {
                 if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
                     break;
                 }
@@ -152,7 +152,8 @@ impl VisibleCursor {
                 return Ok(());
             }
             if e.seq <= self.at {
-                if newest.is_none() {
+                // Where versions of a key may differ in their bytes, the newest one's are shown.
+                if newest.is_none() || !self.order.is_bytewise() {
                     self.key.clear();
                     self.key.extend_from_slice(e.key);
                 }

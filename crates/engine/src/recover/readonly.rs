@@ -95,9 +95,9 @@ fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(C
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
         reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].into_iter().chain(holes).collect(),
-        orphans: 0,
         clean: found.catalog.clean.is_some(),
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
+        ..Report::default()
     };
     let nothing = || LogWriter::refusing(FileId(0), found.database);
     let (place, high_water) = (Place { database: found.database, boot }, now.high_water());

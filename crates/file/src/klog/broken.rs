@@ -11,7 +11,7 @@ use crate::index::{Index, IndexWriter};
 use crate::input::Input;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FileId, KeyOrder, Result, SeqNo};
+use perigee_base::{Error, FamilyId, FileId, KeyOrder, Result, SeqNo};
 use std::sync::Arc;
 
 impl KlogReader {
@@ -39,10 +39,11 @@ impl KlogReader {
         };
         let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
         let parts = Parts {
+            family: FamilyId::DEFAULT,
             footer,
             summary: summary.clone(),
             order,
-            index: Index::decode(raw, start..end)?,
+            index: Index::decode(raw, start..end, order)?,
             filter: None,
             sketch: None,
         };

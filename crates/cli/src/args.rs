@@ -2,7 +2,7 @@
 
 use crate::commands::{
     backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, metrics,
-    purge, put, restore, scan, stats, verify,
+    purge, put, repair, restore, scan, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -63,6 +63,8 @@ pub enum Command {
     Checkpoint(checkpoint::CheckpointArgs),
     /// Make, list, check and prune backups
     Backup(backup::BackupArgs),
+    /// Make a new database of everything that can be read of a damaged one
+    Repair(repair::RepairArgs),
     /// Make a database of a generation of a backup
     Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level

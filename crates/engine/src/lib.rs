@@ -27,6 +27,7 @@ pub mod ddl;
 pub mod recover;
 pub mod verify;
 pub mod safety;
+pub mod repair;
 pub mod report;
 pub mod engine;
 mod operate;

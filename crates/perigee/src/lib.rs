@@ -41,6 +41,7 @@ mod family;
 mod snapshot;
 mod db;
 mod backups;
+mod repair;
 mod ttl;
 mod operate;
 mod metrics;
@@ -56,6 +57,7 @@ pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use repair::{LostPiece, RepairReport, repair, repair_in};
 pub use safety::{
     BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
     RestoreReport,

@@ -6,12 +6,14 @@ pub mod props;
 pub mod writer;
 pub mod reader;
 mod broken;
+mod salvage;
 pub mod cursor;
 pub mod verify;
 
 pub use cursor::KlogCursor;
 pub use props::KlogSummary;
 pub use reader::{Found, KlogReader, Near};
+pub use salvage::{Lost, Salvage};
 pub use writer::{KlogOptions, KlogWriter};
 
 #[cfg(test)]

@@ -66,6 +66,14 @@ bugs! {
     NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
     SortedAnswers = 40,
+    /// A load is named by the manifest before its files' names are durable.
+    LoadBeforeDirSync = 41,
+    /// Loaded tables keep the numbers of their files instead of getting the sequence number of the load.
+    LoadWithoutNumber = 42,
+    /// A load is installed beneath memtables that hold older versions of its keys.
+    LoadUnderMemtables = 43,
+    /// Of a key given twice to a load, the first value wins.
+    LoadFirstWins = 44,
 }
 
 /// Plants one bug (or none), for the whole process.

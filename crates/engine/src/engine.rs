@@ -5,6 +5,7 @@ use crate::control::Kind;
 use crate::core::Core;
 use crate::family::Family;
 use crate::jobs::{self, Workers};
+use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
@@ -125,6 +126,15 @@ impl Engine {
         crate::ddl::drop_family(&self.core, name)
     }
 
+    /// Starts a bulk load of a family.
+    pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
+        Load::new(&self.core, family)
+    }
+    /// Publishes loads together.
+    pub fn finish_loads(&self, loads: &mut [&mut Load]) -> Result<SeqNo> {
+        load::finish(&self.core, loads)
+    }
+
     /// Makes everything acknowledged durable.
     pub fn sync(&self) -> Result<()> {
         self.core.health.check_writable()?;
@@ -203,12 +213,24 @@ impl Engine {
         if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
+        self.wait_for_loads();
         // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
         let _last_job = self.core.compacting.lock();
         let marked = self.mark_clean();
         let _ = self.core.retire.sweep(&self.core.shelf);
         drop(lock.take());
         marked
+    }
+
+    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and outputs.
+    fn wait_for_loads(&self) {
+        loop {
+            let seen = self.core.signal.now();
+            if self.core.loads.load(SeqCst) == 0 {
+                return;
+            }
+            self.core.signal.wait_us(seen, 50_000);
+        }
     }
 
     /// First the log names the last edit, then the manifest names the log's end: each proves the other whole.

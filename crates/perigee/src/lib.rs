@@ -41,8 +41,10 @@ mod db;
 mod operate;
 mod read;
 mod estimate;
+mod bulk;
 
 pub use batch::WriteBatch;
+pub use bulk::{BulkLoad, LoadProgress, LoadReport};
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use family::Family;

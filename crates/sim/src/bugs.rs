@@ -63,6 +63,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SkipOnTurn
         | Bug::PublishEarly
         | Bug::SortedAnswers
+        | Bug::LoadWithoutNumber
+        | Bug::LoadUnderMemtables
+        | Bug::LoadFirstWins
         | Bug::LoseLastEntry
         | Bug::InstallCancelled
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],

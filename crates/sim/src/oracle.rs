@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
 
-use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Write, family_name};
+use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name};
 use perigee::ErrorKind;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -93,6 +93,7 @@ impl Target for Oracle {
     fn perform(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { writes, .. } => self.write(writes),
+            Op::Load { family, entries, .. } => self.write(&loaded(*family, entries)),
             Op::Get { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Value(map.get(&key[..]).map(|v| v.to_vec())))
             }
@@ -281,6 +282,13 @@ impl Oracle {
         self.open = Default::default();
         Outcome::Done
     }
+}
+
+/// A load is a batch of puts, as far as anybody can see.
+fn loaded(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
+    let put = |(key, value): &(Bytes, Value)| Write { family, key: key.clone(), value: Some(*value) };
+    // Also a load of nothing needs a family that is there.
+    entries.iter().map(put).collect()
 }
 
 fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {

@@ -113,6 +113,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         families,
         ids,
         closing: AtomicBool::new(false),
+        flushing: Mutex::new(()),
+        loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
         control: Control::default(),
         throttle,

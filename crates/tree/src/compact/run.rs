@@ -21,7 +21,12 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     let bottom = is_bottom(plan, version, &inputs);
     let order = version.order;
     let sources = inputs.into_iter().map(|r| Source::Run(RunCursor::new(r, order, false))).collect();
-    let input = Input { source: MergeCursor::new(order, sources), bottom, relocate: plan.relocate.clone() };
+    let input = Input {
+        source: MergeCursor::new(order, sources),
+        bottom,
+        relocate: plan.relocate.clone(),
+        renumber: false,
+    };
     let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),

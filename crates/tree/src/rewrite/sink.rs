@@ -101,7 +101,7 @@ impl<'a> Sink<'a> {
             let reader = self.shelf.klog(id, self.options.family, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
         }
-        self.tables.push(TableMeta { id, summary });
+        self.tables.push(TableMeta { id, summary, stamp: None });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    compact, count, delete, demo, dump, export, families, get, import, levels, put, scan, stats, verify,
+    compact, count, delete, demo, dump, export, families, get, import, levels, load, put, scan, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -34,6 +34,8 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(import::ImportArgs),
+    /// The same, all at once and faster: visible and durable when it ends, or not at all
+    Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV
     Export(export::ExportArgs),
     /// Print the value of a key, as it is

@@ -130,6 +130,10 @@ impl Engine {
     pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
         Load::new(&self.core, family)
     }
+    /// Ingests standalone tables: number, entries, bytes.
+    pub fn ingest(&self, files: &[load::ingest::Files]) -> Result<(SeqNo, u64, u64)> {
+        load::ingest(&self.core, files)
+    }
     /// Publishes loads together.
     pub fn finish_loads(&self, loads: &mut [&mut Load]) -> Result<SeqNo> {
         load::finish(&self.core, loads)

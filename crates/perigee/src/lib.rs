@@ -42,6 +42,7 @@ mod operate;
 mod read;
 mod estimate;
 mod bulk;
+mod table_writer;
 
 pub use batch::WriteBatch;
 pub use bulk::{BulkLoad, LoadProgress, LoadReport};
@@ -55,6 +56,7 @@ pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use table_writer::{TableSummary, TableWriter};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

@@ -11,6 +11,7 @@ pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+pub mod load;
 pub mod put;
 pub mod scan;
 pub mod stats;
@@ -24,6 +25,7 @@ use crate::output::Out;
 pub fn run(command: Command, out: &mut Out) -> Result<u8> {
     match command {
         Command::Import(args) => import::run(&args, out),
+        Command::Load(args) => load::run(&args, out),
         Command::Export(args) => export::run(&args, out),
         Command::Get(args) => get::run(&args, out),
         Command::Put(args) => put::run(&args, out),

@@ -8,8 +8,10 @@
 pub mod number;
 pub mod publish;
 pub mod build;
+pub mod ingest;
 
 pub use build::{Load, Progress, finish};
+pub use ingest::ingest;
 pub use publish::Part;
 
 use crate::core::Core;

@@ -7,6 +7,7 @@ pub mod writer;
 pub mod reader;
 pub mod cursor;
 pub mod verify;
+pub mod standalone;
 
 pub use cursor::KlogCursor;
 pub use props::KlogSummary;

@@ -30,6 +30,14 @@ bugs! {
     IgnoreLogChecksum = 4,
     /// Checksums of blocks are not compared.
     IgnoreBlockChecksum = 5,
+    /// A checkpoint is renamed into place although the names in it are not durable.
+    CheckpointSkipsDirSync = 70,
+    /// Pruning a backup removes files that kept generations need.
+    PruneDropsShared = 71,
+    /// A read-only open cuts the torn end off the log.
+    ReadOnlyCutsLog = 72,
+    /// Repair takes entries from a block whose checksum differs.
+    RepairTakesBadBlock = 73,
     /// The log segment is removed before the manifest edit of its flush is durable.
     RemoveLogEarly = 6,
     /// A flush is installed although the log before it is not durable: families disagree after a power cut.
@@ -60,20 +68,32 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// Clearing a family does not note how far the log is spent: replay brings the contents back.
+    ClearReplays = 41,
+    /// Files that go from one family are deleted although a clone still names them.
+    DropDeletesShared = 42,
+    /// A clone is made of the tables alone, without what is still in memory.
+    CloneForgetsMemtable = 43,
+    /// A rename is done in memory and never reaches the manifest.
+    RenameInMemory = 44,
+    /// A get that meets an expired newest version goes on to an older one.
+    ExpiredFallsThrough = 30,
+    /// Compaction destroys expired entries although the clock has just jumped forward.
+    ExpireDespiteJump = 31,
     /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
     InstallCancelled = 60,
     /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
     NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
-    SortedAnswers = 40,
+    SortedAnswers = 140,
     /// A load is named by the manifest before its files' names are durable.
-    LoadBeforeDirSync = 41,
+    LoadBeforeDirSync = 141,
     /// Loaded tables keep the numbers of their files instead of getting the sequence number of the load.
-    LoadWithoutNumber = 42,
+    LoadWithoutNumber = 142,
     /// A load is installed beneath memtables that hold older versions of its keys.
-    LoadUnderMemtables = 43,
+    LoadUnderMemtables = 143,
     /// Of a key given twice to a load, the first value wins.
-    LoadFirstWins = 44,
+    LoadFirstWins = 144,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -1,7 +1,7 @@
 //! Entries as they travel: user key, sequence number, kind, value. The order of entries is user key
 //! ascending, then sequence number **descending**, so that the newest version of a key comes first.
 
-use crate::{EntryKind, FileId, KeyOrder, Result, SeqNo, codec};
+use crate::{EntryKind, Expiry, FileId, KeyOrder, Result, SeqNo, codec};
 use std::cmp::Ordering;
 
 /// Where a separated value lies: the first frame of it in a value log.
@@ -59,16 +59,65 @@ pub enum ValueRef<'a> {
     Inline(&'a [u8]),
     /// They lie in a value log.
     Pointer(VlogPointer),
+    /// The bytes themselves, up to a time.
+    InlineUntil(&'a [u8], Expiry),
+    /// In a value log, up to a time.
+    PointerUntil(VlogPointer, Expiry),
 }
 
-impl ValueRef<'_> {
+impl<'a> ValueRef<'a> {
+    /// Bytes beside the entry, with the time of their end if they have one.
+    pub fn inline(bytes: &'a [u8], expiry: Option<Expiry>) -> ValueRef<'a> {
+        expiry.map_or(ValueRef::Inline(bytes), |x| ValueRef::InlineUntil(bytes, x))
+    }
+    /// Bytes in a value log, with the time of their end if they have one.
+    pub fn pointer(p: VlogPointer, expiry: Option<Expiry>) -> ValueRef<'a> {
+        expiry.map_or(ValueRef::Pointer(p), |x| ValueRef::PointerUntil(p, x))
+    }
     /// The kind of the entry that has this value.
     pub fn kind(&self) -> EntryKind {
         match self {
             ValueRef::None => EntryKind::Delete,
             ValueRef::Inline(_) => EntryKind::Put,
             ValueRef::Pointer(_) => EntryKind::PutPointer,
+            ValueRef::InlineUntil(..) => EntryKind::PutExpiring,
+            ValueRef::PointerUntil(..) => EntryKind::PointerExpiring,
         }
+    }
+    /// When it ends, if it does.
+    pub fn expiry(&self) -> Option<Expiry> {
+        match self {
+            ValueRef::InlineUntil(_, x) | ValueRef::PointerUntil(_, x) => Some(*x),
+            _ => None,
+        }
+    }
+    /// Appends the stored form, as batches and blocks hold it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(x) = self.expiry() {
+            out.extend_from_slice(&x.encode());
+        }
+        match self {
+            ValueRef::None => {}
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => out.extend_from_slice(v),
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => p.encode(out),
+        }
+    }
+    /// The value of an entry of that kind, from its stored form.
+    pub fn decode(kind: EntryKind, stored: &'a [u8]) -> Result<ValueRef<'a>> {
+        Ok(match kind {
+            EntryKind::Put => ValueRef::Inline(stored),
+            EntryKind::Delete if stored.is_empty() => ValueRef::None,
+            EntryKind::Delete => return Err(crate::Error::corruption("a tombstone has a value")),
+            EntryKind::PutPointer => ValueRef::Pointer(VlogPointer::decode(stored)?),
+            EntryKind::PutExpiring => {
+                let (x, v) = Expiry::split(stored)?;
+                ValueRef::InlineUntil(v, x)
+            }
+            EntryKind::PointerExpiring => {
+                let (x, p) = Expiry::split(stored)?;
+                ValueRef::PointerUntil(VlogPointer::decode(p)?, x)
+            }
+        })
     }
 }
 

@@ -12,6 +12,10 @@ pub enum EntryKind {
     Delete = 2,
     /// A key whose value lies in a value log; only in tables.
     PutPointer = 3,
+    /// A key with its value beside it, up to a time: the stored value starts with it.
+    PutExpiring = 4,
+    /// The same with the value in a value log; only in tables.
+    PointerExpiring = 5,
 }
 
 impl EntryKind {
@@ -21,7 +25,9 @@ impl EntryKind {
             1 => Ok(EntryKind::Put),
             2 => Ok(EntryKind::Delete),
             3 => Ok(EntryKind::PutPointer),
-            other => Err(Error::corruption("unknown entry kind").expected("1 to 3", other)),
+            4 => Ok(EntryKind::PutExpiring),
+            5 => Ok(EntryKind::PointerExpiring),
+            other => Err(Error::corruption("unknown entry kind").expected("1 to 5", other)),
         }
     }
     /// The number on disk.

@@ -10,6 +10,7 @@ pub mod codec;
 pub mod checksum;
 pub mod shared;
 pub mod seqno;
+pub mod expiry;
 pub mod kind;
 pub mod order;
 pub mod key;
@@ -18,6 +19,7 @@ pub mod stats;
 pub mod bug;
 
 pub use error::{Error, ErrorKind, Result};
+pub use expiry::{Expiry, Now};
 pub use ids::{FamilyId, FileId, LevelNo, RunId};
 pub use key::{EntryRef, ValueRef};
 pub use kind::EntryKind;

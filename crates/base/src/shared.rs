@@ -20,6 +20,11 @@ impl Shared {
         assert!(range.start <= range.end && range.end <= buf.len(), "a slice lies inside its buffer");
         Shared { buf, start: range.start, end: range.end }
     }
+    /// Without its first `n` bytes (all of them, if there are fewer).
+    #[must_use]
+    pub fn skip(self, n: usize) -> Self {
+        Shared { start: self.end.min(self.start + n), ..self }
+    }
 }
 
 impl From<Vec<u8>> for Shared {

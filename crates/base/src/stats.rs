@@ -76,6 +76,10 @@ counters! {
     dropped_shadowed,
     /// Tombstones dropped at the bottom of the tree.
     dropped_tombstones,
+    /// Expired entries dropped at the bottom of the tree, or replaced by a tombstone above it.
+    dropped_expired,
+    /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the clock is confirmed.
+    clock_jumps,
     /// Manifest edits appended.
     manifest_edits,
     /// Bytes appended to the manifest.

@@ -1,7 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    compact, count, delete, demo, dump, export, families, get, import, levels, load, put, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, load, put,
+    restore, scan, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -48,7 +49,7 @@ pub enum Command {
     Scan(scan::ScanArgs),
     /// Count entries
     Count(count::CountArgs),
-    /// List, create or drop column families
+    /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
     /// Show counters, levels, memory, log and what the last recovery did
     Stats(stats::StatsArgs),
@@ -58,6 +59,12 @@ pub enum Command {
     Verify(verify::VerifyArgs),
     /// Decode a file of a database to text, damaged or in use as it may be
     Dump(dump::DumpArgs),
+    /// Make a second database with the same contents, by hard links
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Make, list, check and prune backups
+    Backup(backup::BackupArgs),
+    /// Make a database of a generation of a backup
+    Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level
     Compact(compact::CompactArgs),
     /// Import a real tree, kill the import halfway, recover, finish and compare every byte

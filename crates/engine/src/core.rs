@@ -5,6 +5,7 @@ use crate::dirsync::DirSync;
 use crate::family::Families;
 use crate::health::Health;
 use crate::manifest::Manifest;
+use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::Retire;
 use crate::settings::Settings;
@@ -50,6 +51,8 @@ pub struct Core {
     pub health: Health,
     /// Rings when anything that is waited for changes.
     pub signal: Signal,
+    /// The time for entries that expire.
+    pub now: Arc<LogicalClock>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Files waiting to be deleted.
@@ -121,9 +124,9 @@ impl Core {
     pub fn sync_dir(&self) -> perigee_base::Result<()> {
         self.dir_sync.sync(&self.health)
     }
-    /// An opener of the files that edits of `family` add.
-    pub fn opener(&self, family: perigee_base::FamilyId) -> ShelfOpener<'_> {
-        ShelfOpener { shelf: &self.shelf, family }
+    /// An opener of the files that edits add.
+    pub fn opener(&self) -> ShelfOpener<'_> {
+        ShelfOpener { shelf: &self.shelf }
     }
 }
 
@@ -132,16 +135,12 @@ impl Core {
 pub struct ShelfOpener<'a> {
     /// The shelf.
     pub shelf: &'a Shelf,
-    /// The family whose files are opened.
-    pub family: perigee_base::FamilyId,
 }
 
 impl Opener for ShelfOpener<'_> {
     fn table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
-        let reader = self
-            .shelf
-            .klog(meta.id, self.family, meta.summary.bytes)
-            .map_err(|e| missing(e, meta.id, FileKind::Klog))?;
+        let reader =
+            self.shelf.klog(meta.id, meta.summary.bytes).map_err(|e| missing(e, meta.id, FileKind::Klog))?;
         if let Some(seq) = meta.stamp {
             reader.stamp(seq);
         }

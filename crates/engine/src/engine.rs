@@ -7,11 +7,14 @@ use crate::family::Family;
 use crate::jobs::{self, Workers};
 use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
+use crate::now::LogicalClock;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
+use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
+use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
@@ -87,10 +90,16 @@ impl Engine {
         Ok((view, self.core.visible()))
     }
     /// The view of a family for a held snapshot.
-    pub fn view(&self, family: &Family) -> Result<Arc<View>> {
+    pub fn view(&self, family: &Family, held: &Held) -> Result<Arc<View>> {
         self.core.health.check_open()?;
         family.check()?;
-        Ok(family.tree.view())
+        let view = family.tree.view();
+        family.check_since(held.era())?;
+        Ok(view)
+    }
+    /// The time for entries that expire.
+    pub fn clock(&self) -> &LogicalClock {
+        &self.core.now
     }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {
@@ -137,6 +146,23 @@ impl Engine {
     /// Publishes loads together.
     pub fn finish_loads(&self, loads: &mut [&mut Load]) -> Result<SeqNo> {
         load::finish(&self.core, loads)
+    }
+    /// Gives a family another name.
+    pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
+        crate::ddl::rename(&self.core, name, to)
+    }
+    /// Removes everything in a family.
+    pub fn clear_family(&self, name: &str) -> Result<()> {
+        crate::ddl::clear(&self.core, name)
+    }
+    /// Makes a family that begins as the present of another, and shares its files.
+    pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<Family>> {
+        crate::ddl::check_new(&self.core, name)?;
+        let source = self.family(source)?;
+        if !bug::on(Bug::CloneForgetsMemtable) {
+            self.flush(&[Arc::clone(&source)])?;
+        }
+        crate::ddl::clone(&self.core, &source, name)
     }
 
     /// Makes everything acknowledged durable.
@@ -191,6 +217,14 @@ impl Engine {
     /// All families.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
         self.core.families.all()
+    }
+    /// Makes a second database with the same contents in `target`.
+    pub fn checkpoint(&self, target: &Path) -> Result<Checkpointed> {
+        checkpoint::checkpoint(&self.core, target)
+    }
+    /// Makes a generation in the backup directory `path`.
+    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Backed> {
+        backup::backup(&self.core, path, reread, progress)
     }
     /// Reads and checks every byte.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {

@@ -52,6 +52,10 @@ impl Health {
         }
         Ok(())
     }
+    /// Refuses what needs the log as a writer knows it: a read-only database does not.
+    pub fn check_readable_log(&self) -> Result<()> {
+        self.check_open()
+    }
     /// `Closed` or `Poisoned` if nothing may be written.
     pub fn check_writable(&self) -> Result<()> {
         self.check_open()?;

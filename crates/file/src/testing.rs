@@ -1,7 +1,7 @@
 //! What the tests of this crate share: a seeded generator, model entries, a directory in memory, damage.
 
 use perigee_base::key::VlogPointer;
-use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
+use perigee_base::{EntryRef, Error, ErrorKind, Expiry, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
 use perigee_env::{Append, Dir, DirLock, ReadAt};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,6 +35,8 @@ pub enum Value {
     None,
     Inline(Vec<u8>),
     Pointer(VlogPointer),
+    Until(Vec<u8>, u64),
+    PointerUntil(VlogPointer, u64),
 }
 
 /// An owned entry.
@@ -57,6 +59,8 @@ impl Entry {
             Value::None => ValueRef::None,
             Value::Inline(v) => ValueRef::Inline(v),
             Value::Pointer(p) => ValueRef::Pointer(*p),
+            Value::Until(v, ms) => ValueRef::InlineUntil(v, Expiry(*ms)),
+            Value::PointerUntil(p, ms) => ValueRef::PointerUntil(*p, Expiry(*ms)),
         };
         EntryRef { key: &self.key, seq: self.seq, value }
     }
@@ -84,10 +88,12 @@ pub fn sorted_entries(rng: &mut Rng, most: u64) -> Vec<Entry> {
         for _ in 0..1 + rng.below(versions) {
             let seq = 1 + (rng.next() >> 8 >> shift);
             let len = rng.below(value_bytes) as usize;
-            let value = match rng.below(8) {
+            let value = match rng.below(10) {
                 0 => Value::None,
                 1 => Value::Pointer(pointer(rng)),
                 2 => Value::Inline(Vec::new()),
+                4 => Value::Until(rng.bytes(len), rng.next()),
+                5 => Value::PointerUntil(pointer(rng), rng.next()),
                 3 => Value::Inline(rng.bytes(len)),
                 _ => Value::Inline(vec![7; len]),
             };

@@ -100,6 +100,9 @@ impl Cursor {
         self.engine.check_open()?;
         Ok(Slice(self.inner.value()?.expect("value() needs a valid cursor: check valid() first")))
     }
+    pub(crate) fn inner(&self) -> &VisibleCursor {
+        &self.inner
+    }
     fn pair(&self) -> Result<(Slice, Slice)> {
         Ok((Slice(Shared::from(self.key().to_vec())), self.value()?))
     }

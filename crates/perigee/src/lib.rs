@@ -33,17 +33,21 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod safety;
 mod translate;
 mod iter;
 mod family;
 mod snapshot;
 mod db;
+mod backups;
+mod ttl;
 mod operate;
 mod read;
 mod estimate;
 mod bulk;
 mod table_writer;
 
+pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use bulk::{BulkLoad, LoadProgress, LoadReport};
 pub use db::Db;
@@ -53,10 +57,15 @@ pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use safety::{
+    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
+    RestoreReport,
+};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
 pub use table_writer::{TableSummary, TableWriter};
+pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

@@ -1,9 +1,13 @@
 //! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
 
 use crate::options::{Compression, Durability, FamilyOptions, Options};
+use crate::safety::{
+    BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
+};
 use crate::stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
 use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
+use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
 use perigee_file::Compression as Inner;
@@ -123,7 +127,7 @@ fn family_stats(f: &FamilyStatus) -> FamilyStats {
         tombstones: l.4,
     };
     FamilyStats {
-        name: f.family.name.clone(),
+        name: f.family.name().to_string(),
         id: f.family.id.0,
         options: family_options(&f.family.settings),
         memtable: f.memtable,
@@ -152,4 +156,54 @@ pub(crate) fn file_stats(t: TableStatus) -> FileStats {
 
 pub(crate) fn verify_report(v: Verified) -> VerifyReport {
     VerifyReport { files: v.files, bytes: v.bytes, entries: v.entries, errors: v.errors }
+}
+
+pub(crate) fn checkpoint_report(c: Checkpointed) -> CheckpointReport {
+    CheckpointReport {
+        sequence: c.sequence,
+        linked_files: c.linked_files,
+        linked_bytes: c.linked_bytes,
+        copied_files: c.copied_files,
+        copied_bytes: c.copied_bytes,
+        own_bytes: c.own_bytes,
+    }
+}
+
+pub(crate) fn backup_report(b: Backed) -> BackupReport {
+    BackupReport {
+        generation: b.generation,
+        sequence: b.sequence,
+        new_files: b.new.0,
+        new_bytes: b.new.1,
+        shared_files: b.shared.0,
+        shared_bytes: b.shared.1,
+    }
+}
+
+pub(crate) fn backup_info(g: Generation) -> BackupInfo {
+    let file = |f: &perigee_engine::safety::record::Stored| BackupFile {
+        name: perigee_engine::safety::store::stored_name(g.database, f),
+        bytes: f.bytes,
+        checksum: f.checksum,
+    };
+    BackupInfo {
+        generation: g.number,
+        database: g.database,
+        sequence: g.sequence,
+        created_ms: g.created_ms,
+        bytes: g.bytes(),
+        files: g.files.iter().map(file).collect(),
+    }
+}
+
+pub(crate) fn restore_report(r: Restored) -> RestoreReport {
+    RestoreReport { generation: r.generation, sequence: r.sequence, files: r.files, bytes: r.bytes }
+}
+
+pub(crate) fn backup_verify_report(c: Checked) -> BackupVerifyReport {
+    BackupVerifyReport { generations: c.generations, files: c.files, bytes: c.bytes, errors: c.errors }
+}
+
+pub(crate) fn prune_report(p: Pruned) -> PruneReport {
+    PruneReport { removed: p.removed, kept: p.kept, files: p.files, bytes: p.bytes }
 }

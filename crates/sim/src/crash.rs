@@ -51,7 +51,7 @@ fn durability(rng: &mut Rng) -> Durability {
 fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
-        script.push(match rng.weighted(&[83, 3, 3, 1, 4, 4, 1, 1, 1, 3]) {
+        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
@@ -60,7 +60,8 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
             6 => Action::WaitIdle,
             7 => Action::Cancel(rng.log_uniform(2000)),
             8 => Action::CompactRange(rng.next()),
-            9 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
+            9 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
+            10 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
             _ => {
                 let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
                 Action::Commit(Spec::Random(rng.next()), own)
@@ -117,12 +118,13 @@ fn random_case(case: &Case) -> Result<(), String> {
 }
 
 /// The menu of the exhaustive part.
-const MENU: [Action; 8] = [
+const MENU: [Action; 9] = [
     Action::Commit(Spec::One, None),
     Action::Commit(Spec::Pair, None),
     Action::Commit(Spec::Delete, None),
     Action::Commit(Spec::Changing, None),
     Action::Change,
+    Action::Clear,
     Action::Flush,
     Action::Compact,
     Action::Load(5, 60),
@@ -217,6 +219,6 @@ mod tests {
     #[test]
     fn the_menu_is_multiplied_out() {
         assert_eq!(histories(0).len(), 1);
-        assert_eq!(histories(2).len(), 1 + 8 + 64);
+        assert_eq!(histories(2).len(), 1 + 9 + 81);
     }
 }

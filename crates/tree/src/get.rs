@@ -6,7 +6,7 @@
 use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Result, SeqNo, Shared, checksum};
+use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
 use perigee_file::{Found, Near};
 
 /// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
@@ -75,23 +75,49 @@ fn look(
     Ok(None)
 }
 
-/// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
-pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
-    value_of(&view.version, lookup(view, key, at)?.map(|(_, found)| found))
+/// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.
+pub fn is_live(found: &Found, now: &dyn Now) -> bool {
+    match found {
+        Found::Tombstone => false,
+        Found::Value(_) | Found::Pointer(_) => true,
+        Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => !x.passed(now.now_ms()),
+    }
 }
 
-/// The value that a look-up stands for, fetched from the value log if it is separated.
-pub fn value_of(version: &Version, found: Option<Found>) -> Result<Option<Shared>> {
-    match found {
-        None | Some(Found::Tombstone) => Ok(None),
-        Some(Found::Value(v)) => Ok(Some(v)),
-        Some(Found::Pointer(p)) => fetch(version, &p).map(Some),
+/// The newest version, if a reader at `at` sees a value in it. An expired one hides the older ones, as a tombstone does.
+pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
+    let Some((seq, found)) = lookup(view, key, at)? else { return Ok(None) };
+    if is_live(&found, &*view.now) {
+        return Ok(Some(found));
     }
+    if bug::on(Bug::ExpiredFallsThrough) && found.expiry().is_some() && seq > SeqNo::ZERO {
+        return live(view, key, seq.prev());
+    }
+    Ok(None)
+}
+
+/// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
+pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
+    live(view, key, at)?.map(|found| value(&view.version, found)).transpose()
+}
+
+/// The bytes of what was found live.
+pub fn value(version: &Version, found: Found) -> Result<Shared> {
+    match found {
+        Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),
+        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch(version, &p),
+        Found::Tombstone => Err(Error::internal("a tombstone has no value")),
+    }
+}
+
+/// The value that a look-up stands for, if a reader sees one, fetched from the value log if it is separated.
+pub fn value_of(view: &View, found: Option<Found>) -> Result<Option<Shared>> {
+    found.filter(|f| is_live(f, &*view.now)).map(|f| value(&view.version, f)).transpose()
 }
 
 /// Whether a reader at `at` sees a value under `key`.
 pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
-    Ok(!matches!(lookup(view, key, at)?, None | Some((_, Found::Tombstone))))
+    Ok(live(view, key, at)?.is_some())
 }
 
 /// Reads a separated value.

@@ -68,15 +68,16 @@ fn look_up(view: &View, keys: &[&[u8]], stretch: &[usize], at: SeqNo, hand: &mut
 
 /// The values, those in value logs announced before the first of them is read.
 fn fetch(view: &View, found: Vec<Looked>) -> impl Iterator<Item = Result<Option<Shared>>> {
-    let pointers = || found.iter().filter(|f| matches!(f, Ok(Some(Found::Pointer(_)))));
+    let pointers =
+        || found.iter().filter(|f| matches!(f, Ok(Some(Found::Pointer(_) | Found::PointerUntil(..)))));
     if pointers().nth(1).is_some() {
         for f in pointers() {
-            if let Ok(Some(Found::Pointer(p))) = f
+            if let Ok(Some(Found::Pointer(p) | Found::PointerUntil(p, _))) = f
                 && let Some(vlog) = view.version.vlogs.get(&p.file)
             {
                 vlog.reader.announce(p);
             }
         }
     }
-    found.into_iter().map(|f| get::value_of(&view.version, f?))
+    found.into_iter().map(|f| get::value_of(view, f?))
 }

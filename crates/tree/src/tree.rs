@@ -2,7 +2,7 @@
 
 use crate::version::Opener;
 use crate::{Memtable, Version, VersionEdit, View};
-use perigee_base::{KeyOrder, Result};
+use perigee_base::{KeyOrder, Now, Result};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// One family's sorted map.
@@ -13,18 +13,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct Tree {
     order: KeyOrder,
+    now: Arc<dyn Now>,
     view: RwLock<Arc<View>>,
 }
 
 impl Tree {
-    /// A tree with these tables and an empty memtable.
-    pub fn new(version: Version) -> Tree {
+    /// A tree with these tables and an empty memtable; `now` is asked where an entry expires.
+    pub fn new(version: Version, now: Arc<dyn Now>) -> Tree {
         let order = version.order;
-        let active = Arc::new(Memtable::new(order));
-        Tree {
-            order,
-            view: RwLock::new(Arc::new(View { active, sealed: Vec::new(), version: Arc::new(version) })),
-        }
+        let view = View {
+            active: Arc::new(Memtable::new(order)),
+            sealed: Vec::new(),
+            version: Arc::new(version),
+            now: Arc::clone(&now),
+        };
+        Tree { order, now, view: RwLock::new(Arc::new(view)) }
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {
@@ -50,7 +53,8 @@ impl Tree {
             sealed = true;
             let mut all = vec![Arc::clone(&v.active)];
             all.extend(v.sealed.iter().cloned());
-            View { active: Arc::new(Memtable::new(self.order)), sealed: all, version: Arc::clone(&v.version) }
+            let active = Arc::new(Memtable::new(self.order));
+            View { active, sealed: all, version: Arc::clone(&v.version), now: Arc::clone(&v.now) }
         });
         sealed
     }
@@ -76,6 +80,7 @@ impl Tree {
                 active: Arc::clone(&v.active),
                 sealed: v.sealed.iter().filter(keep).cloned().collect(),
                 version: Arc::clone(&version),
+                now: Arc::clone(&v.now),
             }
         });
     }
@@ -86,6 +91,7 @@ impl Tree {
             active: Arc::new(Memtable::new(self.order)),
             sealed: Vec::new(),
             version: Arc::new(Version::empty(self.order)),
+            now: Arc::clone(&self.now),
         });
     }
 }

@@ -2,6 +2,7 @@
 //! is only one thing to load.
 
 use crate::{Memtable, Version};
+use perigee_base::Now;
 use std::sync::Arc;
 
 /// The sources of a family, newest first: active memtable, sealed memtables, version.
@@ -13,6 +14,8 @@ pub struct View {
     pub sealed: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// Asked where an entry that expires is met.
+    pub now: Arc<dyn Now>,
 }
 
 impl View {

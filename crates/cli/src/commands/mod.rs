@@ -1,6 +1,8 @@
 //! One room for each command: its arguments, its help, its act. They share nothing but `place`, `output` and
 //! `progress`.
 
+pub mod backup;
+pub mod checkpoint;
 pub mod compact;
 pub mod count;
 pub mod delete;
@@ -13,6 +15,7 @@ pub mod import;
 pub mod levels;
 pub mod load;
 pub mod put;
+pub mod restore;
 pub mod scan;
 pub mod stats;
 pub mod verify;
@@ -37,6 +40,9 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Levels(args) => levels::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Dump(args) => dump::run(&args, out),
+        Command::Checkpoint(args) => checkpoint::run(&args, out),
+        Command::Backup(args) => backup::run(&args, out),
+        Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
     }

@@ -153,7 +153,7 @@ pub fn finish(core: &Arc<Core>, loads: &mut [&mut Load]) -> Result<SeqNo> {
         if parts.iter().any(|p| p.family.id == part.family.id) {
             return Err(Error::invalid(format!(
                 "two loads of the family {:?} at once: put everything into one",
-                part.family.name
+                part.family.name()
             )));
         }
         parts.push(part.clone());

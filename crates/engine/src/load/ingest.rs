@@ -48,7 +48,7 @@ fn build(core: &Arc<Core>, files: &[Files], created: &mut Created) -> Result<Vec
     for (family, paths) in files {
         family.check()?;
         if opened.iter().any(|(f, _): &(Arc<Family>, _)| f.id == family.id) {
-            let text = format!("the family {:?} is named twice: give all its files at once", family.name);
+            let text = format!("the family {:?} is named twice: give all its files at once", family.name());
             return Err(Error::invalid(text));
         }
         let readers = paths.iter().map(|path| open(core, path)).collect::<Result<Vec<_>>>()?;
@@ -87,7 +87,7 @@ fn check(family: &Family, readers: &[Arc<KlogReader>]) -> Result<()> {
         return Err(Error::invalid(format!(
             "{} is sorted in another order than the family {:?}: build it again with the family's options",
             other.name(),
-            family.name
+            family.name()
         ))
         .expected(order.name(), other.order().name()));
     }

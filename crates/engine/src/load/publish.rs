@@ -80,7 +80,7 @@ fn job(core: &Core, parts: &[Part]) -> Job {
     let tables = || parts.iter().flat_map(|p| &p.tables);
     Job {
         kind: Kind::Flush,
-        family: parts.first().map_or(String::new(), |p| p.family.name.clone()),
+        family: parts.first().map_or(String::new(), |p| p.family.name().to_string()),
         reason: "bulk load",
         from: Vec::new(),
         to: 0,
@@ -133,7 +133,7 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
             for p in parts {
                 p.family.check()?;
                 let change = version_edit(p, seq, run);
-                prepared.push((p, p.family.tree.prepare(&change, &core.opener(p.family.id))?));
+                prepared.push((p, p.family.tree.prepare(&change, &core.opener())?));
                 edit.versions.push((p.family.id, change));
             }
             Ok((edit, prepared))

@@ -36,6 +36,8 @@ pub struct Catalog {
     pub logs: Vec<(FileId, u64)>,
     /// The log is durable up to here.
     pub durable: u64,
+    /// Entries may have expired by this time, in milliseconds (0: none ever did).
+    pub clock: u64,
     /// Set if the last edit was a clean close.
     pub clean: Option<CleanClose>,
 }
@@ -47,6 +49,12 @@ impl Catalog {
     /// `Corruption` if it does not fit the state.
     pub fn apply(&mut self, e: &Edit) -> Result<()> {
         self.check(e)?;
+        self.enact(e);
+        Ok(())
+    }
+
+    /// Applies an edit that [`Catalog::check`] found to fit.
+    pub fn enact(&mut self, e: &Edit) {
         self.clean = e.clean;
         if let Some((file, family, run)) = e.next {
             self.next = (self.next.0.max(file), self.next.1.max(family), self.next.2.max(run));
@@ -70,10 +78,14 @@ impl Catalog {
         self.logs.retain(|(id, _)| !e.logs_removed.contains(id));
         self.logs.extend(&e.logs_added);
         self.durable = self.durable.max(e.durable.unwrap_or(0));
-        Ok(())
+        self.clock = self.clock.max(e.clock.unwrap_or(0));
     }
 
-    fn check(&self, e: &Edit) -> Result<()> {
+    /// Whether an edit fits the state.
+    ///
+    /// # Errors
+    /// `Corruption` saying why not.
+    pub fn check(&self, e: &Edit) -> Result<()> {
         for id in &e.dropped {
             if !self.families.contains_key(id) {
                 return Err(Error::corruption(format!("an edit drops family {id}, which does not exist")));
@@ -153,6 +165,7 @@ impl Catalog {
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
             logs_added: self.logs.clone(),
             durable: Some(self.durable),
+            clock: (self.clock > 0).then_some(self.clock),
             ..Edit::default()
         }
     }

@@ -21,6 +21,7 @@ const LOG: u64 = 19;
 const LOG_GONE: u64 = 21;
 const DURABLE: u64 = 25;
 const CLEAN: u64 = 27;
+const CLOCK: u64 = 29;
 const STAMP: u64 = 31;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
@@ -58,6 +59,9 @@ pub fn encode(e: &Edit) -> Vec<u8> {
     e.logs_removed.iter().for_each(|id| numbers(&mut out, LOG_GONE, &[id.0]));
     if let Some(seq) = e.durable {
         numbers(&mut out, DURABLE, &[seq]);
+    }
+    if let Some(ms) = e.clock {
+        numbers(&mut out, CLOCK, &[ms]);
     }
     if let Some(c) = e.clean {
         numbers(&mut out, CLEAN, &[c.log.0, c.bytes, c.last]);
@@ -201,6 +205,7 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         }
         LOG => e.logs_added.push((FileId(b.varint()?), b.varint()?)),
         LOG_GONE => e.logs_removed.push(FileId(b.varint()?)),
+        CLOCK => e.clock = Some(b.varint()?),
         DURABLE => e.durable = Some(b.varint()?),
         CLEAN => {
             e.clean = Some(CleanClose { log: FileId(b.varint()?), bytes: b.varint()?, last: b.varint()? })

@@ -34,6 +34,8 @@ pub struct Edit {
     pub logs_removed: Vec<FileId>,
     /// The log is on stable storage up to here.
     pub durable: Option<u64>,
+    /// The latest time, in milliseconds, that entries may have expired by.
+    pub clock: Option<u64>,
     /// The database was closed.
     pub clean: Option<CleanClose>,
 }

@@ -42,6 +42,7 @@ fn sample() -> Edit {
         logs_added: vec![(FileId(9), 13)],
         logs_removed: vec![FileId(2)],
         durable: Some(12),
+        clock: Some(1_800_000_000_000),
         clean: Some(CleanClose { log: FileId(9), bytes: 72, last: 12 }),
     }
 }

@@ -5,6 +5,7 @@ use super::codec;
 use super::edit::Edit;
 use crate::dirsync::DirSync;
 use crate::health::{Health, Slot};
+use crate::now::HighWater;
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
@@ -45,6 +46,8 @@ pub struct Manifest {
     /// Number of the last synced edit.
     edits: AtomicU64,
     counters: Arc<Counters>,
+    /// Goes into every edit that is written anyway.
+    clock: Arc<HighWater>,
 }
 
 /// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old one. Durable when it
@@ -60,19 +63,33 @@ pub fn write_snapshot(
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
     }
-    let header =
-        FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
-    let mut writer = LogWriter::create(dir, name::MANIFEST_TMP, &header)?;
-    let mut record = [Finished::around(&codec::encode(&catalog.snapshot()), 1)];
-    writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut record)?;
-    writer.file().sync()?;
+    let writer = write_snapshot_file(dir, name::MANIFEST_TMP, place, id, edit, catalog)?;
     dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
     sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
 
+/// Writes `catalog` as edit number `edit` into the new file `file`, synced; its name is not.
+pub fn write_snapshot_file(
+    dir: &dyn Dir,
+    file: &str,
+    place: Place,
+    id: FileId,
+    edit: u64,
+    catalog: &Catalog,
+) -> Result<LogWriter> {
+    let header =
+        FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
+    let mut writer = LogWriter::create(dir, file, &header)?;
+    let mut record = [Finished::around(&codec::encode(&catalog.snapshot()), 1)];
+    writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut record)?;
+    writer.file().sync()?;
+    Ok(writer)
+}
+
 impl Manifest {
     /// Around a manifest just written by [`write_snapshot`].
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         dir: Arc<dyn Dir>,
         dir_sync: Arc<DirSync>,
@@ -81,6 +98,7 @@ impl Manifest {
         edit: u64,
         catalog: Catalog,
         counters: Arc<Counters>,
+        clock: Arc<HighWater>,
     ) -> Manifest {
         let snapshot_bytes = writer.offset();
         counters.manifest_bytes_written.add(snapshot_bytes);
@@ -91,6 +109,7 @@ impl Manifest {
             state: Mutex::new(State { writer, catalog, snapshot_bytes }),
             edits: AtomicU64::new(edit),
             counters,
+            clock,
         }
     }
 
@@ -101,6 +120,10 @@ impl Manifest {
     /// The catalog now.
     pub fn catalog(&self) -> Catalog {
         self.state.lock().catalog.clone()
+    }
+    /// Looks at the catalog while nothing can be installed.
+    pub fn look<T>(&self, at: impl FnOnce(&Catalog) -> T) -> T {
+        at(&self.state.lock().catalog)
     }
     /// The manifest's own file id, and its bytes.
     pub fn file(&self) -> (FileId, u64) {
@@ -132,17 +155,19 @@ impl Manifest {
         let (mut edit, prepared) = prepare(&state.catalog)?;
         let (_, family, run) = edit.next.unwrap_or(state.catalog.next);
         edit.next = Some((ids.load(SeqCst), family, run));
-        let mut next = state.catalog.clone();
-        next.apply(&edit)?;
+        edit.clock = self.clock.beyond(state.catalog.clock);
+        state.catalog.check(&edit)?;
         self.append(&mut state, &edit, health)?;
-        state.catalog = next;
+        state.catalog.enact(&edit);
         install(prepared);
         self.rewrite_if_large(&mut state, health, ids)
     }
 
     /// The last edit of a clean close: a database that is already closed for everybody else.
     pub fn close(&self, edit: &Edit, health: &Health) -> Result<()> {
-        self.append(&mut self.state.lock(), edit, health)
+        let mut state = self.state.lock();
+        let clock = self.clock.beyond(state.catalog.clock);
+        self.append(&mut state, &Edit { clock, ..edit.clone() }, health)
     }
 
     fn append(&self, state: &mut MutexGuard<'_, State>, edit: &Edit, health: &Health) -> Result<()> {

@@ -7,6 +7,7 @@
 mod manifest;
 mod orphans;
 mod replay;
+mod sharing;
 
 use crate::control::Control;
 use crate::core::Core;
@@ -14,6 +15,7 @@ use crate::dirsync::DirSync;
 use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
+use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
 use crate::settings::{FamilySettings, Settings};
 use crate::signal::Signal;
@@ -30,6 +32,7 @@ use perigee_file::log::{LogWriter, RecordKind, Stamp};
 use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::{Tree, Version, VersionEdit};
 use replay::Replayed;
+use sharing::Sharing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -62,7 +65,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let counters = Arc::new(Counters::default());
     let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
     let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
-    let families = open_families(&found.catalog, &shelf)?;
+    let clock = Arc::clone(&env.clock);
+    let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
+    let families = open_families(&found.catalog, &shelf, &now)?;
     let replayed = replay::replay(&*dir, &found, boot, &families)?;
     adopt_settings(&mut found.catalog, &settings)?;
     let families = renew(families, &found.catalog);
@@ -71,7 +76,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
     let log_id = crate::core::next_file(&ids);
     let written = copy_log(&*dir, &found, boot, &replayed, log_id).and_then(|writer| {
-        let made = new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, &counters)?;
+        let made =
+            new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, (&counters, now.high_water()))?;
         Ok((writer, made))
     });
     let (writer, (manifest, dir_sync)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
@@ -106,6 +112,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         dir_sync,
         health: Health::default(),
         signal: Signal::new(),
+        now,
         snapshots: Arc::new(Snapshots::default()),
         retire: Retire::default(),
         shelf,
@@ -129,7 +136,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
-fn open_families(catalog: &Catalog, shelf: &Shelf) -> Result<Vec<Arc<Family>>> {
+fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> Result<Vec<Arc<Family>>> {
+    let opener = Sharing::new(crate::core::ShelfOpener { shelf });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -137,9 +145,8 @@ fn open_families(catalog: &Catalog, shelf: &Shelf) -> Result<Vec<Arc<Family>>> {
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let opener = crate::core::ShelfOpener { shelf, family: *id };
         let version = Version::empty(entry.settings.order).apply(&edit, &opener)?;
-        let tree = Tree::new(version);
+        let tree = Tree::new(version, now.clone());
         all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
     }
     Ok(all)
@@ -165,7 +172,9 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
         let settings =
             catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
         let renewed = match Arc::try_unwrap(f) {
-            Ok(f) if f.settings != settings => Arc::new(Family::new(f.id, f.name, settings, f.tree)),
+            Ok(f) if f.settings != settings => {
+                Arc::new(Family::new(f.id, f.name().to_string(), settings, f.tree))
+            }
             Ok(f) => Arc::new(f),
             Err(shared) => shared,
         };
@@ -226,7 +235,7 @@ fn new_manifest(
     replayed: &Replayed,
     writer: &LogWriter,
     ids: &AtomicU64,
-    counters: &Arc<Counters>,
+    (counters, clock): (&Arc<Counters>, Arc<HighWater>),
 ) -> Result<(Manifest, Arc<DirSync>)> {
     let id: FileId = crate::core::next_file(ids);
     let mut catalog = found.catalog.clone();
@@ -245,6 +254,7 @@ fn new_manifest(
         edit,
         catalog,
         Arc::clone(counters),
+        clock,
     );
     Ok((manifest, dir_sync))
 }

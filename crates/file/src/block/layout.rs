@@ -17,9 +17,8 @@
 
 use super::column::{Column, SLACK_BYTES};
 use perigee_base::codec::Decoder;
-use perigee_base::key::VlogPointer;
 use perigee_base::limits::KEY_BYTES_MAX;
-use perigee_base::{EntryKind, Error, Result};
+use perigee_base::{EntryKind, Error, Result, ValueRef};
 
 /// Bytes before the columns.
 pub const HEAD_BYTES: usize = 16;
@@ -100,12 +99,7 @@ impl Layout {
         for i in 0..self.n {
             let kind = u8::try_from(self.kinds.get(buf, i)).unwrap_or(0);
             let value = &buf[self.value_range(buf, i)];
-            match EntryKind::decode(kind)? {
-                EntryKind::Put => {}
-                EntryKind::Delete if value.is_empty() => {}
-                EntryKind::Delete => return Err(Error::corruption("a tombstone has a value")),
-                EntryKind::PutPointer => drop(VlogPointer::decode(value)?),
-            }
+            ValueRef::decode(EntryKind::decode(kind)?, value)?;
         }
         Ok(())
     }

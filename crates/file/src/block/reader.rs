@@ -3,7 +3,7 @@
 
 use super::column::SLACK_BYTES;
 use super::layout::Layout;
-use perigee_base::key::{VlogPointer, cmp_entry};
+use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -69,19 +69,11 @@ impl Block {
 
     /// Value of entry `i`, borrowed.
     pub fn value(&self, i: usize) -> ValueRef<'_> {
-        match self.kind(i) {
-            EntryKind::Put => ValueRef::Inline(self.raw_value(i)),
-            EntryKind::Delete => ValueRef::None,
-            EntryKind::PutPointer => ValueRef::Pointer(self.pointer(i)),
-        }
+        ValueRef::decode(self.kind(i), self.raw_value(i)).expect("values were decoded on load")
     }
     /// The stored value of entry `i`, keeping the block's bytes alive.
     pub fn pinned_value(&self, i: usize) -> Shared {
         Shared::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
-    }
-    /// The pointer that is the value of entry `i`, whose kind says so.
-    pub fn pointer(&self, i: usize) -> VlogPointer {
-        VlogPointer::decode(self.raw_value(i)).expect("pointers were decoded on load")
     }
 
     /// Whether entry `i` has that key.

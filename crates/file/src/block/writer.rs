@@ -1,7 +1,7 @@
 //! Gathers sorted entries and lays them out as a block. The caller keeps the order; must not know files.
 
 use super::{column, layout};
-use perigee_base::{EntryKind, EntryRef, KeyOrder, SeqNo, ValueRef};
+use perigee_base::{EntryKind, EntryRef, KeyOrder, SeqNo};
 
 /// What an entry costs in the columns, about: two bytes of key end, value end and sequence number.
 const ENTRY_BYTES: usize = 6;
@@ -37,11 +37,7 @@ impl BlockWriter {
 
     /// Adds an entry behind the others.
     pub fn add(&mut self, e: EntryRef<'_>) {
-        match e.value {
-            ValueRef::None => {}
-            ValueRef::Inline(v) => self.values.extend_from_slice(v),
-            ValueRef::Pointer(p) => p.encode(&mut self.values),
-        }
+        e.value.encode(&mut self.values);
         self.push(e.key, e.seq, e.value.kind());
     }
 

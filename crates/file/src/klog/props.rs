@@ -245,8 +245,8 @@ impl Tally {
                 self.tombstones += 1;
                 0
             }
-            ValueRef::Inline(v) => v.len() as u64,
-            ValueRef::Pointer(p) => {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len() as u64,
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => {
                 let stored = self.vlogs.entry(p.file).or_default();
                 *stored = stored.wrapping_add(p.stored_bytes);
                 p.value_bytes

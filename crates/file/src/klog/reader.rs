@@ -16,7 +16,7 @@ use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
-use perigee_base::{EntryKind, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared};
+use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -33,15 +33,28 @@ pub enum Found {
     Value(Shared),
     /// The value lies in a value log.
     Pointer(VlogPointer),
+    /// The value, pinned, up to a time.
+    ValueUntil(Shared, Expiry),
+    /// The value lies in a value log, up to a time.
+    PointerUntil(VlogPointer, Expiry),
 }
 
 impl Found {
     /// Entry `i` of a block.
     pub(crate) fn of(block: &Block, i: usize) -> Found {
-        match block.kind(i) {
-            EntryKind::Put => Found::Value(block.pinned_value(i)),
-            EntryKind::Delete => Found::Tombstone,
-            EntryKind::PutPointer => Found::Pointer(block.pointer(i)),
+        match block.value(i) {
+            ValueRef::None => Found::Tombstone,
+            ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
+            ValueRef::Pointer(p) => Found::Pointer(p),
+            ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
+            ValueRef::PointerUntil(p, x) => Found::PointerUntil(p, x),
+        }
+    }
+    /// When it ends, if it does.
+    pub fn expiry(&self) -> Option<Expiry> {
+        match self {
+            Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => Some(*x),
+            _ => None,
         }
     }
 }
@@ -69,7 +82,6 @@ impl Near {
 pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
-    pub(super) family: FamilyId,
     pub(super) parts: Parts,
     cache: Arc<BlockCache>,
     counters: Arc<Counters>,
@@ -80,6 +92,7 @@ pub struct KlogReader {
 /// Everything of a klog but its data blocks.
 #[derive(Debug)]
 pub(super) struct Parts {
+    pub family: FamilyId,
     pub footer: Footer,
     pub summary: KlogSummary,
     pub order: KeyOrder,
@@ -90,12 +103,12 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Reads header, footer, properties, index and filter from disk, and verifies each and that they agree.
-    pub fn read(input: &Input, database: u64, family: FamilyId) -> Result<Parts> {
+    pub fn read(input: &Input, database: u64) -> Result<Parts> {
         let header = input.header(FileKind::Klog, database)?;
-        if header.a != u64::from(family.0) || header.b != 0 {
-            let e = Error::corruption("the klog belongs to another family").expected(family, header.a);
-            return Err(input.damage(0, e));
-        }
+        let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
+            input
+                .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
+        })?;
         let footer = read_footer(input)?;
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
@@ -114,7 +127,7 @@ impl Parts {
             return Err(input.damage(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        Ok(Parts { footer, summary, order, index, filter, sketch })
+        Ok(Parts { family: FamilyId(family), footer, summary, order, index, filter, sketch })
     }
 }
 
@@ -154,24 +167,22 @@ impl KlogReader {
         dir: &dyn Dir,
         id: FileId,
         database: u64,
-        family: FamilyId,
         bytes: u64,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, family, cache, counters)
+        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
     }
 
     pub(crate) fn over(
         input: Input,
         database: u64,
-        family: FamilyId,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        let parts = Parts::read(&input, database, family)?;
+        let parts = Parts::read(&input, database)?;
         let stamp = AtomicU64::new(0);
-        Ok(KlogReader { input, database, family, parts, cache, counters, stamp })
+        Ok(KlogReader { input, database, parts, cache, counters, stamp })
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
@@ -306,6 +317,10 @@ impl KlogReader {
     /// The file.
     pub fn id(&self) -> FileId {
         self.input.id()
+    }
+    /// The family it was written for. A clone of that family may share it.
+    pub fn family(&self) -> FamilyId {
+        self.parts.family
     }
     /// The order of its keys.
     pub fn order(&self) -> KeyOrder {

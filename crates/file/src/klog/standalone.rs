@@ -26,7 +26,7 @@ pub fn open(dir: &dyn Dir, name: &str) -> Result<KlogReader> {
     let input = Input::over(file, FILE, name.to_owned(), bytes)?;
     // No cache: all standalone tables are file 0.
     let cache = Arc::new(BlockCache::new(0));
-    KlogReader::over(input, DATABASE, FamilyId::NOBODY, cache, Arc::default())
+    KlogReader::over(input, DATABASE, cache, Arc::default())
 }
 
 impl KlogReader {

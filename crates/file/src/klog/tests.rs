@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{Entry, Rng, TestDir, Value, hex_of_page, mutate, sorted_entries, to_hex};
 use crate::{BlockCache, Compression};
 use perigee_base::checksum::key_hash;
-use perigee_base::{FamilyId, FileId, KeyOrder, Result, SeqNo};
+use perigee_base::{Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo};
 use std::sync::Arc;
 
 const DB: u64 = 0x1122_3344_5566_7788;
@@ -32,8 +32,7 @@ fn write(dir: &TestDir, options: KlogOptions, entries: &[Entry]) -> KlogSummary 
 }
 
 fn open(dir: &TestDir, bytes: u64, cache: u64) -> Result<Arc<KlogReader>> {
-    KlogReader::open(dir, ID, DB, FAMILY, bytes, Arc::new(BlockCache::new(cache)), Arc::default())
-        .map(Arc::new)
+    KlogReader::open(dir, ID, DB, bytes, Arc::new(BlockCache::new(cache)), Arc::default()).map(Arc::new)
 }
 
 fn found(e: &Entry) -> Found {
@@ -41,6 +40,8 @@ fn found(e: &Entry) -> Found {
         Value::None => Found::Tombstone,
         Value::Inline(v) => Found::Value(v.clone().into()),
         Value::Pointer(p) => Found::Pointer(*p),
+        Value::Until(v, ms) => Found::ValueUntil(v.clone().into(), Expiry(*ms)),
+        Value::PointerUntil(p, ms) => Found::PointerUntil(*p, Expiry(*ms)),
     }
 }
 
@@ -60,13 +61,13 @@ fn check_summary(s: &KlogSummary, entries: &[Entry]) {
     assert_eq!(s.raw_key_bytes, entries.iter().map(|e| e.key.len() as u64).sum::<u64>());
     let value_bytes = |e: &Entry| match &e.value {
         Value::None => 0,
-        Value::Inline(v) => v.len() as u64,
-        Value::Pointer(p) => p.value_bytes,
+        Value::Inline(v) | Value::Until(v, _) => v.len() as u64,
+        Value::Pointer(p) | Value::PointerUntil(p, _) => p.value_bytes,
     };
     assert_eq!(s.raw_value_bytes, entries.iter().map(value_bytes).sum::<u64>());
     let mut vlogs = std::collections::BTreeMap::new();
     for e in entries {
-        if let Value::Pointer(p) = e.value {
+        if let Value::Pointer(p) | Value::PointerUntil(p, _) = e.value {
             *vlogs.entry(p.file).or_default() += p.stored_bytes;
         }
     }
@@ -257,7 +258,7 @@ fn counters_tell_what_happened() {
     let s = write(&dir, options(1000, Compression::Lz4, 10), &entries);
     let counters: Arc<perigee_base::stats::Counters> = Arc::default();
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let r = KlogReader::open(&*dir, ID, DB, FAMILY, s.bytes, cache, counters.clone()).unwrap();
+    let r = KlogReader::open(&*dir, ID, DB, s.bytes, cache, counters.clone()).unwrap();
     let get = |k: u32, at: u64| r.get(&k.to_be_bytes(), key_hash(&k.to_be_bytes()), SeqNo(at)).unwrap();
     for i in 0..2000 {
         assert!(get(2 * i, 9).is_some());

@@ -19,7 +19,7 @@ impl KlogReader {
     }
 
     pub(super) fn verify_against(&self, checksum: Option<u64>, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let parts = Parts::read(&self.input, self.database, self.family)?;
+        let parts = Parts::read(&self.input, self.database)?;
         let mut pass = self.input.pass(progress);
         let mut walk = Walk {
             parts: &parts,

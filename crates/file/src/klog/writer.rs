@@ -92,7 +92,10 @@ impl KlogWriter {
 
     /// Adds the next entry; one that is out of order or too large is a bug of the caller.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
-        let inline = if let ValueRef::Inline(v) = e.value { v.len() } else { 0 };
+        let inline = match e.value {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len(),
+            _ => 0,
+        };
         if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
             return Err(Error::internal("an entry is too large for a block")
                 .expected(

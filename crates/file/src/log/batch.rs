@@ -3,7 +3,7 @@
 
 use super::layout::{RECORD_HEADER_BYTES, padded};
 use perigee_base::codec::{self, Decoder};
-use perigee_base::{EntryKind, Error, FamilyId, Result, checksum, limits};
+use perigee_base::{EntryKind, Error, Expiry, FamilyId, Result, ValueRef, checksum, limits};
 use std::ops::Range;
 
 /// Operations in log format.
@@ -58,6 +58,26 @@ impl Batch {
         codec::put_varint(&mut self.buf, key.len() as u64);
         codec::put_varint(&mut self.buf, value.len() as u64);
         self.buf.extend_from_slice(key);
+        self.buf.extend_from_slice(value);
+        self.count += 1;
+        self.user_bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    /// Adds a put that ends at `expiry`.
+    pub fn put_until(&mut self, family: FamilyId, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
+        if value.len() > limits::VALUE_BYTES_MAX {
+            return Err(Error::invalid("the value is too long")
+                .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
+        }
+        let stored = value.len() + Expiry::BYTES;
+        self.admit(key, Batch::put_bytes(family, key, value) + Expiry::BYTES + 1)?;
+        self.buf.push(EntryKind::PutExpiring.code());
+        codec::put_varint(&mut self.buf, u64::from(family.0));
+        codec::put_varint(&mut self.buf, key.len() as u64);
+        codec::put_varint(&mut self.buf, stored as u64);
+        self.buf.extend_from_slice(key);
+        self.buf.extend_from_slice(&expiry.encode());
         self.buf.extend_from_slice(value);
         self.count += 1;
         self.user_bytes += (key.len() + value.len()) as u64;
@@ -166,8 +186,15 @@ pub struct Op {
     pub family: FamilyId,
     /// The key's bytes.
     pub key: Range<usize>,
-    /// The value's bytes (empty for a delete).
+    /// The stored value's bytes (empty for a delete).
     pub value: Range<usize>,
+}
+
+impl Op {
+    /// Its value; `buf` is the buffer that it was read from.
+    pub fn value_in<'a>(&self, buf: &'a [u8]) -> Result<ValueRef<'a>> {
+        ValueRef::decode(self.kind, &buf[self.value.clone()])
+    }
 }
 
 /// Reads the operations of the payload `buf[range]`, with ranges relative to `buf`.
@@ -191,7 +218,10 @@ impl<'a> Ops<'a> {
         let value_len = match kind {
             EntryKind::Put => bounded(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
             EntryKind::Delete => 0,
-            EntryKind::PutPointer => return Err(Error::corruption("a value-log pointer inside a batch")),
+            EntryKind::PutExpiring => expiring(d.varint()?)?,
+            EntryKind::PutPointer | EntryKind::PointerExpiring => {
+                return Err(Error::corruption("a value-log pointer inside a batch"));
+            }
         };
         let key = self.base + d.position();
         d.take(key_len)?;
@@ -212,6 +242,14 @@ impl Iterator for Ops<'_> {
             self.decoder = Decoder::new(&[]);
         }
         Some(op)
+    }
+}
+
+/// The length of a stored value that starts with its time.
+fn expiring(n: u64) -> Result<usize> {
+    match n.checked_sub(Expiry::BYTES as u64) {
+        Some(value) => Ok(bounded(value, limits::VALUE_BYTES_MAX, "value")? + Expiry::BYTES),
+        None => Err(Error::corruption("an expiring entry of a batch is too short for its time")),
     }
 }
 
@@ -238,13 +276,18 @@ mod tests {
         let mut b = Batch::new();
         b.put(FamilyId(0), b"moon", b"tide").unwrap();
         b.delete(FamilyId(3), b"sun").unwrap();
+        b.put_until(FamilyId(0), b"dew", b"wet", Expiry(1_800_000_000_000)).unwrap();
         let f = b.finish();
         assert_eq!(&f.buf[f.payload()], hex(include_str!("../../../../docs/format/batch.md")));
         let ops: Vec<Op> = Ops::new(&f.buf, f.payload()).map(|op| op.unwrap()).collect();
-        assert_eq!(ops.len(), 2);
+        assert_eq!(ops.len(), 3);
         assert_eq!(&f.buf[ops[0].key.clone()], b"moon");
         assert_eq!(&f.buf[ops[0].value.clone()], b"tide");
         assert_eq!((ops[1].kind, ops[1].family), (EntryKind::Delete, FamilyId(3)));
+        assert_eq!(
+            ops[2].value_in(&f.buf).unwrap(),
+            ValueRef::InlineUntil(b"wet", Expiry(1_800_000_000_000))
+        );
     }
 
     #[test]

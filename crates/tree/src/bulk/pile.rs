@@ -112,7 +112,7 @@ impl Pile {
         let mut sources = Vec::new();
         for (n, sorted) in self.runs[from..].iter().enumerate() {
             let open = |meta: &TableMeta| {
-                let reader = setting.shelf.klog(meta.id, setting.options.family, meta.summary.bytes)?;
+                let reader = setting.shelf.klog(meta.id, meta.summary.bytes)?;
                 Ok(Arc::new(Table { meta: meta.clone(), reader }))
             };
             let tables = sorted.tables.iter().map(open).collect::<Result<_>>()?;

@@ -8,7 +8,7 @@ pub mod arena;
 pub mod skiplist;
 
 use arena::Slots;
-use perigee_base::{EntryKind, EntryRef, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use perigee_base::{EntryRef, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::Op;
 use skiplist::{Node, SkipList};
@@ -84,13 +84,19 @@ impl Memtable {
     }
 
     fn found(&self, n: &Node) -> Found {
-        match n.kind {
-            EntryKind::Delete => Found::Tombstone,
-            _ => {
-                let start = n.value.0 as usize;
-                Found::Value(Shared::new(Arc::clone(self.buffer(n.batch)), start..start + n.value.1 as usize))
-            }
+        let start = n.value.0 as usize;
+        let value = || Shared::new(Arc::clone(self.buffer(n.batch)), start..start + n.value.1 as usize);
+        match self.value_of(n) {
+            ValueRef::None => Found::Tombstone,
+            ValueRef::InlineUntil(_, x) => Found::ValueUntil(value().skip(Expiry::BYTES), x),
+            _ => Found::Value(value()),
         }
+    }
+
+    fn value_of(&self, n: &Node) -> ValueRef<'_> {
+        let start = n.value.0 as usize;
+        let stored = &self.buffer(n.batch)[start..start + n.value.1 as usize];
+        ValueRef::decode(n.kind, stored).expect("the batch was decoded before it was inserted")
     }
 
     /// The newest version of `key` that a reader at `at` sees.
@@ -187,14 +193,7 @@ impl MemCursor {
     /// The entry it is on.
     pub fn entry(&self) -> EntryRef<'_> {
         let n = self.node();
-        let value = match n.kind {
-            EntryKind::Delete => ValueRef::None,
-            _ => {
-                let start = n.value.0 as usize;
-                ValueRef::Inline(&self.table.buffer(n.batch)[start..start + n.value.1 as usize])
-            }
-        };
-        EntryRef { key: self.table.key_of(n), seq: n.seq, value }
+        EntryRef { key: self.table.key_of(n), seq: n.seq, value: self.table.value_of(n) }
     }
     /// The entry's value, pinned.
     pub fn found(&self) -> Found {

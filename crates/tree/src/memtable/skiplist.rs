@@ -29,7 +29,7 @@ pub struct Node {
     pub value: (u32, u32),
     /// Sequence number.
     pub seq: SeqNo,
-    /// Put or delete.
+    /// What it is; never a pointer.
     pub kind: EntryKind,
 }
 
@@ -75,11 +75,7 @@ impl SkipList {
             key: (word(1), word(2)),
             value: (word(3), word(4)),
             seq: SeqNo(u64::from(word(5)) | u64::from(word(6)) << 32),
-            kind: if word(7) == u32::from(EntryKind::Delete.code()) {
-                EntryKind::Delete
-            } else {
-                EntryKind::Put
-            },
+            kind: EntryKind::decode(word(7) as u8).expect("the word was written from a kind"),
         }
     }
 

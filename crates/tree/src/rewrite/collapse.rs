@@ -2,7 +2,7 @@
 
 use crate::mvcc::Strata;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, ValueRef};
+use perigee_base::{EntryRef, Expiry, Now, ValueRef};
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,21 +13,34 @@ pub enum Verdict {
     Shadowed,
     /// A tombstone with nothing left to hide.
     SpentTombstone,
+    /// Its time has passed, and there is nothing left to hide.
+    Expired,
+    /// Its time has passed: it goes on as a tombstone.
+    Bury,
 }
 
 /// Decides entry by entry; entries come in entry order.
 #[derive(Debug)]
-pub struct Collapse {
+pub struct Collapse<'a> {
     strata: Strata,
     bottom: bool,
+    /// Asked once, at the first entry that expires.
+    now: &'a dyn Now,
+    now_ms: Option<u64>,
     /// The last key and the stratum of its last version; `None` before the first.
     last: Option<(Vec<u8>, usize)>,
 }
 
-impl Collapse {
+impl<'a> Collapse<'a> {
     /// `bottom`: below the output lies no older version of any key of the input.
-    pub fn new(strata: Strata, bottom: bool) -> Collapse {
-        Collapse { strata, bottom: bottom || bug::on(Bug::DropTombstoneEarly), last: None }
+    pub fn new(strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
+        Collapse { strata, bottom: bottom || bug::on(Bug::DropTombstoneEarly), now, now_ms: None, last: None }
+    }
+
+    fn passed(&mut self, expiry: Expiry) -> bool {
+        let now = self.now;
+        let ask = || if bug::on(Bug::ExpireDespiteJump) { now.now_ms() } else { now.settled_ms() };
+        expiry.passed(*self.now_ms.get_or_insert_with(ask))
     }
 
     /// The verdict on the next entry, and whether it starts a new key.
@@ -51,10 +64,19 @@ impl Collapse {
                 true
             }
         };
-        if e.value == ValueRef::None && self.bottom && stratum == 0 {
-            return (Verdict::SpentTombstone, new_key);
-        }
-        (Verdict::Keep, new_key)
+        let spent = self.bottom && stratum == 0;
+        let verdict = match e.value.expiry() {
+            Some(x) if self.passed(x) => {
+                if spent {
+                    Verdict::Expired
+                } else {
+                    Verdict::Bury
+                }
+            }
+            _ if e.value == ValueRef::None && spent => Verdict::SpentTombstone,
+            _ => Verdict::Keep,
+        };
+        (verdict, new_key)
     }
 }
 
@@ -62,10 +84,11 @@ impl Collapse {
 mod tests {
     use super::*;
     use perigee_base::SeqNo;
+    use perigee_base::expiry::Frozen;
 
     fn run(bottom: bool, snapshots: &[u64], entries: &[(&str, u64, bool)]) -> String {
         let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let mut c = Collapse::new(strata, bottom);
+        let mut c = Collapse::new(strata, bottom, &Frozen(50));
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };
@@ -83,5 +106,24 @@ mod tests {
         assert_eq!(run(false, &[6, 3], &entries), "a9:Keep a5:Keep a3:Keep b8:Keep b2:Keep");
         assert_eq!(run(true, &[6, 3], &entries), "a9:Keep a5:Keep a3:SpentTombstone b8:Keep b2:Keep");
         assert_eq!(run(true, &[8], &entries), "a9:Keep a5:Keep a3:Shadowed b8:SpentTombstone b2:Shadowed");
+    }
+
+    #[test]
+    fn an_expired_version_hides_older_ones_until_there_is_nothing_to_hide() {
+        let verdicts = |bottom, snapshots: &[u64], entries: &[(&[u8], u64, ValueRef<'_>)]| {
+            let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+            let mut c = Collapse::new(strata, bottom, &Frozen(50));
+            entries
+                .iter()
+                .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }).0)
+                .collect::<Vec<_>>()
+        };
+        let until = |ms| ValueRef::InlineUntil(b"v", Expiry(ms));
+        let old = ValueRef::Inline(b"old");
+        let entries = [(&b"a"[..], 9, until(50)), (b"a", 5, old), (b"b", 8, until(51)), (b"b", 2, old)];
+        use Verdict::*;
+        assert_eq!(verdicts(false, &[], &entries), [Bury, Shadowed, Keep, Shadowed]);
+        assert_eq!(verdicts(true, &[], &entries), [Expired, Shadowed, Keep, Shadowed]);
+        assert_eq!(verdicts(true, &[6], &entries), [Bury, Keep, Keep, Keep], "a reader sees the older one");
     }
 }

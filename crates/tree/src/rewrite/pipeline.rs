@@ -10,7 +10,7 @@ use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, Error, FileId, Result, SeqNo, ValueRef};
+use perigee_base::{EntryRef, Error, FileId, Now, Result, SeqNo, ValueRef};
 use perigee_file::{KlogOptions, Shelf};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -36,6 +36,8 @@ pub struct Setting<'a> {
     pub ids: &'a AtomicU64,
     /// Whether and how fast it may go on.
     pub pace: &'a dyn Pace,
+    /// Asked if an entry expires.
+    pub now: &'a dyn Now,
 }
 
 /// What a rewrite moves.
@@ -61,7 +63,7 @@ pub struct Output {
     pub counts: Counts,
 }
 
-/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones`.
+/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Entries of the source.
@@ -72,6 +74,10 @@ pub struct Counts {
     pub shadowed: u64,
     /// Tombstones dropped because nothing is left to hide.
     pub tombstones: u64,
+    /// Expired entries dropped because nothing is left to hide.
+    pub expired: u64,
+    /// Of those written: expired entries that became tombstones.
+    pub buried: u64,
 }
 
 /// Moves every entry of the source. Files are synced, the directory is not. After an error the outputs are worthless and
@@ -81,7 +87,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let place = Place { threshold: job.threshold, relocate: input.relocate };
     let split = Split { target_bytes: job.target_bytes };
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
-    let mut collapse = Collapse::new(job.strata.clone(), input.bottom);
+    let mut collapse = Collapse::new(job.strata.clone(), input.bottom, job.now);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     source.seek_first()?;
     while source.valid() {
@@ -92,14 +98,19 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
             }
         }
         counts.read += 1;
-        let entry = source.entry();
+        let mut entry = source.entry();
         quantum.add(moved_bytes(&entry));
         let (verdict, new_key) = collapse.judge(&entry);
         match verdict {
             Verdict::Shadowed => counts.shadowed += 1,
             Verdict::SpentTombstone => counts.tombstones += 1,
+            Verdict::Expired => counts.expired += 1,
             Verdict::Keep if bug::on(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
-            Verdict::Keep => {
+            Verdict::Keep | Verdict::Bury => {
+                if verdict == Verdict::Bury {
+                    entry.value = ValueRef::None;
+                    counts.buried += 1;
+                }
                 let (table_bytes, index_bytes) = sink.pending();
                 if split.cut(new_key, table_bytes, index_bytes) {
                     sink.cut()?;
@@ -148,19 +159,24 @@ pub fn write_sorted<'e>(
 
 /// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is written.
 fn moved_bytes(e: &EntryRef<'_>) -> u64 {
-    let value = if let ValueRef::Inline(v) = e.value { v.len() } else { 0 };
+    let value = match e.value {
+        ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len(),
+        _ => 0,
+    };
     (e.key.len() + value) as u64
 }
 
 fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>) -> Result<()> {
+    use ValueRef::{Inline, InlineUntil, Pointer, PointerUntil};
+    let expiry = e.value.expiry();
     let value = match (place.of(&e.value), e.value) {
-        (Placement::Separate, ValueRef::Inline(v)) => ValueRef::Pointer(sink.separate(v)?),
-        (Placement::Relocate, ValueRef::Pointer(p)) => {
+        (Placement::Separate, Inline(v) | InlineUntil(v, _)) => ValueRef::pointer(sink.separate(v)?, expiry),
+        (Placement::Relocate, Pointer(p) | PointerUntil(p, _)) => {
             let v = get::fetch(version, &p)?;
             if v.len() < place.threshold {
-                return sink.add(EntryRef { value: ValueRef::Inline(&v), ..e });
+                return sink.add(EntryRef { value: ValueRef::inline(&v, expiry), ..e });
             }
-            ValueRef::Pointer(sink.separate(&v)?)
+            ValueRef::pointer(sink.separate(&v)?, expiry)
         }
         (_, as_is) => as_is,
     };
@@ -170,7 +186,7 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
 /// What went in came out, or was dropped for a reason.
 fn check_counts(c: &Counts, tables: &[TableMeta]) -> Result<()> {
     let in_tables: u64 = tables.iter().map(|t| t.summary.entries).sum();
-    if (c.read != c.written + c.shadowed + c.tombstones || c.written != in_tables)
+    if (c.read != c.written + c.shadowed + c.tombstones + c.expired || c.written != in_tables)
         && !bug::on(Bug::LoseLastEntry)
     {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));

@@ -1,12 +1,12 @@
 //! What a reader sees: of each user key the newest version at or before its sequence number, unless that is a
-//! tombstone, within the bounds, in both directions.
+//! tombstone or has expired, within the bounds, in both directions.
 
 use super::bounds::Bounds;
 use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{KeyOrder, Result, SeqNo, Shared};
+use perigee_base::{Expiry, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -110,13 +110,12 @@ impl VisibleCursor {
             }
             self.key.clear();
             self.key.extend_from_slice(e.key);
-            match self.merge.found() {
-                Found::Tombstone => skip = true,
-                found => {
-                    self.value = Some(found);
-                    return Ok(());
-                }
+            let found = self.merge.found();
+            if get::is_live(&found, &*self.view.now) {
+                self.value = Some(found);
+                return Ok(());
             }
+            skip = true;
         }
         Ok(())
     }
@@ -128,7 +127,7 @@ impl VisibleCursor {
         while self.merge.valid() {
             let e = self.merge.entry();
             if newest.is_some() && e.key != self.key {
-                if !matches!(newest, Some(Found::Tombstone)) {
+                if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
                     break;
                 }
                 newest = None;
@@ -145,7 +144,7 @@ impl VisibleCursor {
             }
             self.merge.step()?;
         }
-        self.value = newest.filter(|f| !matches!(f, Found::Tombstone));
+        self.value = newest.filter(|f| get::is_live(f, &*self.view.now));
         Ok(())
     }
 
@@ -159,11 +158,11 @@ impl VisibleCursor {
     }
     /// The value, if valid; fetched now if it is separated.
     pub fn value(&self) -> Result<Option<Shared>> {
-        match &self.value {
-            None | Some(Found::Tombstone) => Ok(None),
-            Some(Found::Value(v)) => Ok(Some(v.clone())),
-            Some(Found::Pointer(p)) => get::fetch(&self.view.version, p).map(Some),
-        }
+        self.value.clone().map(|found| get::value(&self.view.version, found)).transpose()
+    }
+    /// When the entry ends, if it is valid and does.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.value.as_ref().and_then(Found::expiry)
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {

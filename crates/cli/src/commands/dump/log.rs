@@ -5,7 +5,7 @@
 use crate::failure::Result;
 use perigee_base::codec::Decoder;
 use perigee_base::format::{FileKind, HEADER_BYTES};
-use perigee_base::{Error, FileId, ValueRef, checksum};
+use perigee_base::{Error, FileId, checksum};
 use perigee_file::log::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded};
 use perigee_file::log::{Ops, RecordKind};
 use serde_json::json;
@@ -141,8 +141,10 @@ fn batch(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> 
             Ok(op) => op,
             Err(e) => return sink.damage(offset, &e),
         };
-        let value =
-            if op.kind.is_tombstone() { ValueRef::None } else { ValueRef::Inline(&payload[op.value]) };
+        let value = match op.value_in(payload) {
+            Ok(value) => value,
+            Err(e) => return sink.damage(offset, &e),
+        };
         let key = &payload[op.key];
         sink.entry(&Entry { seq: h.lsn + i as u64, family: Some(op.family.0), key, value })?;
     }

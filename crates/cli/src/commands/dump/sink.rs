@@ -97,11 +97,14 @@ impl<'a> Sink<'a> {
     fn entry_text(&mut self, e: &Entry<'_>) -> Result<()> {
         let key = self.form.show(e.key);
         let family = e.family.map(|f| format!(" family {f}")).unwrap_or_default();
+        let until = e.value.expiry().map(|x| format!(" until {}", x.0)).unwrap_or_default();
         let line = match e.value {
             ValueRef::None => format!("  {}{family} delete {key}", e.seq),
-            ValueRef::Inline(v) => format!("  {}{family} put {key}\t{}", e.seq, self.value_text(v)),
-            ValueRef::Pointer(p) => format!(
-                "  {}{family} put {key}\t-> vlog {} at {}, {} bytes stored, {} bytes",
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => {
+                format!("  {}{family} put{until} {key}\t{}", e.seq, self.value_text(v))
+            }
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => format!(
+                "  {}{family} put{until} {key}\t-> vlog {} at {}, {} bytes stored, {} bytes",
                 e.seq, p.file, p.offset, p.stored_bytes, p.value_bytes
             ),
         };
@@ -120,16 +123,19 @@ impl<'a> Sink<'a> {
             object.insert("family".into(), family.into());
         }
         put_json(&mut object, "key", e.key);
+        if let Some(x) = e.value.expiry() {
+            object.insert("expires_at_ms".into(), x.0.into());
+        }
         let kind = match e.value {
             ValueRef::None => "delete",
-            ValueRef::Inline(v) => {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => {
                 object.insert("value_bytes".into(), v.len().into());
                 if self.values {
                     put_json(&mut object, "value", v);
                 }
                 "put"
             }
-            ValueRef::Pointer(p) => {
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => {
                 object.insert("pointer".into(), json!({
                     "file": p.file.0, "offset": p.offset, "stored_bytes": p.stored_bytes, "value_bytes": p.value_bytes,
                 }));

@@ -1,0 +1,200 @@
+//! The time for entries that expire: the wall clock, kept from going back and from being believed when it leaps.
+//!
+//! The rules (`docs/RELIABILITY.md`): reads go by the later of the wall clock and the high-water mark, which is
+//! stored with manifest edits that happen anyway. A wall clock that runs ahead of the monotonic one by more than an
+//! hour is not yet believed: reads hide what it says has expired, but nothing is destroyed by it and the mark does not
+//! follow it, until it is confirmed by two flushes or by [`LogicalClock::confirm`]. No clock is read, after open,
+//! until an entry that expires is met. Must not know what it is asked for.
+
+use perigee_base::Now;
+use perigee_base::stats::Counters;
+use perigee_env::clock::Clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+
+/// A clock this far ahead of where it should be has jumped.
+const JUMP_MS: i64 = 3_600_000;
+/// So many flushes confirm a clock that has jumped.
+const FLUSHES: u32 = 2;
+
+/// The latest time that was believed, shared with the manifest.
+#[derive(Debug, Default)]
+pub struct HighWater(AtomicU64);
+
+impl HighWater {
+    /// The mark, if it is beyond what is stored already.
+    pub fn beyond(&self, stored: u64) -> Option<u64> {
+        Some(self.0.load(SeqCst)).filter(|ms| *ms > stored)
+    }
+    fn raise(&self, ms: u64) -> u64 {
+        self.0.fetch_max(ms, SeqCst).max(ms)
+    }
+}
+
+/// What the clock is thought to be, for statistics and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockStatus {
+    /// The time that reads go by.
+    pub now_ms: u64,
+    /// The time by which entries may be destroyed.
+    pub settled_ms: u64,
+    /// Whether the wall clock has jumped forward and is not yet confirmed.
+    pub jumped: bool,
+}
+
+/// The time for entries that expire.
+#[derive(Debug)]
+pub struct LogicalClock {
+    clock: Arc<dyn Clock>,
+    high: Arc<HighWater>,
+    /// Believed wall time minus monotonic time, in milliseconds. Only grows.
+    offset: AtomicI64,
+    /// Set by the first question.
+    asked: AtomicBool,
+    jumped: AtomicBool,
+    /// Flushes since the jump.
+    flushes: AtomicU32,
+    counters: Arc<Counters>,
+}
+
+impl LogicalClock {
+    /// From the stored mark (0: none). The wall clock is believed at open.
+    pub fn new(clock: Arc<dyn Clock>, stored_ms: u64, counters: Arc<Counters>) -> LogicalClock {
+        let logical = LogicalClock {
+            clock,
+            high: Arc::new(HighWater(AtomicU64::new(stored_ms))),
+            offset: AtomicI64::new(0),
+            asked: AtomicBool::new(false),
+            jumped: AtomicBool::new(false),
+            flushes: AtomicU32::new(0),
+            counters,
+        };
+        logical.believe();
+        logical
+    }
+
+    /// The mark, for the manifest.
+    pub fn high_water(&self) -> Arc<HighWater> {
+        Arc::clone(&self.high)
+    }
+
+    fn wall_ms(&self) -> i64 {
+        i64::try_from(self.clock.wall_ms()).unwrap_or(i64::MAX)
+    }
+    fn monotonic_ms(&self) -> i64 {
+        i64::try_from(self.clock.monotonic_us() / 1000).unwrap_or(i64::MAX)
+    }
+    /// Takes the wall clock as it is now for the truth, unless it went back.
+    fn believe(&self) {
+        self.offset.fetch_max(self.wall_ms().saturating_sub(self.monotonic_ms()), SeqCst);
+        self.jumped.store(false, SeqCst);
+        self.flushes.store(0, SeqCst);
+    }
+
+    /// Reads both clocks: the wall, and what may be believed.
+    fn read(&self) -> (u64, u64) {
+        self.asked.store(true, SeqCst);
+        let wall = self.wall_ms();
+        let expected = self.offset.load(SeqCst).saturating_add(self.monotonic_ms());
+        let jumped = wall.saturating_sub(expected) > JUMP_MS;
+        if self.jumped.swap(jumped, SeqCst) != jumped && jumped {
+            self.counters.clock_jumps.add(1);
+            self.flushes.store(0, SeqCst);
+        }
+        let settled = if jumped { expected } else { expected.max(wall) };
+        (u64::try_from(wall).unwrap_or(0), self.high.raise(u64::try_from(settled).unwrap_or(0)))
+    }
+
+    /// A flush was finished: two of them confirm a clock that has jumped.
+    pub fn flushed(&self) {
+        if !self.asked.load(SeqCst) {
+            return;
+        }
+        self.read();
+        let confirmed = !self.jumped.load(SeqCst) || self.flushes.fetch_add(1, SeqCst) + 1 >= FLUSHES;
+        if confirmed {
+            self.believe();
+        }
+    }
+    /// Somebody who knows says that the wall clock is right.
+    pub fn confirm(&self) {
+        self.believe();
+        self.read();
+    }
+    /// What the clock is thought to be.
+    pub fn status(&self) -> ClockStatus {
+        let (wall, settled_ms) = self.read();
+        ClockStatus { now_ms: wall.max(settled_ms), settled_ms, jumped: self.jumped.load(SeqCst) }
+    }
+}
+
+impl Now for LogicalClock {
+    fn now_ms(&self) -> u64 {
+        let (wall, settled) = self.read();
+        wall.max(settled)
+    }
+    fn settled_ms(&self) -> u64 {
+        self.read().1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Hands(AtomicU64, AtomicU64);
+    impl Clock for Hands {
+        fn wall_ms(&self) -> u64 {
+            self.0.load(SeqCst)
+        }
+        fn monotonic_us(&self) -> u64 {
+            self.1.load(SeqCst) * 1000
+        }
+        fn sleep_us(&self, _: u64) {}
+    }
+
+    const YEARS: u64 = 10 * 365 * 24 * 3_600_000;
+    const START: u64 = 5 * YEARS;
+
+    fn clock(stored: u64) -> (Arc<Hands>, LogicalClock) {
+        let hands = Arc::new(Hands(AtomicU64::new(START), AtomicU64::new(7)));
+        (hands.clone(), LogicalClock::new(hands, stored, Arc::default()))
+    }
+
+    #[test]
+    fn time_does_not_go_back() {
+        let (hands, c) = clock(0);
+        assert_eq!(c.high.beyond(0), None, "nobody asked: nothing is stored");
+        assert_eq!((c.now_ms(), c.settled_ms()), (START, START));
+        hands.0.store(START - YEARS, SeqCst);
+        hands.1.store(1007, SeqCst);
+        assert_eq!(c.now_ms(), START + 1000, "it goes on with the monotonic clock");
+        assert_eq!(c.high.beyond(START), Some(START + 1000));
+        let (_, reopened) = clock(START + YEARS);
+        assert_eq!(reopened.now_ms(), START + YEARS, "the stored mark holds after a reopen");
+    }
+
+    #[test]
+    fn a_leap_hides_but_does_not_destroy_until_it_is_confirmed() {
+        let (hands, c) = clock(0);
+        hands.0.store(START + JUMP_MS as u64, SeqCst);
+        assert_eq!(c.settled_ms(), START + JUMP_MS as u64, "an hour is no leap");
+        let (hands, c) = clock(0);
+        hands.0.store(START + YEARS, SeqCst);
+        assert_eq!((c.now_ms(), c.settled_ms()), (START + YEARS, START));
+        c.flushed();
+        assert_eq!(c.settled_ms(), START);
+        hands.0.store(START + 5, SeqCst);
+        assert_eq!(c.now_ms(), START + 5, "back in time: nothing was lost");
+        hands.0.store(START + YEARS, SeqCst);
+        c.flushed();
+        assert_eq!(c.status(), ClockStatus { now_ms: START + YEARS, settled_ms: START + 5, jumped: true });
+        c.flushed();
+        assert_eq!(c.settled_ms(), START + YEARS, "two flushes after the leap");
+        assert_eq!(c.counters.clock_jumps.get(), 2);
+        hands.0.store(START + 2 * YEARS, SeqCst);
+        c.confirm();
+        assert_eq!(c.settled_ms(), START + 2 * YEARS);
+    }
+}

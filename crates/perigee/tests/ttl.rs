@@ -1,0 +1,169 @@
+//! Entries that expire: through memtable, tables, value logs, compaction and reopen, under a clock that jumps.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::clock::Clock;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, FamilyOptions, Options, WriteBatch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+const HOUR: u64 = 3_600_000;
+const YEARS: u64 = 10 * 365 * 24 * HOUR;
+const START: u64 = 5 * YEARS;
+
+/// A wall clock and a monotonic clock that stand still until somebody turns them.
+#[derive(Debug)]
+struct Hands {
+    wall: AtomicU64,
+    monotonic: AtomicU64,
+}
+
+impl Hands {
+    /// Time passes for both.
+    fn pass(&self, ms: u64) {
+        self.wall.fetch_add(ms, SeqCst);
+        self.monotonic.fetch_add(ms, SeqCst);
+    }
+}
+
+impl Clock for Hands {
+    fn wall_ms(&self) -> u64 {
+        self.wall.load(SeqCst)
+    }
+    fn monotonic_us(&self) -> u64 {
+        self.monotonic.load(SeqCst) * 1000
+    }
+    fn sleep_us(&self, _: u64) {}
+}
+
+struct World {
+    disk: Arc<SimDisk>,
+    hands: Arc<Hands>,
+}
+
+impl World {
+    fn new() -> World {
+        let hands = Hands { wall: AtomicU64::new(START), monotonic: AtomicU64::new(9) };
+        World { disk: SimDisk::new(3), hands: Arc::new(hands) }
+    }
+    fn open(&self) -> Db {
+        let env = Env { fs: self.disk.clone(), clock: self.hands.clone(), ..Env::real() };
+        let family = FamilyOptions::new().value_threshold(10).block_bytes(64);
+        Db::open("/ttl", Options::in_env(env).default_family(family)).unwrap()
+    }
+}
+
+fn keys(db: &Db) -> Vec<String> {
+    let text = |e: perigee::Result<(perigee::Slice, perigee::Slice)>| {
+        String::from_utf8(e.unwrap().0.to_vec()).unwrap()
+    };
+    let forward: Vec<String> = db.iter().unwrap().map(text).collect();
+    let mut back: Vec<String> = db.iter().unwrap().rev().map(text).collect();
+    back.reverse();
+    assert_eq!(forward, back);
+    for k in ["a", "b", "c", "d"] {
+        assert_eq!(db.contains(k).unwrap(), forward.iter().any(|f| f == k), "{k}");
+        assert_eq!(db.get(k).unwrap().is_some(), forward.iter().any(|f| f == k), "{k}");
+    }
+    forward
+}
+
+fn fill(db: &Db) {
+    db.put("a", "for ever").unwrap();
+    db.put("b", "the older b").unwrap();
+    db.put("c", "the older c, in the value log").unwrap();
+    let family = db.default_family();
+    let mut batch = WriteBatch::new();
+    batch.put_with_ttl(&family, "b", "short", Duration::from_millis(HOUR)).unwrap();
+    batch.put_with_ttl(&family, "c", "long, in the value log", Duration::from_millis(HOUR)).unwrap();
+    batch.put_until(&family, "d", "", START + 2 * HOUR).unwrap();
+    db.write(batch).unwrap();
+}
+
+#[test]
+fn an_expired_version_is_gone_at_once_and_hides_the_older_ones_wherever_it_lies() {
+    type Act = fn(&Db);
+    let acts: [Act; 4] = [
+        |_| {},
+        |db| db.flush().unwrap(),
+        |db| db.compact().unwrap(),
+        |db| {
+            db.flush().unwrap();
+            db.put("x", "").unwrap();
+            db.delete("x").unwrap();
+            db.compact().unwrap();
+        },
+    ];
+    for (i, act) in acts.iter().enumerate() {
+        let world = World::new();
+        let db = world.open();
+        fill(&db);
+        act(&db);
+        assert_eq!(keys(&db), ["a", "b", "c", "d"], "act {i}");
+        let c = db.get_with_ttl("c").unwrap().unwrap();
+        assert_eq!(
+            (&c.value[..], c.remaining),
+            (&b"long, in the value log"[..], Some(Duration::from_millis(HOUR)))
+        );
+        assert_eq!(db.get_with_ttl("a").unwrap().unwrap().expires_at_ms, None);
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek("b").unwrap();
+        assert_eq!(cursor.expires_at_ms(), Some(START + HOUR));
+        let snapshot = db.snapshot().unwrap();
+        world.hands.pass(HOUR - 1);
+        assert_eq!(keys(&db), ["a", "b", "c", "d"]);
+        world.hands.pass(1);
+        assert_eq!(keys(&db), ["a", "d"], "act {i}");
+        assert_eq!(snapshot.get(&db.default_family(), "c").unwrap(), None, "time goes on in a snapshot");
+        act(&db);
+        assert_eq!(keys(&db), ["a", "d"]);
+        drop(snapshot);
+        db.compact().unwrap();
+        assert_eq!(keys(&db), ["a", "d"]);
+        let stats = db.stats();
+        let dropped = stats.counters.iter().find(|(name, _)| *name == "dropped_expired").unwrap().1;
+        assert!(dropped >= 2, "{dropped}");
+        let entries: u64 = db.files().iter().map(|f| f.entries).sum();
+        assert_eq!(entries, 2, "what has expired takes no room at the bottom");
+        db.close().unwrap();
+        world.hands.wall.store(START - YEARS, SeqCst);
+        let db = world.open();
+        assert_eq!(keys(&db), ["a", "d"], "time does not go back over a reopen");
+        assert!(db.verify().unwrap().errors.is_empty());
+    }
+}
+
+#[test]
+fn a_clock_set_back_before_it_was_confirmed_brings_everything_back() {
+    for confirmed in [false, true] {
+        let world = World::new();
+        let db = world.open();
+        fill(&db);
+        world.hands.wall.store(START + YEARS, SeqCst);
+        assert_eq!(keys(&db), ["a"], "hidden");
+        assert!(db.clock().jumped);
+        if confirmed {
+            db.confirm_clock();
+        }
+        db.compact().unwrap();
+        world.hands.wall.store(START, SeqCst);
+        let expected: &[&str] = if confirmed { &["a"] } else { &["a", "b", "c", "d"] };
+        assert_eq!(keys(&db), expected);
+    }
+}
+
+#[test]
+fn far_away_times_saturate_and_bad_input_changes_nothing() {
+    let world = World::new();
+    let db = world.open();
+    db.put_with_ttl("a", "1", Duration::MAX).unwrap();
+    db.put_until("b", "2", u64::MAX).unwrap();
+    db.put_until("c", "3", 0).unwrap();
+    assert_eq!(keys(&db), ["a", "b"]);
+    assert!(db.put_with_ttl(vec![0; perigee::limits::KEY_BYTES_MAX + 1], "", Duration::MAX).is_err());
+    assert_eq!(db.clock().now_ms, START);
+    db.close().unwrap();
+    assert!(db.put_with_ttl("a", "1", Duration::MAX).is_err());
+}

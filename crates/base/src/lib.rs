@@ -15,6 +15,8 @@ pub mod kind;
 pub mod order;
 pub mod key;
 pub mod format;
+pub mod latency;
+pub mod io;
 pub mod stats;
 pub mod bug;
 

@@ -1,8 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, load, put,
-    restore, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, load,
+    metrics, purge, put, restore, scan, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -55,6 +55,8 @@ pub enum Command {
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them
     Levels(levels::LevelsArgs),
+    /// Show statistics as OpenMetrics text
+    Metrics(metrics::MetricsArgs),
     /// Read every byte of every file and check it
     Verify(verify::VerifyArgs),
     /// Decode a file of a database to text, damaged or in use as it may be
@@ -67,6 +69,8 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level
     Compact(compact::CompactArgs),
+    /// Reclaim everything that deletes and overwrites left behind
+    Purge(purge::PurgeArgs),
     /// Import a real tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
 }

@@ -15,6 +15,8 @@ use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
+use perigee_base::latency::Operation;
+use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
@@ -74,7 +76,15 @@ impl Engine {
     }
     /// Commits a batch; `None`: with the database's durability.
     pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        commit::write(&self.core, &self.queue, batch, durability.unwrap_or(self.core.settings.durability))
+        self.write_as(Operation::Write, batch, durability)
+    }
+    /// The same, measured as that operation.
+    pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
+        let started = self.core.start(operation, self.core.counters.commits.get());
+        let durability = durability.unwrap_or(self.core.settings.durability);
+        commit::write(&self.core, &self.queue, batch, durability)?;
+        self.core.stop(operation, started);
+        Ok(())
     }
 
     /// `Closed` if it is closed.
@@ -106,6 +116,31 @@ impl Engine {
         self.core.health.check_open()?;
         Ok(self.core.snapshots.take(&self.core.visible))
     }
+    /// Begins a point read: the time, if it is one that is measured.
+    #[inline]
+    pub fn start_get(&self) -> Option<u64> {
+        self.core.start(Operation::Get, self.core.counters.gets.get())
+    }
+    /// Ends and counts a point read.
+    #[inline]
+    pub fn stop_get(&self, started: Option<u64>, hit: bool) {
+        self.count_get(hit);
+        self.core.stop(Operation::Get, started);
+    }
+    /// Begins another operation; `before` counts those before it.
+    #[inline]
+    pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {
+        self.core.start(operation, before)
+    }
+    /// Ends what was begun.
+    #[inline]
+    pub fn stop(&self, operation: Operation, started: Option<u64>) {
+        self.core.stop(operation, started);
+    }
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
     /// Counts a point read.
     pub fn count_get(&self, hit: bool) {
         self.core.counters.gets.add(1);
@@ -129,6 +164,10 @@ impl Engine {
     /// Creates a family.
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
         crate::ddl::create(&self.core, name, settings)
+    }
+    /// Gives a family other settings.
+    pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
+        crate::ddl::set_settings(&self.core, family, settings)
     }
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {

@@ -19,6 +19,7 @@ pub mod family;
 pub mod pressure;
 pub mod throttle;
 pub mod control;
+pub mod stalls;
 pub mod core;
 pub mod commit;
 pub mod jobs;

@@ -25,7 +25,10 @@ fn settings() -> Settings {
         block_cache_bytes: 1 << 16,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

@@ -33,6 +33,7 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod json;
 mod safety;
 mod translate;
 mod iter;
@@ -42,6 +43,7 @@ mod db;
 mod backups;
 mod ttl;
 mod operate;
+mod metrics;
 mod read;
 mod estimate;
 mod bulk;
@@ -63,7 +65,10 @@ pub use safety::{
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{
+    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
+    StallStats, Stats, VerifyReport,
+};
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
 

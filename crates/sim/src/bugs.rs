@@ -70,6 +70,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoadUnderMemtables
         | Bug::LoadFirstWins
         | Bug::LoseLastEntry
+        | Bug::ShortSeparator
+        | Bug::FilterHashesRawKey
+        | Bug::CollapseByBytes
         | Bug::InstallCancelled
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],

@@ -5,8 +5,9 @@
 
 use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
+use perigee_base::{Error, Now, Result, SeqNo, Shared};
 use perigee_file::{Found, Near};
 
 /// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
@@ -62,7 +63,7 @@ fn look(
             return Ok(Some(found));
         }
     }
-    let hash = checksum::key_hash(key);
+    let hash = view.version.order.filter_hash(key);
     let order = view.version.order;
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
@@ -103,9 +104,14 @@ pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
 
 /// The bytes of what was found live.
 pub fn value(version: &Version, found: Found) -> Result<Shared> {
+    value_for(version, found, Cause::Get)
+}
+
+/// The same, a read of a separated value counted for `cause`.
+pub fn value_for(version: &Version, found: Found, cause: Cause) -> Result<Shared> {
     match found {
         Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),
-        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch(version, &p),
+        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch_for(version, &p, cause),
         Found::Tombstone => Err(Error::internal("a tombstone has no value")),
     }
 }
@@ -120,10 +126,15 @@ pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
     Ok(live(view, key, at)?.is_some())
 }
 
-/// Reads a separated value.
+/// Reads a separated value for a point read.
 pub fn fetch(version: &Version, p: &VlogPointer) -> Result<Shared> {
+    fetch_for(version, p, Cause::Get)
+}
+
+/// Reads a separated value, counted for `cause`.
+pub fn fetch_for(version: &Version, p: &VlogPointer, cause: Cause) -> Result<Shared> {
     match version.vlogs.get(&p.file) {
-        Some(vlog) => vlog.reader.read(p),
+        Some(vlog) => vlog.reader.read_for(p, cause),
         None => {
             Err(Error::corruption(format!("a table references value log {}, which is not there", p.file)))
         }

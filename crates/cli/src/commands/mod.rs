@@ -14,6 +14,8 @@ pub mod get;
 pub mod import;
 pub mod levels;
 pub mod load;
+pub mod metrics;
+pub mod purge;
 pub mod put;
 pub mod restore;
 pub mod scan;
@@ -38,12 +40,14 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Families(args) => families::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
+        Command::Metrics(args) => metrics::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Dump(args) => dump::run(&args, out),
         Command::Checkpoint(args) => checkpoint::run(&args, out),
         Command::Backup(args) => backup::run(&args, out),
         Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
+        Command::Purge(args) => purge::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
     }
 }

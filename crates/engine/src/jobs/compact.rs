@@ -7,6 +7,8 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
 use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
@@ -44,8 +46,8 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
 pub fn limits(family: &Family) -> Limits {
     Limits {
         level0_runs: LEVEL0_TRIGGER,
-        level1_bytes: family.settings.level1_bytes,
-        ratio: u64::from(family.settings.level_ratio),
+        level1_bytes: family.settings().level1_bytes,
+        ratio: u64::from(family.settings().level_ratio),
     }
 }
 
@@ -119,8 +121,11 @@ fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, pla
     let running = core.control.begin(&core.signal, job(core, family, version, plan))?;
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
+    let started = core.start(Operation::Compaction, 0);
     let done = run(core, family, version, plan, &pace, &mut created);
-    if done.is_err() {
+    if done.is_ok() {
+        core.stop(Operation::Compaction, started);
+    } else {
         discard(core, &created);
     }
     drop(running);
@@ -153,6 +158,7 @@ fn run(
         core.counters.compaction_bytes_read.add(read);
     }
     core.counters.compaction_bytes_written.add(bytes(&output));
+    core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);

@@ -8,6 +8,8 @@ use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::flush::flush;
@@ -29,8 +31,11 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     };
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
+    let started = core.start(Operation::Flush, 0);
     let done = flush_one(core, &family, &memtable, &pace, &mut created, &mut None);
-    if done.is_err() {
+    if done.is_ok() {
+        core.stop(Operation::Flush, started);
+    } else {
         discard(core, &created);
     }
     drop(running);
@@ -107,6 +112,7 @@ fn flush_one(
     core.now.flushed();
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(&output));
+    core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
@@ -120,8 +126,8 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         version,
         strata: Strata::new(snapshots, present),
         options: family.klog_options(core.database),
-        threshold: family.settings.value_threshold as usize,
-        target_bytes: family.settings.target_file_bytes,
+        threshold: family.settings().value_threshold as usize,
+        target_bytes: family.settings().target_file_bytes,
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,

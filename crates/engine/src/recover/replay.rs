@@ -243,7 +243,7 @@ impl Replay<'_> {
             let Some(family) = self.families.get(id) else { continue };
             family.tree.view().active.insert(&buffer, base, ops)?;
             self.out.operations += ops.len() as u64;
-            if family.tree.view().active.bytes() >= family.settings.memtable_bytes {
+            if family.tree.view().active.bytes() >= family.settings().memtable_bytes {
                 family.tree.seal();
             }
         }

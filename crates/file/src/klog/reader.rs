@@ -14,6 +14,7 @@ use crate::index::Index;
 use crate::input::Input;
 use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
@@ -113,10 +114,13 @@ impl Parts {
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
         })?;
-        let index =
-            part_with_slack(input, footer.index, FrameKind::Index, |raw| Index::decode(raw, footer.data()))?;
+        let index = part_with_slack(input, footer.index, FrameKind::Index, |raw| {
+            Index::decode(raw, footer.data(), order)
+        })?;
         let filter = match footer.filter {
             (0, 0) => None,
+            // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
+            _ if !order.can_filter() => None,
             place => Some(part(input, place, FrameKind::Filter, |raw| Filter::decode(&raw))?),
         };
         if summary.entries != footer.entries || index.len() as u64 != footer.blocks {
@@ -186,9 +190,9 @@ impl KlogReader {
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
-    /// [`key_hash`](perigee_base::checksum::key_hash), computed once for all files.
+    /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
-        self.find(key, hash, at, |i| self.block(i, true))
+        self.find(key, hash, at, |i| self.block(i, true, Cause::Get))
     }
 
     /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
@@ -203,7 +207,11 @@ impl KlogReader {
             let entry = n.block.lower_bound(self.parts.order, key, at);
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
-                return Ok(if n.block.key_is(entry, key) { self.seen(&n.block, entry, at) } else { None });
+                return Ok(if n.block.key_is(self.parts.order, entry, key) {
+                    self.seen(&n.block, entry, at)
+                } else {
+                    None
+                });
             }
             n.close = false;
         }
@@ -215,7 +223,7 @@ impl KlogReader {
             let held = near.take().map_or(0, |n| n.loaded);
             let (offset, _) = self.parts.index.place(i);
             let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
-            let block = self.block(i, true)?;
+            let block = self.block(i, true, Cause::Get)?;
             *near =
                 Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
             Ok(block)
@@ -257,7 +265,7 @@ impl KlogReader {
         }
         let block = block(i)?;
         let entry = block.lower_bound(self.parts.order, key, at);
-        if entry < block.len() && block.key_is(entry, key) {
+        if entry < block.len() && block.key_is(self.parts.order, entry, key) {
             return Ok(self.seen(&block, entry, at));
         }
         self.count_miss(key, i, Some((&block, entry)));
@@ -290,8 +298,8 @@ impl KlogReader {
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
     fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
         let has_newer = match at {
-            Some((block, entry)) if entry > 0 => block.key_is(entry - 1, key),
-            _ => i > 0 && self.parts.index.separator_is(i - 1, key),
+            Some((block, entry)) if entry > 0 => block.key_is(self.parts.order, entry - 1, key),
+            _ => i > 0 && self.parts.index.separator_is(self.parts.order, i - 1, key),
         };
         if self.parts.filter.is_some() && !has_newer {
             self.counters.filter_false_positives.add(1);
@@ -299,7 +307,7 @@ impl KlogReader {
     }
 
     /// Data block `i`, from the cache or from disk.
-    pub(super) fn block(&self, i: usize, fill_cache: bool) -> Result<Arc<Block>> {
+    pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
         let (offset, length) = self.parts.index.place(i);
         if let Some(block) = self.cache.get(self.id(), offset) {
             self.counters.cache_hits.add(1);
@@ -307,7 +315,9 @@ impl KlogReader {
         }
         self.counters.cache_misses.add(1);
         self.counters.klog_bytes_read.add(length);
-        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, Block::parse)?);
+        self.counters.io.read(cause, length);
+        let parse = |raw| Block::parse(raw).and_then(|block| block.under(self.parts.order));
+        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, parse)?);
         if fill_cache {
             self.cache.insert(self.id(), offset, block.clone());
         }
@@ -331,6 +341,10 @@ impl KlogReader {
         let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
         let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
         size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter + sketch
+    }
+    /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
+    pub fn filter_bytes(&self) -> u64 {
+        self.parts.filter.as_ref().map_or(0, Filter::memory_bytes)
     }
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {

@@ -5,6 +5,7 @@ use crate::block::frame::{self, Frame, FrameKind};
 use crate::compress::{self, Codec};
 use crate::input::{Input, grow};
 use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
 use perigee_base::stats::Counters;
@@ -49,10 +50,16 @@ impl VlogReader {
         self.input.bytes()
     }
 
-    /// The value that a pointer names.
+    /// The value that a pointer names, for a point read.
     pub fn read(&self, p: &VlogPointer) -> Result<Shared> {
+        self.read_for(p, Cause::Get)
+    }
+
+    /// The same, counted for `cause`.
+    pub fn read_for(&self, p: &VlogPointer, cause: Cause) -> Result<Shared> {
         self.check(p).map_err(|e| self.input.damage(p.offset, e))?;
         self.counters.vlog_bytes_read.add(p.stored_bytes);
+        self.counters.io.read(cause, p.stored_bytes);
         if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
     }
 

@@ -4,6 +4,7 @@ use super::plan::Plan;
 use crate::rewrite::{Created, Input, Output, Setting, run};
 use crate::scan::{MergeCursor, RunCursor, Source};
 use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
+use perigee_base::io::Cause;
 use perigee_base::{Error, FileId, LevelNo, Result, RunId};
 use std::cmp::Ordering::{Greater, Less};
 use std::collections::HashSet;
@@ -20,7 +21,10 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     }
     let bottom = is_bottom(plan, version, &inputs);
     let order = version.order;
-    let sources = inputs.into_iter().map(|r| Source::Run(RunCursor::new(r, order, false))).collect();
+    let sources = inputs
+        .into_iter()
+        .map(|r| Source::Run(RunCursor::new(r, order, false).caused_by(Cause::Compaction)))
+        .collect();
     let input = Input {
         source: MergeCursor::new(order, sources),
         bottom,

@@ -27,6 +27,8 @@ pub struct Sink<'a> {
     pub tables: Vec<TableMeta>,
     /// Finished value logs.
     pub vlogs: Vec<VlogMeta>,
+    /// Write calls of the finished files.
+    pub write_calls: u64,
 }
 
 impl<'a> Sink<'a> {
@@ -48,6 +50,7 @@ impl<'a> Sink<'a> {
             vlog: None,
             tables: Vec::new(),
             vlogs: Vec::new(),
+            write_calls: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl<'a> Sink<'a> {
     /// Ends the current table.
     pub fn cut(&mut self) -> Result<()> {
         let Some((id, klog)) = self.klog.take() else { return Ok(()) };
+        self.write_calls += klog.appends() + 1;
         let summary = klog.finish()?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
             let reader = self.shelf.klog(id, summary.bytes)?;
@@ -107,6 +111,7 @@ impl<'a> Sink<'a> {
 
     fn finish_vlog(&mut self) -> Result<()> {
         let Some((id, vlog)) = self.vlog.take() else { return Ok(()) };
+        self.write_calls += vlog.appends() + 1;
         let s = vlog.finish()?;
         if self.verify {
             self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;

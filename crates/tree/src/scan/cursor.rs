@@ -2,6 +2,7 @@
 
 use crate::memtable::MemCursor;
 use crate::version::Run;
+use perigee_base::io::Cause;
 use perigee_base::{EntryRef, KeyOrder, Result, SeqNo};
 use perigee_file::{Found, KlogCursor};
 use std::sync::Arc;
@@ -69,6 +70,7 @@ pub struct RunCursor {
     run: Arc<Run>,
     order: KeyOrder,
     fill_cache: bool,
+    cause: Cause,
     /// The open table and the position in it.
     open: Option<(usize, KlogCursor)>,
 }
@@ -76,7 +78,12 @@ pub struct RunCursor {
 impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
-        RunCursor { run, order, fill_cache, open: None }
+        RunCursor { run, order, fill_cache, cause: Cause::Scan, open: None }
+    }
+    /// The same cursor, its reads counted for `cause` instead of scans.
+    #[must_use]
+    pub fn caused_by(self, cause: Cause) -> RunCursor {
+        RunCursor { cause, ..self }
     }
 
     fn inner(&self) -> &KlogCursor {
@@ -93,7 +100,7 @@ impl RunCursor {
         let Some((i, table)) = i.and_then(|i| Some((i, self.run.tables.get(i)?))) else { return Ok(()) };
         let mut c = match known {
             Some((j, c)) if j == i => c,
-            _ => table.reader.cursor(self.fill_cache),
+            _ => table.reader.cursor(self.fill_cache).caused_by(self.cause),
         };
         go(&mut c)?;
         self.open = Some((i, c));

@@ -6,6 +6,7 @@ use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::{Expiry, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use std::ops::Bound;
@@ -101,7 +102,7 @@ impl VisibleCursor {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if e.seq > self.at || (skip && e.key == self.key) {
+            if e.seq > self.at || (skip && self.order.equal(e.key, &self.key)) {
                 self.merge.step()?;
                 continue;
             }
@@ -126,7 +127,7 @@ impl VisibleCursor {
         let mut newest: Option<Found> = None;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if newest.is_some() && e.key != self.key {
+            if newest.is_some() && !self.order.equal(e.key, &self.key) {
                 if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
                     break;
                 }
@@ -136,7 +137,8 @@ impl VisibleCursor {
                 return Ok(());
             }
             if e.seq <= self.at {
-                if newest.is_none() {
+                // Where versions of a key may differ in their bytes, the newest one's are shown.
+                if newest.is_none() || !self.order.is_bytewise() {
                     self.key.clear();
                     self.key.extend_from_slice(e.key);
                 }
@@ -158,7 +160,7 @@ impl VisibleCursor {
     }
     /// The value, if valid; fetched now if it is separated.
     pub fn value(&self) -> Result<Option<Shared>> {
-        self.value.clone().map(|found| get::value(&self.view.version, found)).transpose()
+        self.value.clone().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
     }
     /// When the entry ends, if it is valid and does.
     pub fn expiry(&self) -> Option<Expiry> {

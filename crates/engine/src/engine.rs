@@ -136,6 +136,10 @@ impl Engine {
     pub fn stop(&self, operation: Operation, started: Option<u64>) {
         self.core.stop(operation, started);
     }
+    /// The time, for measuring.
+    pub fn now_ns(&self) -> u64 {
+        self.core.env.clock.monotonic_ns()
+    }
     /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.core.counters

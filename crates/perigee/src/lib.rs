@@ -44,6 +44,7 @@ mod backups;
 mod ttl;
 mod operate;
 mod metrics;
+mod explain;
 mod read;
 mod estimate;
 
@@ -51,6 +52,7 @@ pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
+pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;

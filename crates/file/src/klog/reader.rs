@@ -80,7 +80,7 @@ pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
     pub(super) parts: Parts,
-    cache: Arc<BlockCache>,
+    pub(super) cache: Arc<BlockCache>,
     counters: Arc<Counters>,
 }
 
@@ -234,7 +234,7 @@ impl KlogReader {
     }
 
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         key: &[u8],
         hash: u64,

@@ -68,6 +68,12 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// Separators are shortened as bytes under every key order.
+    ShortSeparator = 120,
+    /// Filters hash a key as it was written, not its canonical form.
+    FilterHashesRawKey = 121,
+    /// A rewrite takes keys for different that only differ in bytes, not in their order: old versions come back.
+    CollapseByBytes = 122,
     /// Clearing a family does not note how far the log is spent: replay brings the contents back.
     ClearReplays = 41,
     /// Files that go from one family are deleted although a clone still names them.

@@ -126,7 +126,7 @@ impl Core {
     }
     /// Derives what depends on the families' settings; called where families come and go.
     pub fn refresh_limits(&self) {
-        let largest = self.families.all().iter().map(|f| f.settings.memtable_bytes).max().unwrap_or(0);
+        let largest = self.families.all().iter().map(|f| f.settings().memtable_bytes).max().unwrap_or(0);
         self.log_bytes_max.store(largest.saturating_mul(LOG_MEMTABLES), SeqCst);
     }
     /// The back-pressure now.

@@ -122,6 +122,8 @@ fn settings() -> Settings {
     };
     Settings {
         create_if_missing: true,
+        read_only: false,
+        salvage: false,
         error_if_exists: false,
         durability: Durability::Full,
         block_cache_bytes: 1 << 16,
@@ -129,6 +131,8 @@ fn settings() -> Settings {
         background_bytes_per_second: 0,
         latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

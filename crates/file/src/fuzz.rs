@@ -47,7 +47,7 @@ pub fn fuzz_block(raw: &[u8]) -> bool {
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        assert!(block.key_is(i, &key));
+        assert!(block.key_is(KeyOrder::Bytes, i, &key));
         std::hint::black_box((block.value(i), block.pinned_value(i)));
         assert!(block.lower_bound(KeyOrder::Bytes, &key, block.seq(i)) <= block.len());
         key.push(0);

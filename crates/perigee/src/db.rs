@@ -40,7 +40,13 @@ impl Db {
     /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let settings = translate::settings(&options);
+        let families = settings.families.clone();
         let engine = Arc::new(Engine::open(options.env, path.as_ref(), settings)?);
+        for (name, settings) in &families {
+            if !engine.families().contains(name) {
+                engine.create_family(name, settings.clone())?;
+            }
+        }
         let inner = engine.family("default")?;
         Ok(Db { default: Family { inner, engine: Arc::clone(&engine) }, engine })
     }

@@ -44,7 +44,15 @@ impl Family {
     }
     /// Its effective options.
     pub fn options(&self) -> FamilyOptions {
-        translate::family_options(&self.inner.settings)
+        translate::family_options(&self.inner.settings())
+    }
+    /// Gives it other options, durably; they hold from now on, for new files where they concern files. Start from
+    /// [`Family::options`] and change what is to change.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another key order, or an option out of range: then nothing has changed.
+    pub fn set_options(&self, options: FamilyOptions) -> Result<()> {
+        self.engine.set_family_settings(&self.inner, translate::family_settings(&options))
     }
     /// Sets `key` to `value`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -100,9 +108,13 @@ impl Family {
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
         self.scan(bounds(&range))
     }
-    /// The entries whose key starts with `prefix`.
+    /// The entries whose key starts with `prefix`: in any case under `CaseInsensitive`, up to its first NUL under
+    /// `Lexicographic`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` under `U64`, `I64` and a user's own order, where keys with one prefix do not lie together.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(Bounds::prefix(prefix.as_ref()))
+        self.scan(Bounds::prefix(self.inner.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries.
     pub fn cursor(&self) -> Result<Cursor> {

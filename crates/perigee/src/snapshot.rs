@@ -66,7 +66,7 @@ impl Snapshot {
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(prefix.as_ref()))
+        self.scan(family, Bounds::prefix(family.inner.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries then.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {

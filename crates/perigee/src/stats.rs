@@ -230,6 +230,8 @@ pub struct RecoveryReport {
     pub clean: bool,
     /// How long it took, in microseconds.
     pub elapsed_us: u64,
+    /// Family options given at open that differed from those stored: `family: option: old -> new`.
+    pub changed_options: Vec<String>,
 }
 
 /// The result of [`crate::Db::verify`].

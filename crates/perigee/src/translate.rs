@@ -31,15 +31,20 @@ pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
 }
 
 pub(crate) fn settings(o: &Options) -> Settings {
+    let named = o.families.iter().filter(|(name, _)| *name != "default");
     Settings {
         create_if_missing: o.create_if_missing,
+        read_only: o.read_only,
+        salvage: o.salvage_readonly,
         error_if_exists: o.error_if_exists,
         durability: durability(o.durability),
         block_cache_bytes: o.block_cache_bytes,
         verify_outputs: o.verify_outputs,
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         latency_stats: o.latency_stats,
-        default_family: o.default_family.as_ref().map(family_settings),
+        orders: o.orders.clone(),
+        default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
+        families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }
 }
 
@@ -110,6 +115,7 @@ pub(crate) fn stats(s: Status) -> Stats {
             orphans: s.recovery.orphans,
             clean: s.recovery.clean,
             elapsed_us: s.recovery.elapsed_us,
+            changed_options: s.recovery.changed,
         },
         background_error: s.background_error,
     }
@@ -183,7 +189,7 @@ fn family_stats(f: &FamilyStatus) -> FamilyStats {
     FamilyStats {
         name: f.family.name().to_string(),
         id: f.family.id.0,
-        options: family_options(&f.family.settings),
+        options: family_options(&f.family.settings()),
         memtable: f.memtable,
         sealed: f.sealed,
         levels: f.levels.iter().enumerate().map(level).collect(),

@@ -67,6 +67,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::RenameInMemory
         | Bug::SortedAnswers
         | Bug::LoseLastEntry
+        | Bug::ShortSeparator
+        | Bug::FilterHashesRawKey
+        | Bug::CollapseByBytes
         | Bug::InstallCancelled
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],

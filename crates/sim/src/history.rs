@@ -147,6 +147,10 @@ enum Keys {
     Prefixed(Bytes, u64),
     /// Decimal numbers of fixed width.
     Numbers(u64),
+    /// Little-endian integers of 8 bytes around zero.
+    Integers(u64),
+    /// Words in any case, now and then with something behind a NUL.
+    Words(u64),
 }
 
 /// Makes histories.
@@ -162,12 +166,14 @@ impl Generator {
     /// The generator for a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let keys = std::array::from_fn(|_| match rng.below(3) {
+        let keys = std::array::from_fn(|_| match rng.below(5) {
             0 => Keys::Tiny,
             1 => {
                 let len = rng.between(8, 300);
                 Keys::Prefixed(value_bytes(rng.next() | 1, len), rng.log_uniform(400))
             }
+            2 => Keys::Integers(rng.log_uniform(600)),
+            3 => Keys::Words(rng.log_uniform(400)),
             _ => Keys::Numbers(rng.log_uniform(600)),
         });
         let value_max = rng.pick(&[20, 200, 3000]);
@@ -327,12 +333,30 @@ impl Generator {
                 key
             }
             Keys::Numbers(n) => format!("{:05}", self.rng.below(*n)).into_bytes(),
+            Keys::Integers(n) => {
+                let i = self.rng.below(*n) as i64 - (*n / 2) as i64;
+                (i * [1, 100][(i & 1) as usize]).to_le_bytes().to_vec()
+            }
+            Keys::Words(n) => self.word(*n),
         };
         if self.recent.len() < 24 {
             self.recent.push(key.clone());
         } else {
             let i = self.rng.index(24);
             self.recent[i] = key.clone();
+        }
+        key
+    }
+
+    fn word(&mut self, n: u64) -> Bytes {
+        let number = format!("Tide-{:x}", self.rng.below(n));
+        let mut key: Bytes = match self.rng.below(3) {
+            0 => number.to_ascii_uppercase().into_bytes(),
+            1 => number.to_ascii_lowercase().into_bytes(),
+            _ => number.into_bytes(),
+        };
+        if self.rng.percent(20) {
+            key.extend_from_slice(&[0, self.rng.pick(b"ab")]);
         }
         key
     }

@@ -7,7 +7,7 @@ use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
+use perigee_base::{Error, Now, Result, SeqNo, Shared};
 use perigee_file::{Found, Near};
 
 /// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
@@ -63,7 +63,7 @@ pub(crate) fn look(
             return Ok(Some(found));
         }
     }
-    let hash = checksum::key_hash(key);
+    let hash = view.version.order.filter_hash(key);
     let order = view.version.order;
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
@@ -73,7 +73,7 @@ pub(crate) fn look(
             answer => return answer,
         }
     }
-    Ok(None)
+    view.version.absent()
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.

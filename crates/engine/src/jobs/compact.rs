@@ -46,8 +46,8 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
 pub fn limits(family: &Family) -> Limits {
     Limits {
         level0_runs: LEVEL0_TRIGGER,
-        level1_bytes: family.settings.level1_bytes,
-        ratio: u64::from(family.settings.level_ratio),
+        level1_bytes: family.settings().level1_bytes,
+        ratio: u64::from(family.settings().level_ratio),
     }
 }
 

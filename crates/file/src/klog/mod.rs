@@ -5,6 +5,7 @@ pub mod layout;
 pub mod props;
 pub mod writer;
 pub mod reader;
+mod broken;
 pub mod cursor;
 pub mod trace;
 mod verify;

@@ -108,10 +108,13 @@ impl Parts {
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
         })?;
-        let index =
-            part_with_slack(input, footer.index, FrameKind::Index, |raw| Index::decode(raw, footer.data()))?;
+        let index = part_with_slack(input, footer.index, FrameKind::Index, |raw| {
+            Index::decode(raw, footer.data(), order)
+        })?;
         let filter = match footer.filter {
             (0, 0) => None,
+            // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
+            _ if !order.can_filter() => None,
             place => Some(part(input, place, FrameKind::Filter, |raw| Filter::decode(&raw))?),
         };
         if summary.entries != footer.entries || index.len() as u64 != footer.blocks {
@@ -176,11 +179,20 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let parts = Parts::read(&input, database)?;
-        Ok(KlogReader { input, database, parts, cache, counters })
+        Ok(Self::with_parts(input, database, parts, (cache, counters)))
+    }
+
+    pub(super) fn with_parts(
+        input: Input,
+        database: u64,
+        parts: Parts,
+        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+    ) -> KlogReader {
+        KlogReader { input, database, parts, cache, counters }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
-    /// [`key_hash`](perigee_base::checksum::key_hash), computed once for all files.
+    /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
         self.find(key, hash, at, |i| self.block(i, true, Cause::Get))
     }
@@ -198,7 +210,7 @@ impl KlogReader {
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
                 let found = || (n.block.seq(entry), Found::of(&n.block, entry));
-                return Ok(n.block.key_is(entry, key).then(found));
+                return Ok(n.block.key_is(self.parts.order, entry, key).then(found));
             }
             n.close = false;
         }
@@ -252,7 +264,7 @@ impl KlogReader {
         }
         let block = block(i)?;
         let entry = block.lower_bound(self.parts.order, key, at);
-        if entry < block.len() && block.key_is(entry, key) {
+        if entry < block.len() && block.key_is(self.parts.order, entry, key) {
             return Ok(Some((block.seq(entry), Found::of(&block, entry))));
         }
         self.count_miss(key, i, Some((&block, entry)));
@@ -262,8 +274,8 @@ impl KlogReader {
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
     fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
         let has_newer = match at {
-            Some((block, entry)) if entry > 0 => block.key_is(entry - 1, key),
-            _ => i > 0 && self.parts.index.separator_is(i - 1, key),
+            Some((block, entry)) if entry > 0 => block.key_is(self.parts.order, entry - 1, key),
+            _ => i > 0 && self.parts.index.separator_is(self.parts.order, i - 1, key),
         };
         if self.parts.filter.is_some() && !has_newer {
             self.counters.filter_false_positives.add(1);
@@ -280,7 +292,8 @@ impl KlogReader {
         self.counters.cache_misses.add(1);
         self.counters.klog_bytes_read.add(length);
         self.counters.io.read(cause, length);
-        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, Block::parse)?);
+        let parse = |raw| Block::parse(raw).and_then(|block| block.under(self.parts.order));
+        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, parse)?);
         if fill_cache {
             self.cache.insert(self.id(), offset, block.clone());
         }

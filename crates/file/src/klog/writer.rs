@@ -13,6 +13,7 @@ use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::output::{Output, table_header};
 use crate::sketch::Sketch;
+use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
@@ -38,7 +39,7 @@ pub struct KlogOptions {
     pub block_bytes: usize,
     /// How blocks are compressed.
     pub compression: Compression,
-    /// Filter bits per distinct key; 0 writes no filter.
+    /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical form.
     pub filter_bits: u8,
 }
 
@@ -70,7 +71,7 @@ impl KlogWriter {
             output: Output::create(dir, header)?,
             block: BlockWriter::new(options.order),
             index: IndexWriter::new(options.order),
-            filter: FilterWriter::new(options.filter_bits),
+            filter: FilterWriter::new(if options.order.can_filter() { options.filter_bits } else { 0 }),
             tally: Tally::new(options.order),
             sketch: Sketch::new(),
             keys: 0,
@@ -103,7 +104,7 @@ impl KlogWriter {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
         if new_key {
-            let hash = key_hash(e.key);
+            let hash = self.hash(e.key);
             self.keys += 1;
             self.sketch.add(hash);
             if self.filter.is_on() {
@@ -112,6 +113,10 @@ impl KlogWriter {
         }
         self.block.add(e);
         Ok(())
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        if bug::on(Bug::FilterHashesRawKey) { key_hash(key) } else { self.options.order.filter_hash(key) }
     }
 
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::mvcc::Strata;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, Expiry, Now, ValueRef};
+use perigee_base::{EntryRef, Expiry, KeyOrder, Now, ValueRef};
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub enum Verdict {
 /// Decides entry by entry; entries come in entry order.
 #[derive(Debug)]
 pub struct Collapse<'a> {
+    order: KeyOrder,
     strata: Strata,
     bottom: bool,
     /// Asked once, at the first entry that expires.
@@ -33,8 +34,10 @@ pub struct Collapse<'a> {
 
 impl<'a> Collapse<'a> {
     /// `bottom`: below the output lies no older version of any key of the input.
-    pub fn new(strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
-        Collapse { strata, bottom: bottom || bug::on(Bug::DropTombstoneEarly), now, now_ms: None, last: None }
+    pub fn new(order: KeyOrder, strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
+        let order = if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order };
+        let bottom = bottom || bug::on(Bug::DropTombstoneEarly);
+        Collapse { order, strata, bottom, now, now_ms: None, last: None }
     }
 
     fn passed(&mut self, expiry: Expiry) -> bool {
@@ -47,7 +50,7 @@ impl<'a> Collapse<'a> {
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
         let new_key = match &mut self.last {
-            Some((key, last)) if key == e.key => {
+            Some((key, last)) if self.order.equal(key, e.key) => {
                 if std::mem::replace(last, stratum) == stratum {
                     return (Verdict::Shadowed, false);
                 }
@@ -88,7 +91,7 @@ mod tests {
 
     fn run(bottom: bool, snapshots: &[u64], entries: &[(&str, u64, bool)]) -> String {
         let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let mut c = Collapse::new(strata, bottom, &Frozen(50));
+        let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };
@@ -112,7 +115,7 @@ mod tests {
     fn an_expired_version_hides_older_ones_until_there_is_nothing_to_hide() {
         let verdicts = |bottom, snapshots: &[u64], entries: &[(&[u8], u64, ValueRef<'_>)]| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-            let mut c = Collapse::new(strata, bottom, &Frozen(50));
+            let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
             entries
                 .iter()
                 .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }).0)

@@ -87,7 +87,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let place = Place { threshold: job.threshold, relocate: input.relocate };
     let split = Split { target_bytes: job.target_bytes };
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
-    let mut collapse = Collapse::new(job.strata.clone(), input.bottom, job.now);
+    let mut collapse = Collapse::new(job.options.order, job.strata.clone(), input.bottom, job.now);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     source.seek_first()?;
     while source.valid() {

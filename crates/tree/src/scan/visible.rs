@@ -98,11 +98,21 @@ impl VisibleCursor {
     }
 
     /// From the merge's position forward; `skip`: entries of `self.key` are behind us.
-    fn find_forward(&mut self, mut skip: bool) -> Result<()> {
+    fn find_forward(&mut self, skip: bool) -> Result<()> {
+        self.walk_forward(skip)?;
+        self.check_end()
+    }
+
+    /// The end of a scan says that nothing more is there.
+    fn check_end(&self) -> Result<()> {
+        if self.value.is_none() { self.view.version.absent::<()>().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn walk_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if e.seq > self.at || (skip && e.key == self.key) {
+            if e.seq > self.at || (skip && self.order.equal(e.key, &self.key)) {
                 self.merge.step()?;
                 continue;
             }
@@ -123,11 +133,16 @@ impl VisibleCursor {
 
     /// From the merge's position backward. Versions of a key come oldest first: the last one that is visible counts.
     fn find_backward(&mut self) -> Result<()> {
+        self.walk_backward()?;
+        self.check_end()
+    }
+
+    fn walk_backward(&mut self) -> Result<()> {
         self.merge.expect_way(false)?;
         let mut newest: Option<Found> = None;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if newest.is_some() && e.key != self.key {
+            if newest.is_some() && !self.order.equal(e.key, &self.key) {
                 if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
                     break;
                 }
@@ -137,7 +152,8 @@ impl VisibleCursor {
                 return Ok(());
             }
             if e.seq <= self.at {
-                if newest.is_none() {
+                // Where versions of a key may differ in their bytes, the newest one's are shown.
+                if newest.is_none() || !self.order.is_bytewise() {
                     self.key.clear();
                     self.key.extend_from_slice(e.key);
                 }

@@ -84,7 +84,7 @@ pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
     pub(super) parts: Parts,
-    cache: Arc<BlockCache>,
+    pub(super) cache: Arc<BlockCache>,
     counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
@@ -185,8 +185,16 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let parts = Parts::read(&input, database)?;
-        let stamp = AtomicU64::new(0);
-        Ok(KlogReader { input, database, parts, cache, counters, stamp })
+        Ok(Self::with_parts(input, database, parts, (cache, counters)))
+    }
+
+    pub(super) fn with_parts(
+        input: Input,
+        database: u64,
+        parts: Parts,
+        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+    ) -> KlogReader {
+        KlogReader { input, database, parts, cache, counters, stamp: AtomicU64::new(0) }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
@@ -247,7 +255,7 @@ impl KlogReader {
     }
 
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         key: &[u8],
         hash: u64,

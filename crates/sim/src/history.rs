@@ -215,7 +215,8 @@ impl Generator {
             2 if self.rng.percent(7) => self.load(family),
             2 => self.batch(),
             3 if self.rng.percent(15) => {
-                let keys = (0..self.rng.between(0, 40)).map(|_| self.near(family)).collect();
+                // At least one: an answer for each key leaves no place for an error when there are none.
+                let keys = (0..self.rng.between(1, 40)).map(|_| self.near(family)).collect();
                 Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
             }
             3 => Op::Get { family, key: self.key(family), snapshot: self.maybe_snapshot() },

@@ -1,8 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, metrics,
-    purge, put, repair, restore, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
+    load, manifest, metrics, purge, put, repair, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -35,6 +35,8 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(import::ImportArgs),
+    /// The same, all at once and faster: visible and durable when it ends, or not at all
+    Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV
     Export(export::ExportArgs),
     /// Print the value of a key, as it is
@@ -53,6 +55,12 @@ pub enum Command {
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them
     Levels(levels::LevelsArgs),
+    /// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+    Explain(explain::ExplainArgs),
+    /// Show the properties of one klog or vlog
+    Sst(sst::SstArgs),
+    /// Show the history of the database: every edit of its manifest
+    Manifest(manifest::ManifestArgs),
     /// Show statistics as OpenMetrics text
     Metrics(metrics::MetricsArgs),
     /// Read every byte of every file and check it

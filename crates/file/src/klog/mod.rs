@@ -8,12 +8,15 @@ pub mod reader;
 mod broken;
 mod salvage;
 pub mod cursor;
-pub mod verify;
+pub mod trace;
+mod verify;
+pub mod standalone;
 
 pub use cursor::KlogCursor;
 pub use props::KlogSummary;
 pub use reader::{Found, KlogReader, Near};
 pub use salvage::{Lost, Salvage};
+pub use trace::{BlockTrace, Trace};
 pub use writer::{KlogOptions, KlogWriter};
 
 #[cfg(test)]

@@ -54,6 +54,11 @@ impl Survey {
         let holds = self.catalog.families.iter().filter(|(_, f)| f.tables.contains_key(&table));
         holds.map(|(id, _)| *id).collect()
     }
+    /// The number of all entries of a bulk-loaded table, which only the manifest knows.
+    pub fn stamp(&self, table: FileId) -> Option<SeqNo> {
+        let mut all = self.catalog.families.values();
+        all.find_map(|f| f.tables.get(&table)).and_then(|t| t.meta.stamp)
+    }
     /// Whether a family was dropped, as far as anybody knows.
     pub fn is_dropped(&self, id: FamilyId) -> bool {
         self.trusted && !self.catalog.families.contains_key(&id)

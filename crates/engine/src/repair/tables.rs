@@ -6,7 +6,7 @@ use super::report::{Loss, Repaired};
 use super::survey::Survey;
 use super::write::Making;
 use perigee_base::format::FileKind;
-use perigee_base::{EntryRef, Error, FamilyId, FileId, Result, ValueRef};
+use perigee_base::{EntryRef, Error, FamilyId, FileId, Result, SeqNo, ValueRef};
 use perigee_file::klog::Salvage;
 use perigee_file::name;
 
@@ -51,14 +51,21 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
         making.know(survey, *family, order);
     }
     let family_name = families.first().map(|f| making.family_name(*f)).unwrap_or_default();
-    let (mut found, mut values) = (0, Vec::new());
+    let (mut found, mut values, mut largest) = (0, Vec::new(), SeqNo::ZERO);
     let lost = table.walk(|e| {
         found += 1;
+        largest = largest.max(e.seq);
         if let Err(why) = making.check_value(&e.value) {
             values.push((why, e.key.to_vec()));
         }
         Ok(())
     })?;
+    let stamp = survey.stamp(id);
+    if stamp.is_none() && largest == SeqNo::ZERO && found > 0 {
+        report.warn(format!(
+            "{file} was loaded in bulk, and its age is lost: every other version counts as newer"
+        ));
+    }
     let bad_values = values.len() as u64;
     report.tables += 1;
     report.entries_found += found - bad_values;
@@ -68,7 +75,7 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
         if whole {
             making.add_table(survey, id, family)?;
         } else if found > bad_values {
-            interim(&table, family, making)?;
+            interim(&table, family, stamp, making)?;
         }
     }
     let counted = table.entries.filter(|_| lost.len() == 1).map(|n| n.saturating_sub(found));
@@ -111,10 +118,11 @@ fn families(survey: &Survey, id: FileId, table: &Salvage, report: &mut Repaired)
 }
 
 /// Writes what can be read to an interim table.
-fn interim(table: &Salvage, family: FamilyId, making: &mut Making) -> Result<()> {
+fn interim(table: &Salvage, family: FamilyId, stamp: Option<SeqNo>, making: &mut Making) -> Result<()> {
     let mut writer = making.interim(family)?;
     table.walk(|e: EntryRef<'_>| {
         let readable = making.check_value(&e.value).is_ok();
+        let e = EntryRef { seq: stamp.unwrap_or(e.seq), ..e };
         if readable { writer.add(e) } else { Ok(()) }
     })?;
     making.add_interim(family, writer)

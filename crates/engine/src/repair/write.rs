@@ -145,7 +145,8 @@ impl Making {
         let id = *self.interim.last().ok_or_else(|| Error::internal("there is no interim table"))?;
         let summary = writer.finish()?;
         let reader = self.target.klog(id, summary.bytes)?;
-        self.family(family)?.tables.push(Arc::new(Table { meta: TableMeta { id, summary }, reader }));
+        let meta = TableMeta { id, summary, stamp: None };
+        self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
         Ok(())
     }
     /// Adds a whole table of the source.
@@ -153,7 +154,10 @@ impl Making {
         let bytes = survey.dir.file_len(&name::file_name(id, FileKind::Klog))?.unwrap_or(0);
         let reader = self.source.klog(id, bytes)?;
         let summary = reader.summary().clone();
-        self.family(family)?.tables.push(Arc::new(Table { meta: TableMeta { id, summary }, reader }));
+        let stamp = survey.stamp(id);
+        stamp.into_iter().for_each(|seq| reader.stamp(seq));
+        let meta = TableMeta { id, summary, stamp };
+        self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
         Ok(())
     }
     /// Adds operations of a log record.
@@ -170,7 +174,8 @@ impl Making {
     /// Merges, and writes log and manifest. The directory is synced; its name is the caller's.
     pub fn finish(&mut self, survey: &Survey, report: &mut Repaired) -> Result<()> {
         let newest = |f: &Found| {
-            let tables = f.tables.iter().map(|t| t.meta.summary.largest);
+            let tables =
+                f.tables.iter().map(|t| t.meta.stamp.unwrap_or_default().max(t.meta.summary.largest));
             tables.chain([f.memtable.last_seq()]).max().unwrap_or_default().0
         };
         let last = self.families.values().map(newest).max().unwrap_or(0);
@@ -204,6 +209,7 @@ impl Making {
             source: MergeCursor::new(order, sources),
             bottom: true,
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
+            renumber: false,
         };
         let setting = Setting {
             version: &version,

@@ -2,7 +2,7 @@
 
 use crate::commands::{
     backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, metrics,
-    purge, put, restore, scan, stats, verify,
+    options, purge, put, restore, scan, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -49,6 +49,8 @@ pub enum Command {
     Count(count::CountArgs),
     /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
+    /// Show the options of a database and what each trades, or store options from a file
+    Options(options::OptionsArgs),
     /// Show counters, levels, memory, log and what the last recovery did
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them

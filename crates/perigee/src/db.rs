@@ -5,6 +5,7 @@ use crate::{
     WriteBatch, WriteOptions, translate,
 };
 use perigee_engine::{Engine, Family as Inner};
+use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,6 +59,15 @@ impl Db {
     /// Its directory.
     pub fn path(&self) -> &Path {
         self.engine.path()
+    }
+    /// The options that hold now: those given at open, with the families' as they are stored. Saved with
+    /// [`Options::save`], they are the file of this database.
+    pub fn options(&self) -> Options {
+        let mut families: BTreeMap<String, FamilyOptions> = BTreeMap::new();
+        for f in self.engine.all_families() {
+            families.insert(f.name().to_string(), translate::family_options(&f.settings()));
+        }
+        translate::options(self.engine.settings(), self.engine.env().clone(), families)
     }
     /// The family `default`, which always exists.
     pub fn default_family(&self) -> Family {

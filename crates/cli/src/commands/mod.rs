@@ -15,6 +15,7 @@ pub mod import;
 pub mod levels;
 pub mod metrics;
 pub mod purge;
+pub mod options;
 pub mod put;
 pub mod restore;
 pub mod scan;
@@ -36,6 +37,7 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Scan(args) => scan::run(&args, out),
         Command::Count(args) => count::run(&args, out),
         Command::Families(args) => families::run(&args, out),
+        Command::Options(args) => options::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
         Command::Metrics(args) => metrics::run(&args, out),

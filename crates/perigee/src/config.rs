@@ -12,7 +12,7 @@
 use crate::option_table::{DATABASE, FAMILY, Row, Scalar};
 use crate::options::{FamilyOptions, Options};
 use crate::translate;
-use perigee_base::{Error, Result};
+use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::{Env, OpenDir};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -143,7 +143,7 @@ fn family(name: &str, value: &toml::Value) -> Result<FamilyOptions> {
     let mut options = FamilyOptions::new();
     take(&place, FAMILY, &mut options, rows)?;
     let checked = translate::family_settings(&options).check();
-    checked.map_err(|e| Error::invalid(format!("{place}: {e}")))?;
+    checked.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &place))?;
     Ok(options)
 }
 
@@ -260,7 +260,7 @@ mod tests {
             ("[database]\nverify_outputs = maybe", "line 2"),
         ] {
             let e = Options::from_toml(text).unwrap_err();
-            assert_eq!(e.kind(), perigee_base::ErrorKind::InvalidArgument, "{text}");
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{text}");
             assert!(e.to_string().contains(said), "{text}: {e}");
         }
     }

@@ -1,8 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, metrics,
-    options, purge, put, restore, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
+    manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -55,6 +55,12 @@ pub enum Command {
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them
     Levels(levels::LevelsArgs),
+    /// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+    Explain(explain::ExplainArgs),
+    /// Show the properties of one klog or vlog
+    Sst(sst::SstArgs),
+    /// Show the history of the database: every edit of its manifest
+    Manifest(manifest::ManifestArgs),
     /// Show statistics as OpenMetrics text
     Metrics(metrics::MetricsArgs),
     /// Read every byte of every file and check it

@@ -196,7 +196,7 @@ fn help_has_examples_for_every_command() {
     assert!(help.contains("Examples:") && help.contains("Exit codes:"));
     for command in [
         "import", "export", "get", "put", "delete", "scan", "count", "families", "stats", "levels", "verify",
-        "dump", "compact", "purge", "metrics", "demo",
+        "dump", "compact", "purge", "metrics", "explain", "sst", "manifest", "demo",
     ] {
         assert!(help.contains(command), "{command}");
         let own = w.ok(&[command, "--help"]);

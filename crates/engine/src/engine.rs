@@ -46,6 +46,9 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
+        let mut settings = settings;
+        settings.read_only |= settings.salvage;
+        settings.create_if_missing &= !settings.read_only;
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
         let dir = env.fs.open_dir(path, mode)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
@@ -54,19 +57,33 @@ impl Engine {
                 format!("there is no database in {}", path.display()),
             ));
         }
-        let lock = dir.lock(name::LOCK)?;
         let boot = env.fs.boot_id();
+        if settings.read_only {
+            let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
+            return Ok(Engine::around(Arc::new(core), None, recovery, path, None));
+        }
+        let lock = dir.lock(name::LOCK)?;
         let (core, recovery) = recover::open(env, dir, boot, settings)?;
         let core = Arc::new(core);
         let workers = jobs::start(&core)?;
-        Ok(Engine {
+        Ok(Engine::around(core, Some(workers), recovery, path, Some(lock)))
+    }
+
+    fn around(
+        core: Arc<Core>,
+        workers: Option<Workers>,
+        recovery: recover::Report,
+        path: &Path,
+        lock: Option<Box<dyn DirLock>>,
+    ) -> Engine {
+        Engine {
             core,
             queue: Queue::new(),
-            workers: Mutex::new(Some(workers)),
+            workers: Mutex::new(workers),
             recovery,
             path: path.to_owned(),
-            lock: Mutex::new(Some(lock)),
-        })
+            lock: Mutex::new(lock),
+        }
     }
 
     /// Its directory.
@@ -135,6 +152,10 @@ impl Engine {
     #[inline]
     pub fn stop(&self, operation: Operation, started: Option<u64>) {
         self.core.stop(operation, started);
+    }
+    /// The time, for measuring.
+    pub fn now_ns(&self) -> u64 {
+        self.core.env.clock.monotonic_ns()
     }
     /// The counters.
     pub fn counters(&self) -> &Counters {
@@ -287,6 +308,9 @@ impl Engine {
         }
         // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
         let _last_job = self.core.compacting.lock();
+        if self.core.health.is_read_only() {
+            return Ok(());
+        }
         let marked = self.mark_clean();
         let _ = self.core.retire.sweep(&self.core.shelf);
         drop(lock.take());

@@ -122,6 +122,8 @@ fn settings() -> Settings {
     };
     Settings {
         create_if_missing: true,
+        read_only: false,
+        salvage: false,
         error_if_exists: false,
         durability: Durability::Full,
         block_cache_bytes: 1 << 16,

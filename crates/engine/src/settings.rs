@@ -21,6 +21,10 @@ pub enum Durability {
 pub struct Settings {
     /// Create it if there is none.
     pub create_if_missing: bool,
+    /// Change nothing on disk, take no lock.
+    pub read_only: bool,
+    /// The same for a damaged database: what cannot be read answers so.
+    pub salvage: bool,
     /// Refuse if there is one.
     pub error_if_exists: bool,
     /// Durability of writes that do not say.

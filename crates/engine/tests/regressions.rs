@@ -19,6 +19,8 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        read_only: false,
+        salvage: false,
         create_if_missing: true,
         error_if_exists: false,
         durability: Durability::None,

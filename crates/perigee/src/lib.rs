@@ -47,6 +47,7 @@ mod backups;
 mod ttl;
 mod operate;
 mod metrics;
+mod explain;
 mod read;
 mod estimate;
 
@@ -55,6 +56,7 @@ pub use batch::WriteBatch;
 pub use config::FILE_NAME as OPTIONS_FILE_NAME;
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
+pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;

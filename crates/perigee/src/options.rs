@@ -57,6 +57,15 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open if there is one already (default false).
     pub error_if_exists: bool,
+    /// Open without changing a byte and without a lock, also beside the process that writes (default false). Seen is the
+    /// database at the moment of this open; later writes are not. Safe beside a writer: files that it removes
+    /// meanwhile are held open, its log is read into memory and never cut. Writes fail with
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
+    pub read_only: bool,
+    /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
+    /// `Corruption`, never "not there"; so does, if part of the log is lost, every key that is not found, and the end of every
+    /// scan (default false). `perigee repair` makes a new database of it.
+    pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
     /// Bytes of decompressed blocks kept in memory (default 64 MiB).
@@ -89,6 +98,8 @@ impl Options {
         Options {
             create_if_missing: true,
             error_if_exists: false,
+            read_only: false,
+            salvage_readonly: false,
             durability: Durability::Full,
             block_cache_bytes: 64 << 20,
             verify_outputs: true,
@@ -114,6 +125,32 @@ impl Options {
     #[must_use]
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.error_if_exists = yes;
+        self
+    }
+    /// Sets [`Options::read_only`].
+    ///
+    /// ```
+    /// # use perigee::{Db, ErrorKind, Options, env::{Env, fs::memory::SimDisk}};
+    /// # fn main() -> perigee::Result<()> {
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let writer = Db::open("/db", Options::in_env(env.clone()))?;
+    /// writer.put("moon", "full")?;
+    /// let reader = Db::open("/db", Options::in_env(env).read_only(true))?;
+    /// writer.put("moon", "new")?;
+    /// assert_eq!(reader.get("moon")?.as_deref(), Some(&b"full"[..]));
+    /// assert_eq!(reader.put("moon", "half").unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+    /// Sets [`Options::salvage_readonly`].
+    #[must_use]
+    pub fn salvage_readonly(mut self, yes: bool) -> Self {
+        self.salvage_readonly = yes;
         self
     }
     /// Sets [`Options::durability`].

@@ -37,6 +37,8 @@ pub(crate) fn settings(o: &Options) -> Settings {
     let named = o.families.iter().filter(|(name, _)| *name != "default");
     Settings {
         create_if_missing: o.create_if_missing,
+        read_only: o.read_only,
+        salvage: o.salvage_readonly,
         error_if_exists: o.error_if_exists,
         durability: durability(o.durability),
         block_cache_bytes: o.block_cache_bytes,

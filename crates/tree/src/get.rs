@@ -52,7 +52,7 @@ pub fn lookup_near(view: &View, key: &[u8], at: SeqNo, hand: &mut Hand) -> Resul
 
 /// The walk: memtables, then runs, the newest first. `ask` asks one table, of the run of that number.
 #[inline]
-fn look(
+pub(crate) fn look(
     view: &View,
     key: &[u8],
     at: SeqNo,
@@ -73,7 +73,7 @@ fn look(
             answer => return answer,
         }
     }
-    Ok(None)
+    view.version.absent()
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.

@@ -8,17 +8,20 @@ pub mod count;
 pub mod delete;
 pub mod demo;
 pub mod dump;
+pub mod explain;
 pub mod export;
 pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+pub mod manifest;
 pub mod metrics;
 pub mod purge;
 pub mod options;
 pub mod put;
 pub mod restore;
 pub mod scan;
+pub mod sst;
 pub mod stats;
 pub mod verify;
 
@@ -40,6 +43,9 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Options(args) => options::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
+        Command::Sst(args) => sst::run(&args, out),
+        Command::Manifest(args) => manifest::run(&args, out),
         Command::Metrics(args) => metrics::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Dump(args) => dump::run(&args, out),

@@ -7,6 +7,7 @@
 mod manifest;
 mod orphans;
 mod replay;
+mod readonly;
 mod sharing;
 
 use crate::control::Control;
@@ -31,7 +32,9 @@ use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
 use perigee_file::log::{LogWriter, RecordKind, Stamp};
 use perigee_file::{BlockCache, Shelf, name};
+use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
+pub use readonly::open_read_only;
 use replay::Replayed;
 use sharing::Sharing;
 use std::sync::Arc;
@@ -71,7 +74,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
-    let families = open_families(&found.catalog, &shelf, &now)?;
+    let families = open_families(&found.catalog, &shelf, &now, false)?;
     let replayed = replay::replay(&*dir, &found, boot, &families)?;
     let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = renew(families, &found.catalog);
@@ -103,13 +106,41 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
         changed,
     };
+    let standing = Standing { env, dir, boot, settings, counters, now, shelf, families };
+    let core =
+        assemble(standing, (found.database, catalog.next.2), &replayed, writer, (manifest, dir_sync), ids);
+    Ok((core, report))
+}
+
+/// What recovery has built, before there is anything to write to.
+struct Standing {
+    env: Env,
+    dir: Arc<dyn Dir>,
+    boot: u64,
+    settings: Settings,
+    counters: Arc<Counters>,
+    now: Arc<LogicalClock>,
+    shelf: Arc<Shelf>,
+    families: Families,
+}
+
+/// Puts the rooms together.
+fn assemble(
+    standing: Standing,
+    (database, runs): (u64, u64),
+    replayed: &Replayed,
+    writer: LogWriter,
+    (manifest, dir_sync): (Manifest, Arc<DirSync>),
+    ids: Arc<AtomicU64>,
+) -> Core {
+    let Standing { env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
-        runs: AtomicU64::new(catalog.next.2),
+        runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
-        database: found.database,
+        database,
         env,
         dir,
         settings,
@@ -137,12 +168,18 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     };
     core.refresh_limits();
     core.refresh_load();
-    Ok((core, report))
+    core
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
-fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> Result<Vec<Arc<Family>>> {
-    let opener = Sharing::new(crate::core::ShelfOpener { shelf });
+fn open_families(
+    catalog: &Catalog,
+    shelf: &Shelf,
+    now: &Arc<LogicalClock>,
+    salvage: bool,
+) -> Result<Vec<Arc<Family>>> {
+    let strict = crate::core::ShelfOpener { shelf };
+    let shared = Sharing::new(crate::core::ShelfOpener { shelf });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -150,7 +187,9 @@ fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> R
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let version = Version::empty(entry.settings.order).apply(&edit, &opener)?;
+        let salvaging = readonly::SalvageOpener { strict: &strict, order: entry.settings.order };
+        let opener: &dyn Opener = if salvage { &salvaging } else { &shared };
+        let version = Version::empty(entry.settings.order).apply(&edit, opener)?;
         let tree = Tree::new(version, now.clone());
         all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
     }

@@ -80,7 +80,7 @@ pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
     pub(super) parts: Parts,
-    cache: Arc<BlockCache>,
+    pub(super) cache: Arc<BlockCache>,
     counters: Arc<Counters>,
 }
 
@@ -179,7 +179,16 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let parts = Parts::read(&input, database)?;
-        Ok(KlogReader { input, database, parts, cache, counters })
+        Ok(Self::with_parts(input, database, parts, (cache, counters)))
+    }
+
+    pub(super) fn with_parts(
+        input: Input,
+        database: u64,
+        parts: Parts,
+        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+    ) -> KlogReader {
+        KlogReader { input, database, parts, cache, counters }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
@@ -237,7 +246,7 @@ impl KlogReader {
     }
 
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         key: &[u8],
         hash: u64,

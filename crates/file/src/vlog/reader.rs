@@ -33,6 +33,11 @@ impl VlogReader {
         Self::over(Input::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
     }
 
+    /// Stands for a vlog that could not be opened: every value in it answers with the reason.
+    pub fn broken(id: FileId, database: u64, bytes: u64, why: Error, counters: Arc<Counters>) -> VlogReader {
+        VlogReader { input: Input::broken(id, FileKind::Vlog, bytes, why), database, counters }
+    }
+
     pub(crate) fn over(input: Input, database: u64, counters: Arc<Counters>) -> Result<VlogReader> {
         let header = input.header(FileKind::Vlog, database)?;
         if header.a != 0 || header.b != 0 {

@@ -98,7 +98,17 @@ impl VisibleCursor {
     }
 
     /// From the merge's position forward; `skip`: entries of `self.key` are behind us.
-    fn find_forward(&mut self, mut skip: bool) -> Result<()> {
+    fn find_forward(&mut self, skip: bool) -> Result<()> {
+        self.walk_forward(skip)?;
+        self.check_end()
+    }
+
+    /// The end of a scan says that nothing more is there.
+    fn check_end(&self) -> Result<()> {
+        if self.value.is_none() { self.view.version.absent::<()>().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn walk_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let e = self.merge.entry();
@@ -123,6 +133,11 @@ impl VisibleCursor {
 
     /// From the merge's position backward. Versions of a key come oldest first: the last one that is visible counts.
     fn find_backward(&mut self) -> Result<()> {
+        self.walk_backward()?;
+        self.check_end()
+    }
+
+    fn walk_backward(&mut self) -> Result<()> {
         self.merge.expect_way(false)?;
         let mut newest: Option<Found> = None;
         while self.merge.valid() {

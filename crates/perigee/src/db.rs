@@ -42,8 +42,9 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let settings = translate::settings(&options);
         let families = settings.families.clone();
+        let reads_only = options.read_only || options.salvage_readonly;
         let engine = Arc::new(Engine::open(options.env, path.as_ref(), settings)?);
-        for (name, settings) in &families {
+        for (name, settings) in families.iter().filter(|_| !reads_only) {
             if !engine.families().contains(name) {
                 engine.create_family(name, settings.clone())?;
             }

@@ -51,6 +51,10 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Whether opening makes a database where there is none; off, a mistyped path is an error.";
     error_if_exists, put_flag, take_flag,
         "Whether opening refuses a database that is there already.";
+    read_only, put_flag, take_flag,
+        "Whether to open without changing a byte, also beside the process that writes: no lock, but what is written later is not seen.";
+    salvage_readonly, put_flag, take_flag,
+        "Whether to open a damaged database to read what can be read: what cannot be read answers with an error, never as absent.";
     durability, put_durability, take_durability,
         "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
     block_cache_bytes, put_size, take_size,

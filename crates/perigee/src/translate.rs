@@ -55,6 +55,8 @@ pub(crate) fn settings(o: &Options) -> Settings {
 pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, FamilyOptions>) -> Options {
     Options {
         create_if_missing: s.create_if_missing,
+        read_only: s.read_only,
+        salvage_readonly: s.salvage,
         error_if_exists: s.error_if_exists,
         durability: match s.durability {
             perigee_engine::Durability::Full => Durability::Full,

@@ -39,6 +39,7 @@ mod family;
 mod snapshot;
 mod db;
 mod ttl;
+mod erase;
 mod operate;
 mod read;
 mod estimate;

@@ -58,7 +58,7 @@ fn look(
     mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
 ) -> Result<Option<(SeqNo, Found)>> {
     for memtable in view.memtables() {
-        if let Some(found) = memtable.get(key, at) {
+        if let Some(found) = newer(memtable.get(key, at), memtable.cover(key, at)) {
             return Ok(Some(found));
         }
     }
@@ -66,13 +66,26 @@ fn look(
     let order = view.version.order;
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
-        match ask(number, table, hash) {
-            Ok(None) => {}
-            Err(_) if bug::on(Bug::ErrorIsNotFound) => {}
-            answer => return answer,
+        let cover = table.reader.ranges().covering(order, key).and_then(|f| f.newest(at));
+        let point = match ask(number, table, hash) {
+            Err(_) if bug::on(Bug::ErrorIsNotFound) => None,
+            answer => answer?,
+        };
+        if let Some(found) = newer(point, cover) {
+            return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// What one source has to say: its newest version of the key, or the range tombstone over that. Either hides all that
+/// older sources hold.
+fn newer(point: Option<(SeqNo, Found)>, cover: Option<SeqNo>) -> Option<(SeqNo, Found)> {
+    match (point, cover) {
+        (Some((seq, found)), Some(cover)) if seq > cover => Some((seq, found)),
+        (_, Some(cover)) => Some((cover, Found::Tombstone)),
+        (point, None) => point,
+    }
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.

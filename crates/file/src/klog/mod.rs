@@ -9,7 +9,7 @@ pub mod cursor;
 pub mod verify;
 
 pub use cursor::KlogCursor;
-pub use props::KlogSummary;
+pub use props::{KlogSummary, RangeSummary};
 pub use reader::{Found, KlogReader, Near};
 pub use writer::{KlogOptions, KlogWriter};
 

@@ -26,12 +26,14 @@ pub struct Version {
     pub levels: Vec<Vec<Arc<Run>>>,
     /// Value logs by id.
     pub vlogs: BTreeMap<FileId, Arc<Vlog>>,
+    /// Whether any table has range tombstones.
+    pub has_ranges: bool,
 }
 
 impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
-        Version { order, levels: vec![Vec::new(); limits::LEVELS], vlogs: BTreeMap::new() }
+        Version { order, levels: vec![Vec::new(); limits::LEVELS], vlogs: BTreeMap::new(), has_ranges: false }
     }
 
     /// Every run from the newest to the oldest: the order in which a read asks.

@@ -30,6 +30,14 @@ bugs! {
     IgnoreLogChecksum = 4,
     /// Checksums of blocks are not compared.
     IgnoreBlockChecksum = 5,
+    /// A checkpoint is renamed into place although the names in it are not durable.
+    CheckpointSkipsDirSync = 70,
+    /// Pruning a backup removes files that kept generations need.
+    PruneDropsShared = 71,
+    /// A read-only open cuts the torn end off the log.
+    ReadOnlyCutsLog = 72,
+    /// Repair takes entries from a block whose checksum differs.
+    RepairTakesBadBlock = 73,
     /// The log segment is removed before the manifest edit of its flush is durable.
     RemoveLogEarly = 6,
     /// A flush is installed although the log before it is not durable: families disagree after a power cut.
@@ -60,6 +68,20 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// Separators are shortened as bytes under every key order.
+    ShortSeparator = 120,
+    /// Filters hash a key as it was written, not its canonical form.
+    FilterHashesRawKey = 121,
+    /// A rewrite takes keys for different that only differ in bytes, not in their order: old versions come back.
+    CollapseByBytes = 122,
+    /// Clearing a family does not note how far the log is spent: replay brings the contents back.
+    ClearReplays = 41,
+    /// Files that go from one family are deleted although a clone still names them.
+    DropDeletesShared = 42,
+    /// A clone is made of the tables alone, without what is still in memory.
+    CloneForgetsMemtable = 43,
+    /// A rename is done in memory and never reaches the manifest.
+    RenameInMemory = 44,
     /// A get that meets an expired newest version goes on to an older one.
     ExpiredFallsThrough = 30,
     /// Compaction destroys expired entries although the clock has just jumped forward.

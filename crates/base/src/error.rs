@@ -36,6 +36,8 @@ pub enum ErrorKind {
     Closed,
     /// Memory for a large buffer could not be had.
     NoMemory,
+    /// The database was opened read-only. Open it for writing.
+    ReadOnly,
     /// Try again: the work could not be done now, and nothing happened.
     Busy,
     /// A bug of the engine. Please report it.
@@ -58,6 +60,7 @@ impl ErrorKind {
             ErrorKind::Poisoned => "poisoned",
             ErrorKind::Closed => "closed",
             ErrorKind::NoMemory => "no memory",
+            ErrorKind::ReadOnly => "read-only",
             ErrorKind::Busy => "busy",
             ErrorKind::Internal => "internal error",
         }

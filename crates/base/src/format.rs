@@ -4,14 +4,14 @@
 //! offset size
 //!   0     8   magic "PERIGEE\0"
 //!   8     2   format version (1)
-//!  10     1   file kind (1 wal, 2 manifest, 3 klog, 4 vlog)
+//!  10     1   file kind (1 wal, 2 manifest, 3 klog, 4 vlog, 5 backup)
 //!  11     1   zero
 //!  12     4   incompatible feature bits: an unknown one refuses the file
 //!  16     4   read-only-compatible feature bits: an unknown one refuses writing
 //!  20     4   compatible feature bits: unknown ones are ignored
 //!  24     8   database id
 //!  32     8   file id (the number in its name; seeds every checksum of the file)
-//!  40     8   A: wal, manifest: LSN of the first record; klog: family id; vlog: 0
+//!  40     8   A: wal, manifest: LSN of the first record; klog: family id; vlog: 0; backup: last LSN
 //!  48     8   B: wal, manifest: boot id; others 0
 //!  56     4   encryption key id (0: not encrypted)
 //!  60     4   zero
@@ -43,6 +43,8 @@ pub enum FileKind {
     Klog = 3,
     /// Separated values.
     Vlog = 4,
+    /// The record of a generation of a backup.
+    Backup = 5,
 }
 
 /// The decoded header.

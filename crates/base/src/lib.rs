@@ -16,6 +16,8 @@ pub mod order;
 pub mod cut;
 pub mod key;
 pub mod format;
+pub mod latency;
+pub mod io;
 pub mod stats;
 pub mod bug;
 

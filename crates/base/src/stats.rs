@@ -1,6 +1,8 @@
 //! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is promised
 //! between two of them.
 
+use crate::io::Io;
+use crate::latency::Latencies;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that only grows.
@@ -22,7 +24,13 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// All counters of one open database.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: Counter,)+ }
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)+
+            /// Input and output by cause.
+            pub io: Io,
+            /// How long operations took.
+            pub latency: Latencies,
+        }
 
         impl Counters {
             /// Every counter by name, in a stable order.
@@ -46,6 +54,10 @@ counters! {
     wal_bytes_written,
     /// Syncs of the write-ahead log.
     wal_syncs,
+    /// Iterators and cursors positioned.
+    seeks,
+    /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
+    nexts,
     /// Point reads.
     gets,
     /// Point reads that found a value.

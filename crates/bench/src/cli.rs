@@ -63,9 +63,47 @@ enum Command {
     },
     /// Sets the records of two runs side by side, such as two of our versions
     Compare { before: PathBuf, after: PathBuf },
+    /// Records the operations of a workload, to be done again by `run --workloads replay --trace FILE`
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
     /// One repetition, for the parent process
     #[command(name = parent::CHILD, hide = true)]
     Child,
+}
+
+#[derive(Debug, Subcommand)]
+enum TraceCommand {
+    /// Runs a workload and writes its operations to a file
+    Record {
+        /// The workload
+        #[arg(long)]
+        workload: String,
+        /// The engine that answers meanwhile
+        #[arg(long, default_value = "perigee")]
+        engine: String,
+        /// The trace
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        #[command(flatten)]
+        settings: Box<Settings>,
+    },
+    /// Does the operations of a trace again, on any engines
+    Replay {
+        /// The trace
+        trace: PathBuf,
+        /// Engines, with commas, or `all`
+        #[arg(long, value_delimiter = ',', default_value = "all")]
+        engines: Vec<String>,
+        /// Repetitions, in turn
+        #[arg(long, default_value_t = 3)]
+        reps: u32,
+        #[command(flatten)]
+        settings: Box<Settings>,
+        #[command(flatten)]
+        out: Out,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -106,7 +144,7 @@ fn act(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
             let order = Order {
-                engines: engine_names(&engines)?,
+                engines: engine_names(&engines, &settings)?,
                 workloads: workload_names(&workloads)?,
                 reps,
                 settings,
@@ -114,7 +152,7 @@ fn act(cli: Cli, sized: bool) -> Result<bool, String> {
             measure(&[order], &out)
         }
         Some(Command::Suite { suite, engines, reps, settings, out }) => {
-            let mut engines = engine_names(&engines)?;
+            let mut engines = engine_names(&engines, &settings)?;
             if suite == Suite::Sqlite {
                 engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
             }
@@ -125,6 +163,7 @@ fn act(cli: Cli, sized: bool) -> Result<bool, String> {
             println!("{}", table::compare(&read(&before)?, &read(&after)?));
             Ok(true)
         }
+        Some(Command::Trace { command }) => trace(command),
         Some(Command::Child) => parent::be_child().map(|()| true),
         None => {
             if !cli.list {
@@ -133,6 +172,27 @@ fn act(cli: Cli, sized: bool) -> Result<bool, String> {
             }
             list();
             Ok(true)
+        }
+    }
+}
+
+fn trace(command: TraceCommand) -> Result<bool, String> {
+    match command {
+        TraceCommand::Record { workload, engine, out, settings } => {
+            let mut settings = *settings;
+            settings.shape.record = Some(std::path::absolute(&out).map_err(|e| e.to_string())?);
+            let engines = engine_names(&[engine], &settings)?;
+            let workloads = workload_names(&[workload])?;
+            let records = parent::run(&[Order { engines, workloads, reps: 1, settings }]);
+            let ops: u64 = records.iter().map(|r| r.ops).sum();
+            println!("{ops} operations recorded in {}", out.display());
+            Ok(!summary::failed(&records) && ops > 0)
+        }
+        TraceCommand::Replay { trace, engines, reps, settings, out } => {
+            let settings = Settings { trace: Some(trace), ..*settings };
+            let engines = engine_names(&engines, &settings)?;
+            let workloads = vec![workload::REPLAY.to_owned()];
+            measure(&[Order { engines, workloads, reps, settings }], &out)
         }
     }
 }
@@ -148,9 +208,14 @@ fn list() {
     }
 }
 
-fn engine_names(asked: &[String]) -> Result<Vec<String>, String> {
+fn engine_names(asked: &[String], settings: &Settings) -> Result<Vec<String>, String> {
+    let named = settings.tidesdb_lib.is_some();
     if asked == ["all"] {
-        return Ok(engines::ENGINES.iter().filter(|e| !e.hidden).map(|e| e.name.to_owned()).collect());
+        let all = engines::ENGINES.iter().filter(|e| !e.hidden && (named || e.name != engines::TIDESDB));
+        return Ok(all.map(|e| e.name.to_owned()).collect());
+    }
+    if !named && asked.iter().any(|e| e == engines::TIDESDB) {
+        return Err("the engine `tidesdb` needs its shared library: --tidesdb-lib PATH".into());
     }
     match asked.iter().find(|name| engines::find(name).is_none()) {
         Some(name) => Err(format!("no engine `{name}` in this build; see --list")),
@@ -160,7 +225,8 @@ fn engine_names(asked: &[String]) -> Result<Vec<String>, String> {
 
 fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
     if asked == ["all"] {
-        return Ok(workload::WORKLOADS.iter().map(|w| w.name.to_owned()).collect());
+        let all = workload::WORKLOADS.iter().filter(|w| w.name != workload::REPLAY);
+        return Ok(all.map(|w| w.name.to_owned()).collect());
     }
     match asked.iter().find(|name| workload::find(name).is_none()) {
         Some(name) => Err(format!("no workload `{name}`; see --list")),

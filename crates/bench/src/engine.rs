@@ -2,6 +2,7 @@
 //!
 //! Sessions and cursors are handed to a closure instead of returned: an adapter can then keep its connection, prepared
 //! statements and transactions on the stack, borrowed from each other, without copies that its users would not make.
+//! Families (column families, tables, keyspaces) are numbered from 0; there are as many as the settings say.
 
 use crate::settings::Settings;
 use std::collections::BTreeMap;
@@ -12,6 +13,18 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 
 /// What an adapter was told and what it did instead, by name: goes into the record.
 pub type Told = BTreeMap<String, String>;
+
+/// What becomes of entries whose time to live is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// The engine has no time to live.
+    None,
+    /// No read shows them.
+    OnRead,
+    /// Reads show them until a compaction has dropped them.
+    #[cfg_attr(not(feature = "rocksdb"), expect(dead_code))]
+    AtCompaction,
+}
 
 /// An open database of some engine.
 pub trait Engine: Sync {
@@ -25,6 +38,14 @@ pub trait Engine: Sync {
     fn settle(&self) -> Result<()>;
     /// Closes; everything acknowledged must be there when it is opened again.
     fn close(self: Box<Self>) -> Result<()>;
+    /// Whether entries get the time to live of the settings.
+    fn expiry(&self) -> Expiry {
+        Expiry::None
+    }
+    /// Bytes of the largest value that it takes.
+    fn largest_value(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// A thread's access to an engine.
@@ -32,15 +53,15 @@ pub trait Session {
     /// Commits what `fill` puts into the sink, `n` operations, atomically if the engine can.
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()>;
     /// Calls `see` once with the newest value of `key`, without a copy where the engine allows.
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
-    /// Runs `work` with a cursor over one view of the database.
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
+    /// Runs `work` with a cursor over one view of a family.
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
 }
 
 /// Where a batch's operations go.
 pub trait Sink {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    fn delete(&mut self, key: &[u8]) -> Result<()>;
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()>;
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()>;
 }
 
 /// Ordered reads.

@@ -2,17 +2,18 @@
 //!
 //! Knows neither which engine nor which workload it is.
 
-use crate::engine::{Engine, Open, Result};
-use crate::engines;
+use crate::engine::{Engine, Expiry, Open, Result};
+use crate::engines::{self, recorder};
 use crate::keys::{KeyChoice, Keys, Order};
 use crate::meter::{Counter, Meter, histogram};
 use crate::pick::Zipf;
-use crate::record::Record;
+use crate::record::{Record, Sample};
 use crate::settings::Settings;
 use crate::sys;
+use crate::trace;
 use crate::values::Values;
 use crate::workload::run::{Part, Plan};
-use crate::workload::{self, Layout, Pick, Workload};
+use crate::workload::{self, Act, Layout, Pick, Replay, Workload};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,8 +47,8 @@ impl Seen {
         self.peak_rss.fetch_max(rss, Ordering::Relaxed);
         self.peak_anon.fetch_max(anon, Ordering::Relaxed);
     }
-    /// Looks until told to stop; the operations of each interval.
-    fn watch(&self, counters: &[Counter]) -> Vec<u64> {
+    /// Looks until told to stop: the operations of each interval.
+    fn watch(&self, counters: &[Counter], amplification: &mut Option<Amplification<'_>>) -> Vec<u64> {
         let start = Instant::now();
         let (mut timeline, mut before) = (Vec::new(), 0);
         while !self.stop.load(Ordering::Acquire) {
@@ -57,45 +58,112 @@ impl Seen {
             let now = counters.iter().map(Counter::get).sum();
             timeline.push(now - before);
             before = now;
+            if let Some(a) = amplification.as_mut().filter(|_| timeline.len().is_multiple_of(10)) {
+                a.sample(start.elapsed(), now);
+            }
         }
         timeline
     }
 }
 
-fn plan(workload: &Workload, s: &Settings) -> Plan {
+/// Follows amplification second by second.
+struct Amplification<'d> {
+    dir: &'d Path,
+    /// Bytes given with each operation, and bytes of keys and values that are there throughout.
+    given: f64,
+    live: f64,
+    ops: u64,
+    io: sys::Io,
+    samples: Vec<Sample>,
+}
+
+impl<'d> Amplification<'d> {
+    /// For workloads that overwrite what is there; in others the live bytes are not known at every moment.
+    fn of(plan: &Plan, dir: &'d Path) -> Option<Self> {
+        let share = match plan.workload.act {
+            Act::Write if plan.workload.loaded => 1.0,
+            Act::Mix { read, insert: 0, scan, .. } if read + scan < 100 => {
+                f64::from(100 - read - scan) / 100.0
+            }
+            _ => return None,
+        };
+        let given = plan.entry_bytes() as f64 * share;
+        let live = plan.entry_bytes() as f64 * plan.n as f64;
+        Some(Amplification { dir, given, live, ops: 0, io: sys::io(), samples: Vec::new() })
+    }
+    fn sample(&mut self, at: Duration, ops: u64) {
+        let (io, given) = (sys::io(), (ops - self.ops) as f64 * self.given);
+        let since = io.since(self.io);
+        // Without a write in this time there is nothing to divide by: what was written counts for the next.
+        if given <= 0.0 {
+            return;
+        }
+        self.samples.push(Sample {
+            seconds: at.as_secs_f64(),
+            write: since.wchar.max(since.written) as f64 / given,
+            read: since.rchar.max(since.read) as f64 / given,
+            space: sys::disk_bytes(self.dir) as f64 / self.live,
+        });
+        (self.ops, self.io) = (ops, io);
+    }
+}
+
+fn plan(workload: &Workload, s: &Settings) -> Result<Plan> {
+    let workload = workload.with(s.pattern);
     let order = match (workload.layout, s.keys) {
         (Layout::Sequential, _) => Order::Ascending,
+        (Layout::Timestamp, _) => Order::Timestamp,
+        (Layout::Reverse, _) => Order::Descending,
         (Layout::Scattered, KeyChoice::Counter) => Order::Swapped,
         (Layout::Scattered, KeyChoice::Random) => Order::Mixed,
     };
     let keys = Keys { order, bytes: s.key_bytes.unwrap_or(workload.key_bytes).max(8) };
-    let large = workload.value_bytes > 1000;
-    let n = if large { (s.num / 10).max(1) } else { s.num.max(1) };
-    let ops = s.ops.unwrap_or_else(|| (workload.ops)(s.num)).max(1);
-    Plan {
-        workload: *workload,
+    let value_bytes = match workload.giant {
+        true => usize::try_from(s.giant_bytes)?,
+        false => s.value_bytes.unwrap_or(workload.value_bytes),
+    };
+    let replay = match (workload.act, &s.trace) {
+        (Act::Replay, Some(file)) => Some(Replay::new(&trace::read(file)?, s.values)?),
+        (Act::Replay, None) => return Err("the workload `replay` needs --trace FILE".into()),
+        _ => None,
+    };
+    let n = if replay.is_some() { 0 } else { (workload.keys)(s.num).max(1) };
+    Ok(Plan {
+        workload,
         keys,
-        values: Values { choice: s.values, bytes: s.value_bytes.unwrap_or(workload.value_bytes).max(8) },
+        values: Values { choice: s.values, bytes: value_bytes.max(8) },
         n,
-        ops,
-        threads: s.threads.max(1) as u64,
+        ops: s.ops.unwrap_or_else(|| (workload.ops)(s.num)).max(1),
+        threads: if replay.is_some() { 1 } else { s.threads.max(1) as u64 },
         batch: if workload.batch > 1 { s.batch.unwrap_or(workload.batch).max(1) } else { 1 },
         seed: s.seed,
         zipf: matches!(workload.pick, Pick::Zipf | Pick::Latest).then(|| Zipf::new(n)),
         last: (0..n).map(|i| keys.id(i)).max().unwrap_or(0),
-    }
+        families: match (&replay, workload.families) {
+            (Some(replay), _) => replay.families as u64,
+            (None, true) => s.many_families.max(1) as u64,
+            (None, false) => 1,
+        },
+        ttl: (workload.act == Act::Series).then_some(s.ttl_seconds),
+        replay,
+    })
 }
 
-/// Fills the database with every key at version 1, and lets it settle.
+/// Fills the database with every key at version 1, or with what a trace begins from, and lets it settle.
 fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
+    let batch = (16_000_000 / plan.entry_bytes()).clamp(1, 1000);
     engine.session(&mut |session| {
+        if let Some(replay) = &plan.replay {
+            return replay.load(session);
+        }
         let mut i = 0;
         while i < plan.n {
-            let end = plan.n.min(i + 1000);
+            let end = plan.n.min(i + batch);
             session.write((end - i) as usize, &mut |sink| {
                 for j in i..end {
-                    sink.put(plan.keys.write(j, &mut key), plan.values.write(j, 1, &mut value))?;
+                    let value = plan.values.write(j, 1, &mut value);
+                    sink.put(plan.family(j), plan.keys.write(j, &mut key), value)?;
                 }
                 Ok(())
             })?;
@@ -104,6 +172,34 @@ fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
         Ok(())
     })?;
     engine.settle()
+}
+
+/// Why the machine cannot run this: giant values need memory for copies, and disk.
+fn lacking(plan: &Plan, dir: &Path) -> Option<String> {
+    const COPIES: u64 = 6;
+    let value = plan.values.bytes as u64;
+    if !plan.workload.giant || value < 1 << 20 {
+        return None;
+    }
+    let (memory, disk) = (plan.threads * COPIES * value, 4 * plan.n * value);
+    let (have, free) = (sys::available_memory(), sys::free_disk(dir));
+    let say = |what: &str, need: u64, have: u64| {
+        Some(format!("needs {} MB of {what}, {} MB are free; see --giant-bytes", need >> 20, have >> 20))
+    };
+    match () {
+        () if have < memory => say("memory", memory, have),
+        () if free < disk => say("disk", disk, free),
+        () => None,
+    }
+}
+
+/// Why the engine cannot run this.
+fn unable(engine: &dyn Engine, plan: &Plan) -> Option<String> {
+    if plan.ttl.is_some() && engine.expiry() == Expiry::None {
+        return Some("the engine has no time to live".into());
+    }
+    let (most, need) = (engine.largest_value(), plan.values.bytes as u64);
+    (need > most).then(|| format!("the engine takes values of {most} bytes at most, not {need}"))
 }
 
 /// Runs `work` of every part on a thread of its own.
@@ -149,21 +245,37 @@ pub fn run(job: &Job) -> Result<Record> {
     std::fs::create_dir_all(&settings.dir)?;
     let _ = std::fs::remove_dir_all(&dir);
     record.host = sys::host(&settings.dir);
-    record.rep = job.rep;
-    let done = measure(open, &dir, &settings, &plan(workload, &settings), &mut record);
-    std::fs::remove_dir_all(&dir)?;
+    (record.rep, record.threads) = (job.rep, settings.threads);
+    let plan = plan(workload, &settings)?;
+    settings.shape.families = (plan.families > 1).then_some(plan.families as usize);
+    settings.shape.ttl = plan.ttl;
+    record.skipped = lacking(&plan, &settings.dir);
+    let done = match record.skipped {
+        Some(_) => Ok(()),
+        None => measure(open, &dir, &settings, &plan, &mut record),
+    };
+    let _ = std::fs::remove_dir_all(&dir);
     record.settings = Some(settings);
     done.map(|()| record)
 }
 
 fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Record) -> Result<()> {
     let mut engine = open(dir, s)?;
+    record.skipped = unable(&*engine, plan);
+    if record.skipped.is_some() {
+        record.options = engine.told();
+        record.engine_version = engine.version();
+        return engine.close();
+    }
+    if let Some(file) = &s.shape.record {
+        engine = recorder::record(engine, trace::Writer::create(file)?, plan.workload.loaded);
+    }
     if plan.workload.loaded {
         let start = Instant::now();
         load(&*engine, plan)?;
         record.load_seconds = start.elapsed().as_secs_f64();
     }
-    if s.cold {
+    if s.cold && s.shape.record.is_none() {
         engine.close()?;
         let dropped = sys::drop_page_cache();
         record.notes.push(
@@ -179,9 +291,10 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
     let seen = Seen::default();
     seen.look();
     let between = s.rate.map(|r| Duration::from_secs_f64(plan.threads as f64 / r.max(1) as f64));
+    let mut amplification = Amplification::of(plan, dir);
     let (io, cpu, start) = (sys::io(), sys::cpu(), Instant::now());
     let meters = std::thread::scope(|scope| {
-        let watch = scope.spawn(|| seen.watch(&counters));
+        let watch = scope.spawn(|| seen.watch(&counters, &mut amplification));
         let meters = on_threads(&*engine, &mut parts, &counters, between, |p, s, m| p.run(s, m));
         record.seconds = start.elapsed().as_secs_f64();
         seen.stop.store(true, Ordering::Release);
@@ -189,6 +302,11 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
         meters
     });
     let asked = sys::cpu();
+    let read = sys::io().since(io);
+    if let Some(mut a) = amplification {
+        a.sample(Duration::from_secs_f64(record.seconds), counters.iter().map(Counter::get).sum());
+        record.amplification = a.samples;
+    }
     let settling = Instant::now();
     if plan.workload.writes() {
         engine.settle()?;
@@ -203,14 +321,34 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
     record.cpu_asked_us_per_op = (asked.total_us - cpu.total_us) / ops;
     record.peak_rss_mb = seen.peak_rss.load(Ordering::Relaxed) as f64 / 1e6;
     record.peak_anon_mb = seen.peak_anon.load(Ordering::Relaxed) as f64 / 1e6;
+    if let Some(ttl) = plan.ttl {
+        expire(&*engine, ttl, record)?;
+    }
     let closing = Instant::now();
     engine.close()?;
     record.close_ms = closing.elapsed().as_secs_f64() * 1e3;
+    record.read_bytes = read.rchar.max(read.read);
     written(record, plan, sys::io().since(io));
     record.db_bytes = sys::disk_bytes(dir);
     let live: u64 = parts.iter().map(Part::live_bytes).sum();
     record.space_amp = if live > 0 { record.db_bytes as f64 / live as f64 } else { 0.0 };
     reopen(open, dir, s, &mut parts, record)
+}
+
+/// Waits until every entry is past its time, and looks at what is still shown.
+fn expire(engine: &dyn Engine, ttl: u64, record: &mut Record) -> Result<()> {
+    std::thread::sleep(Duration::from_secs(ttl + 2));
+    let shown = workload::visible(engine)?;
+    let all = record.ops;
+    record
+        .notes
+        .push(format!("{} s after the last write {shown} of about {all} entries were still shown", ttl + 2));
+    if shown > 0 && engine.expiry() == Expiry::OnRead {
+        record.wrong += 1;
+        let failure = format!("wrong: {shown} entries were shown after their time");
+        record.first_failure.get_or_insert(failure);
+    }
+    engine.settle()
 }
 
 /// Opens again and compares a sample of what should be there.
@@ -243,6 +381,8 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
         record.ops += m.ops;
         record.errors += m.errors;
         record.wrong += m.wrong;
+        record.user_bytes += m.given;
+        record.seen_bytes += m.seen;
         record.first_failure = record.first_failure.take().or_else(|| m.first_failure.clone());
     }
     record.threads = meters.len();
@@ -264,13 +404,10 @@ fn written(record: &mut Record, plan: &Plan, io: sys::Io) {
     (record.key_bytes, record.value_bytes) = (plan.keys.bytes, plan.values.bytes);
     // Mapped files are written without a system call, cached ones without the device: the larger is nearer the truth.
     record.written_bytes = io.wchar.max(io.written);
-    record.read_bytes = io.rchar.max(io.read);
-    if plan.workload.writes() {
-        record.user_bytes = record.ops * (plan.keys.bytes + plan.values.bytes) as u64;
-        let share = match plan.workload.act {
-            workload::Act::Mix { read, scan, .. } => f64::from(100 - read - scan) / 100.0,
-            _ => 1.0,
-        };
-        record.write_amp = record.written_bytes as f64 / (record.user_bytes as f64 * share).max(1.0);
+    if record.user_bytes > 0 {
+        record.write_amp = record.written_bytes as f64 / record.user_bytes as f64;
+    }
+    if record.seen_bytes > 0 {
+        record.read_amp = record.read_bytes as f64 / record.seen_bytes as f64;
     }
 }

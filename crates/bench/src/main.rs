@@ -11,6 +11,7 @@ mod engine;
 mod meter;
 mod sys;
 mod record;
+mod trace;
 mod engines;
 mod workload;
 mod job;

@@ -35,6 +35,9 @@ pub struct Meter<'a> {
     pub ops: u64,
     pub errors: u64,
     pub wrong: u64,
+    /// Bytes of keys and values given to be written, and read.
+    pub given: u64,
+    pub seen: u64,
     pub first_failure: Option<String>,
     done: &'a Counter,
     /// Start, and time between calls, of a fixed-rate run.
@@ -49,6 +52,8 @@ impl<'a> Meter<'a> {
             ops: 0,
             errors: 0,
             wrong: 0,
+            given: 0,
+            seen: 0,
             first_failure: None,
             done,
             pace: between.map(|b| (Instant::now(), b)),

@@ -40,6 +40,9 @@ pub fn run(orders: &[Order]) -> Vec<Record> {
             host: sys::host(&job.settings.dir),
             ..Record::default()
         });
+        if let Some(why) = &record.skipped {
+            bar.println(format!("not run: {} on {}: {why}", job.workload, job.engine));
+        }
         if let Some(failure) = &record.first_failure {
             bar.println(format!("FAILED {} on {}: {failure}", job.workload, job.engine));
         }

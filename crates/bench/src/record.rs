@@ -50,7 +50,13 @@ pub struct Record {
     pub write_amp: f64,
     pub written_bytes: u64,
     pub read_bytes: u64,
+    /// Bytes of keys and values given to be written, and shown by reads.
     pub user_bytes: u64,
+    pub seen_bytes: u64,
+    /// Bytes read, while measuring, for each byte shown.
+    pub read_amp: f64,
+    /// Amplification second by second, where every key was there from the beginning.
+    pub amplification: Vec<Sample>,
     /// Disk bytes for each byte of live keys and values.
     pub space_amp: f64,
     pub db_bytes: u64,
@@ -63,10 +69,23 @@ pub struct Record {
     /// Answers that were wrong.
     pub wrong: u64,
     pub first_failure: Option<String>,
+    /// Why it was not run: the engine lacks something, or the machine does. Not a failure.
+    pub skipped: Option<String>,
     pub options: Told,
     pub notes: Vec<String>,
     /// The command line of the run.
     pub command: String,
     pub settings: Option<Settings>,
     pub host: Host,
+}
+
+/// Amplification at a moment: of writes and reads in the time since the sample before, of space as it is.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Sample {
+    pub seconds: f64,
+    /// Bytes written and bytes read for each byte given in this time.
+    pub write: f64,
+    pub read: f64,
+    /// Disk bytes for each byte of live keys and values.
+    pub space: f64,
 }

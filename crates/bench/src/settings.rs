@@ -24,6 +24,24 @@ pub enum Compression {
     Lz4,
 }
 
+/// Orders of keys and choices among them, as in TidesDB's benchtool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Ascending.
+    Seq,
+    /// Scattered as `--keys` says.
+    Random,
+    /// Scattered, hot keys more often.
+    Zipfian,
+    /// Scattered, each choice independent of those before.
+    Uniform,
+    /// Ascending microseconds with irregular gaps.
+    Timestamp,
+    /// Descending.
+    Reverse,
+}
+
 /// Settings of a run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct Settings {
@@ -45,6 +63,18 @@ pub struct Settings {
     /// Bytes of a value, at least 8 (default: the workload's, mostly 100)
     #[arg(long)]
     pub value_bytes: Option<usize>,
+    /// Bytes of a value of the giant workloads
+    #[arg(long, value_parser = bytes, default_value = "1G")]
+    pub giant_bytes: u64,
+    /// Order of keys and choice among them (default: the workload's)
+    #[arg(long, value_enum)]
+    pub pattern: Option<Pattern>,
+    /// Families of the workloads with many
+    #[arg(long = "families", default_value_t = 1000)]
+    pub many_families: usize,
+    /// Seconds that entries live in workloads with a time to live
+    #[arg(long = "ttl", default_value_t = 2)]
+    pub ttl_seconds: u64,
     /// Keys of workloads in scattered order
     #[arg(long, value_enum, default_value = "counter")]
     pub keys: KeyChoice,
@@ -75,9 +105,40 @@ pub struct Settings {
     /// Drop the page cache between loading and measuring
     #[arg(long)]
     pub cold: bool,
+    /// TidesDB's shared library, major version 9 or newer, for the engine `tidesdb`
+    #[arg(long, value_name = "PATH")]
+    pub tidesdb_lib: Option<PathBuf>,
+    /// The recorded operations that the workload `replay` does again
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Where databases are made (and removed again)
     #[arg(long, default_value = "target/bench-data")]
     pub dir: PathBuf,
+    /// What the workload at hand needs of the engine.
+    #[arg(skip)]
+    pub shape: Shape,
+}
+
+/// What a workload needs of an engine beyond one family of entries that stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Families, if more than one.
+    pub families: Option<usize>,
+    /// Seconds that every entry lives.
+    pub ttl: Option<u64>,
+    /// File that gets every operation.
+    pub record: Option<PathBuf>,
+}
+
+impl Settings {
+    /// How many families an engine makes.
+    pub fn families(&self) -> usize {
+        self.shape.families.unwrap_or(1).max(1)
+    }
+    /// Write buffer of each family: its part, and not less than 64 KiB.
+    pub fn memtable_of_each(&self) -> u64 {
+        (self.memtable / self.families() as u64).max(self.memtable.min(64 << 10))
+    }
 }
 
 /// `64M`, `1G`, `4096`.

@@ -21,6 +21,9 @@ pub enum Suite {
     Sqlite,
     /// Data several times the memory (512M, by a cgroup), incompressible
     LargeThanMemory,
+    /// What the others leave out: churn to a steady state, a queue, a thousand families, a series whose
+    /// entries expire, giant values
+    Beyond,
     /// All of them
     All,
 }
@@ -49,6 +52,8 @@ const SQLITE: &[&str] = &[
     "read_missing",
     "range100_random",
 ];
+const BEYOND: &[&str] = &["churn", "queue", "families_write", "families_read", "series_ttl"];
+const GIANT: &[&str] = &["giant_put", "giant_get", "giant_range"];
 const LARGE: &[&str] =
     &["write_random", "read_random", "read_zipf", "seek_random", "range100_random", "churn"];
 
@@ -112,13 +117,21 @@ pub fn orders(
             };
             vec![order(engines, LARGE, reps.unwrap_or(1), settings)]
         }
-        Suite::All => [Suite::Quick, Suite::Seed, Suite::Ycsb, Suite::Sqlite, Suite::LargeThanMemory]
-            .iter()
-            .flat_map(|suite| orders(*suite, engines, reps, num, s))
-            .collect(),
+        Suite::Beyond => vec![
+            order(engines, BEYOND, reps.unwrap_or(3), half(with(1_000_000))),
+            order(engines, GIANT, reps.unwrap_or(1), Settings { threads: 1, ..half(with(1)) }),
+        ],
+        Suite::All => {
+            [Suite::Quick, Suite::Seed, Suite::Ycsb, Suite::Sqlite, Suite::Beyond, Suite::LargeThanMemory]
+                .iter()
+                .flat_map(|suite| orders(*suite, engines, reps, num, s))
+                .collect()
+        }
     }
 }
 
 fn beyond_seed(name: &str) -> bool {
-    ["ycsb", "churn", "queue", "write_durable", "read_zipf"].iter().any(|p| name.starts_with(p))
+    let beyond =
+        ["ycsb", "churn", "queue", "write_durable", "read_zipf", "families", "series", "giant", "replay"];
+    beyond.iter().any(|p| name.starts_with(p))
 }

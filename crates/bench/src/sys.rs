@@ -63,6 +63,19 @@ pub fn resident() -> (u64, u64) {
     (all, all.saturating_sub(shared))
 }
 
+/// Bytes of memory that could be used now without swapping; everything, where the system does not say.
+pub fn available_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(u64::MAX, |k| k * 1024)
+}
+
+/// Free bytes of the file system that holds `dir`.
+pub fn free_disk(dir: &Path) -> u64 {
+    rustix::fs::statvfs(dir).map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize))
+}
+
 /// Bytes that a directory takes on disk.
 pub fn disk_bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;

@@ -53,9 +53,9 @@ impl Values {
                 }
             }
             ValueChoice::Half => {
-                let n = self.bytes / 2;
-                noise(header(i, version), &mut out[..n.max(8)]);
-                out[n.max(8)..].fill(b'v');
+                let n = (self.bytes / 2).max(8).min(self.bytes);
+                noise(header(i, version), &mut out[..n]);
+                out[n..].fill(b'v');
             }
             ValueChoice::Random => noise(header(i, version), out),
         }
@@ -72,7 +72,7 @@ impl Values {
         }
     }
     /// The version that `got` would have as a value of `i`.
-    fn version(&self, got: &[u8], i: u64) -> Option<u16> {
+    pub fn version(&self, got: &[u8], i: u64) -> Option<u16> {
         if self.choice == ValueChoice::Ramp {
             let offset = got.first()?.wrapping_sub(i as u8);
             return (0..256).find(|v| (*v as u8).wrapping_mul(VERSION_STEP) == offset);

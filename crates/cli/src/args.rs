@@ -1,7 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    compact, count, delete, demo, dump, export, families, get, import, levels, put, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
+    manifest, metrics, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -46,18 +47,34 @@ pub enum Command {
     Scan(scan::ScanArgs),
     /// Count entries
     Count(count::CountArgs),
-    /// List, create or drop column families
+    /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
     /// Show counters, levels, memory, log and what the last recovery did
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them
     Levels(levels::LevelsArgs),
+    /// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+    Explain(explain::ExplainArgs),
+    /// Show the properties of one klog or vlog
+    Sst(sst::SstArgs),
+    /// Show the history of the database: every edit of its manifest
+    Manifest(manifest::ManifestArgs),
+    /// Show statistics as OpenMetrics text
+    Metrics(metrics::MetricsArgs),
     /// Read every byte of every file and check it
     Verify(verify::VerifyArgs),
     /// Decode a file of a database to text, damaged or in use as it may be
     Dump(dump::DumpArgs),
+    /// Make a second database with the same contents, by hard links
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Make, list, check and prune backups
+    Backup(backup::BackupArgs),
+    /// Make a database of a generation of a backup
+    Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level
     Compact(compact::CompactArgs),
+    /// Reclaim everything that deletes and overwrites left behind
+    Purge(purge::PurgeArgs),
     /// Import a real tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
 }

@@ -110,6 +110,12 @@ fn families_are_apart() {
     assert_eq!(w.json(&["families", "db"])[0]["families"][1]["name"], "tides");
     w.ok(&["compact", "db", "--family", "tides"]);
     w.fails(2, "already", &["families", "db", "--create", "tides"]);
+    assert_eq!(w.ok(&["families", "db", "--rename", "tides", "seas"]), "default\nseas\n");
+    assert_eq!(w.ok(&["families", "db", "--clone", "seas", "tides"]), "default\nseas\ntides\n");
+    w.ok(&["families", "db", "--clear", "seas"]);
+    w.fails(2, "already", &["families", "db", "--rename", "seas", "tides"]);
+    w.fails(2, "no family", &["families", "db", "--clone", "lakes", "x"]);
+    assert_eq!(w.ok(&["families", "db", "--drop", "seas"]), "default\ntides\n");
     assert_eq!(w.ok(&["families", "db", "--drop", "tides"]), "default\n");
     w.fails(2, "tides", &["families", "db", "--drop", "tides"]);
     let e = w.fails(2, "no family called", &["get", "db", "k", "--family", "tides"]);
@@ -142,6 +148,10 @@ fn the_state_is_shown() {
     assert_eq!(verify["ok"], true);
     assert!(verify["bytes"].as_u64().unwrap() > 0);
     assert!(w.json(&["compact", "db"])[0]["bytes_after"].is_u64());
+    assert!(w.json(&["compact", "db", "--range", "a", "-"])[0]["bytes_after"].is_u64());
+    assert!(w.ok(&["purge", "db"]).starts_with("purged: "));
+    assert!(w.ok(&["metrics", "db"]).ends_with("# EOF\n"));
+    assert!(w.json(&["stats", "db"])[0]["latency"]["get"]["one_in"].is_u64());
     assert_eq!(w.json(&["count", "db"])[0]["count"], 4);
 }
 
@@ -186,7 +196,7 @@ fn help_has_examples_for_every_command() {
     assert!(help.contains("Examples:") && help.contains("Exit codes:"));
     for command in [
         "import", "export", "get", "put", "delete", "scan", "count", "families", "stats", "levels", "verify",
-        "dump", "compact", "demo",
+        "dump", "compact", "purge", "metrics", "explain", "sst", "manifest", "demo",
     ] {
         assert!(help.contains(command), "{command}");
         let own = w.ok(&[command, "--help"]);

@@ -225,3 +225,40 @@ fn boot_ids() {
     }
     assert_eq!(a.boot_id(), a.boot_id());
 }
+
+#[test]
+fn a_linked_file_lives_until_its_last_name_goes() {
+    on_both(|fs, path| {
+        let dir = make(fs, path);
+        let other = make(fs, &path.with_file_name("other"));
+        put(&*dir, "f", b"x");
+        assert!(dir.link_into("f", &*other).unwrap());
+        assert_eq!(dir.link_into("f", &*other).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(dir.link_into("g", &*other).unwrap_err().kind(), ErrorKind::NotFound);
+        dir.append_to("f").unwrap().append(&[b"y"]).unwrap();
+        dir.remove("f").unwrap();
+        other.sync().unwrap();
+        assert_eq!(get(&*other, "f"), b"xy");
+        assert_eq!(dir.list().unwrap().len(), 0);
+    });
+}
+
+#[test]
+fn directories_are_renamed_and_removed() {
+    on_both(|fs, path| {
+        let (new, full) = (path.with_file_name("new"), path.with_file_name("full"));
+        put(&*make(fs, path), "f", b"x");
+        put(&*make(fs, &full), "g", b"x");
+        assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs.remove_dir(path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        make(fs, &new);
+        fs.rename_dir(path, &new).unwrap();
+        assert_eq!(fs.open_dir(path, OpenDir::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+        let dir = fs.open_dir(&new, OpenDir::Existing).unwrap();
+        assert_eq!(get(&*dir, "f"), b"x");
+        assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::NotFound);
+        dir.remove("f").unwrap();
+        fs.remove_dir(&new).unwrap();
+        assert_eq!(fs.open_dir(&new, OpenDir::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}

@@ -48,7 +48,7 @@ pub fn fuzz_block(raw: &[u8]) -> bool {
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        assert!(block.key_is(i, &key));
+        assert!(block.key_is(KeyOrder::Bytes, i, &key));
         std::hint::black_box((block.value(i), block.pinned_value(i)));
         assert!(block.lower_bound(KeyOrder::Bytes, &key, block.seq(i)) <= block.len());
         key.push(0);
@@ -123,7 +123,7 @@ pub fn fuzz_klog(bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let Ok(input) = Input::over(Arc::new(Bytes(bytes)), KLOG, "fuzz.klog".into(), len) else { return false };
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let Ok(reader) = KlogReader::over(input, DATABASE, FAMILY, cache, Arc::default()) else { return false };
+    let Ok(reader) = KlogReader::over(input, DATABASE, cache, Arc::default()) else { return false };
     walk(&Arc::new(reader)).is_ok()
 }
 

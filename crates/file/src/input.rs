@@ -36,6 +36,11 @@ impl Input {
         Ok(Input { file, id, name, bytes })
     }
 
+    /// A file that could not be opened: every read answers with the reason.
+    pub fn broken(id: FileId, kind: FileKind, bytes: u64, why: Error) -> Input {
+        Input { file: Arc::new(Broken(why)), id, name: file_name(id, kind), bytes }
+    }
+
     /// The file's number.
     pub fn id(&self) -> FileId {
         self.id
@@ -87,6 +92,19 @@ impl Input {
     /// Starts a pass over the whole file.
     pub fn pass<'a>(&'a self, progress: &'a mut dyn FnMut(u64)) -> Pass<'a> {
         Pass { input: self, offset: 0, running: Running::new(self.id), buf: Vec::new(), progress }
+    }
+}
+
+/// What stands for a file that could not be opened.
+#[derive(Debug)]
+struct Broken(Error);
+
+impl ReadAt for Broken {
+    fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> Result<()> {
+        Err(self.0.clone())
+    }
+    fn len(&self) -> Result<u64> {
+        Err(self.0.clone())
     }
 }
 

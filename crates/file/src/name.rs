@@ -41,6 +41,7 @@ fn extension(kind: FileKind) -> Option<&'static str> {
         FileKind::Wal => Some("wal"),
         FileKind::Klog => Some("klog"),
         FileKind::Vlog => Some("vlog"),
+        FileKind::Backup => Some("generation"),
         FileKind::Manifest => None,
     }
 }

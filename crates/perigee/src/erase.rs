@@ -1,6 +1,6 @@
 //! Deleting more, or for less: whole ranges in one operation, and keys that were put exactly once.
 
-use crate::{Db, Error, Family, KeyOrder, Result, WriteBatch};
+use crate::{Db, Error, Family, Result, WriteBatch};
 use perigee_base::cut::Cut;
 use perigee_file::log::Batch;
 use perigee_tree::scan::Bounds;
@@ -26,12 +26,7 @@ fn cuts<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Cut, Cut) {
 }
 
 fn prefix_cuts(family: &Family, prefix: &[u8]) -> Result<(Cut, Cut)> {
-    if family.inner.tree.order() != KeyOrder::Bytes {
-        return Err(Error::invalid(
-            "under this key order a prefix is no range: delete its keys, or a range, instead",
-        ));
-    }
-    let bounds = Bounds::prefix(prefix);
+    let bounds = Bounds::prefix(family.inner.tree.order(), prefix)?;
     Ok((Cut::begin(bounds.lower), Cut::end(bounds.upper)))
 }
 

@@ -33,28 +33,42 @@ mod options;
 mod batch;
 mod slice;
 mod stats;
+mod json;
+mod safety;
 mod translate;
 mod iter;
 mod family;
 mod snapshot;
 mod db;
+mod backups;
 mod ttl;
 mod erase;
 mod operate;
+mod metrics;
+mod explain;
 mod read;
 mod estimate;
 
+pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
+pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use safety::{
+    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
+    RestoreReport,
+};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{
+    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
+    StallStats, Stats, VerifyReport,
+};
 pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].

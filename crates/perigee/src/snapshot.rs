@@ -43,14 +43,17 @@ impl Snapshot {
     }
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let value = get::get(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
-        self.engine.count_get(value.is_some());
+        let started = self.engine.start_get();
+        let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+        self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` was there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        let found = get::contains(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
-        self.engine.count_get(found);
+        let started = self.engine.start_get();
+        let found =
+            get::contains(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+        self.engine.stop_get(started, found);
         Ok(found)
     }
     /// All entries then.
@@ -63,7 +66,7 @@ impl Snapshot {
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(prefix.as_ref()))
+        self.scan(family, Bounds::prefix(family.inner.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries then.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {
@@ -79,12 +82,12 @@ impl Snapshot {
     }
 
     fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
-        let view = self.engine.view(&family.inner)?;
+        let view = self.engine.view(&family.inner, &self.held)?;
         Ok(Iter::new(&self.engine, view, self.held.seq(), bounds))
     }
 
     fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
-        let view = self.engine.view(&family.inner)?;
+        let view = self.engine.view(&family.inner, &self.held)?;
         Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds))
     }
 }

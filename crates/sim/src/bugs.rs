@@ -62,8 +62,14 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::WrongRunOrder
         | Bug::SkipOnTurn
         | Bug::PublishEarly
+        | Bug::DropDeletesShared
+        | Bug::CloneForgetsMemtable
+        | Bug::RenameInMemory
         | Bug::SortedAnswers
         | Bug::LoseLastEntry
+        | Bug::ShortSeparator
+        | Bug::FilterHashesRawKey
+        | Bug::CollapseByBytes
         | Bug::InstallCancelled
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],

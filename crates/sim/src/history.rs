@@ -101,6 +101,12 @@ pub enum Op {
     Create { family: usize },
     /// Drops it.
     Drop { family: usize },
+    /// Moves the family of a slot to another slot, that is, to its name.
+    Rename { family: usize, to: usize },
+    /// Makes the family of slot `to` out of another.
+    Clone { family: usize, to: usize },
+    /// Empties the family of a slot.
+    Clear { family: usize },
     /// Names of all families.
     Names,
     /// Flushes the database, or one family.
@@ -141,6 +147,10 @@ enum Keys {
     Prefixed(Bytes, u64),
     /// Decimal numbers of fixed width.
     Numbers(u64),
+    /// Little-endian integers of 8 bytes around zero.
+    Integers(u64),
+    /// Words in any case, now and then with something behind a NUL.
+    Words(u64),
 }
 
 /// Makes histories.
@@ -156,12 +166,14 @@ impl Generator {
     /// The generator for a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let keys = std::array::from_fn(|_| match rng.below(3) {
+        let keys = std::array::from_fn(|_| match rng.below(5) {
             0 => Keys::Tiny,
             1 => {
                 let len = rng.between(8, 300);
                 Keys::Prefixed(value_bytes(rng.next() | 1, len), rng.log_uniform(400))
             }
+            2 => Keys::Integers(rng.log_uniform(600)),
+            3 => Keys::Words(rng.log_uniform(400)),
             _ => Keys::Numbers(rng.log_uniform(600)),
         });
         let value_max = rng.pick(&[20, 200, 3000]);
@@ -193,7 +205,7 @@ impl Generator {
 
     fn op(&mut self) -> Op {
         const WEIGHTS: [u32; 21] =
-            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 5, 4, 7, 4, 5, 3, 9];
+            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9];
         let family = self.family();
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
@@ -251,7 +263,14 @@ impl Generator {
     }
 
     fn family_change(&mut self, family: usize) -> Op {
-        if self.rng.percent(60) { Op::Create { family } } else { Op::Drop { family } }
+        let to = self.rng.index(FAMILIES);
+        match self.rng.weighted(&[40, 20, 12, 16, 12]) {
+            0 => Op::Create { family },
+            1 => Op::Drop { family },
+            2 => Op::Rename { family, to },
+            3 => Op::Clone { family, to },
+            _ => Op::Clear { family },
+        }
     }
 
     fn family(&mut self) -> usize {
@@ -314,12 +333,30 @@ impl Generator {
                 key
             }
             Keys::Numbers(n) => format!("{:05}", self.rng.below(*n)).into_bytes(),
+            Keys::Integers(n) => {
+                let i = self.rng.below(*n) as i64 - (*n / 2) as i64;
+                (i * [1, 100][(i & 1) as usize]).to_le_bytes().to_vec()
+            }
+            Keys::Words(n) => self.word(*n),
         };
         if self.recent.len() < 24 {
             self.recent.push(key.clone());
         } else {
             let i = self.rng.index(24);
             self.recent[i] = key.clone();
+        }
+        key
+    }
+
+    fn word(&mut self, n: u64) -> Bytes {
+        let number = format!("Tide-{:x}", self.rng.below(n));
+        let mut key: Bytes = match self.rng.below(3) {
+            0 => number.to_ascii_uppercase().into_bytes(),
+            1 => number.to_ascii_lowercase().into_bytes(),
+            _ => number.into_bytes(),
+        };
+        if self.rng.percent(20) {
+            key.extend_from_slice(&[0, self.rng.pick(b"ab")]);
         }
         key
     }
@@ -421,6 +458,9 @@ mod tests {
             "Flush",
             "Compact",
             "Sync",
+            "Rename",
+            "Clone",
+            "Clear",
             "WaitIdle",
             "CompactRange",
             "Purge",

@@ -12,6 +12,7 @@ pub mod version;
 pub mod view;
 pub mod get;
 pub mod multi_get;
+pub mod explain;
 pub mod scan;
 pub mod estimate;
 pub mod rewrite;

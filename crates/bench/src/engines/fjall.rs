@@ -8,7 +8,7 @@ use std::path::Path;
 
 struct Fjall {
     db: Database,
-    keyspace: Keyspace,
+    keyspaces: Vec<Keyspace>,
     sync: Sync,
     told: Told,
 }
@@ -19,23 +19,26 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         Compression::None => CompressionType::None,
         Compression::Lz4 => CompressionType::Lz4,
     };
-    let keyspace = db.keyspace("bench", || {
-        KeyspaceCreateOptions::default()
-            .max_memtable_size(settings.memtable)
-            .data_block_compression_policy(CompressionPolicy::all(compression))
-    })?;
+    let mut keyspaces = Vec::new();
+    for f in 0..settings.families() {
+        keyspaces.push(db.keyspace(&format!("bench{f}"), || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(settings.memtable_of_each())
+                .data_block_compression_policy(CompressionPolicy::all(compression))
+        })?);
+    }
     let mut told = Told::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say(
         "durability",
         if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }.into(),
     );
-    say("memtable", shown(settings.memtable));
+    say("memtable", shown(settings.memtable_of_each()));
     say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", "its default".into());
     say("iterator", "a new range on one snapshot for each seek".into());
-    Ok(Box::new(Fjall { db, keyspace, sync: settings.sync, told }))
+    Ok(Box::new(Fjall { db, keyspaces, sync: settings.sync, told }))
 }
 
 impl Engine for Fjall {
@@ -46,10 +49,12 @@ impl Engine for Fjall {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, keyspace: &self.keyspace, sync: self.sync })
+        work(&mut Asking { db: &self.db, keyspaces: &self.keyspaces, sync: self.sync })
     }
     fn settle(&self) -> Result<()> {
-        self.keyspace.rotate_memtable_and_wait()?;
+        for keyspace in &self.keyspaces {
+            keyspace.rotate_memtable_and_wait()?;
+        }
         let mut quiet = 0;
         // It has no call to wait for compactions: ten quiet looks in a row count as settled.
         while quiet < 10 {
@@ -62,56 +67,60 @@ impl Engine for Fjall {
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.persist(PersistMode::SyncAll)?)
     }
+    fn largest_value(&self) -> u64 {
+        u64::from(u32::MAX)
+    }
 }
 
 struct Asking<'e> {
     db: &'e Database,
-    keyspace: &'e Keyspace,
+    keyspaces: &'e [Keyspace],
     sync: Sync,
 }
 
 struct Batched<'e> {
     batch: fjall::OwnedWriteBatch,
-    keyspace: &'e Keyspace,
+    keyspaces: &'e [Keyspace],
 }
 
 impl Sink for Batched<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.insert(self.keyspace, key, value);
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.insert(&self.keyspaces[family], key, value);
         Ok(())
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.remove(self.keyspace, key);
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        self.batch.remove(&self.keyspaces[family], key);
         Ok(())
     }
 }
 
 /// One operation at a time.
-impl Sink for &Keyspace {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.insert(key, value)?)
+impl Sink for &[Keyspace] {
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self[family].insert(key, value)?)
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        Ok(self.remove(key)?)
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        Ok(self[family].remove(key)?)
     }
 }
 
 impl Session for Asking<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         if n == 1 && self.sync == Sync::None {
-            return fill(&mut self.keyspace);
+            return fill(&mut self.keyspaces);
         }
         let durability = (self.sync == Sync::Full).then_some(PersistMode::SyncData);
-        let mut batched = Batched { batch: self.db.batch().durability(durability), keyspace: self.keyspace };
+        let mut batched =
+            Batched { batch: self.db.batch().durability(durability), keyspaces: self.keyspaces };
         fill(&mut batched)?;
         Ok(batched.batch.commit()?)
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        see(self.keyspace.get(key)?.as_deref());
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        see(self.keyspaces[family].get(key)?.as_deref());
         Ok(())
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk { view: self.db.snapshot(), keyspace: self.keyspace })
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut Walk { view: self.db.snapshot(), keyspace: &self.keyspaces[family] })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Perigee with a wrong answer now and then: proves that the tool notices. Not in any list.
 
 use super::perigee;
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
 use crate::settings::Settings;
 use std::path::Path;
 
@@ -30,6 +30,9 @@ impl Engine for Liar {
     fn close(self: Box<Self>) -> Result<()> {
         self.0.close()
     }
+    fn expiry(&self) -> Expiry {
+        self.0.expiry()
+    }
 }
 
 struct Lying<'a> {
@@ -45,10 +48,10 @@ impl Session for Lying<'_> {
         }
         self.honest.write(n, fill)
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         self.calls += 1;
         let lie = self.calls.is_multiple_of(LIE_EVERY);
-        self.honest.get(key, &mut |found| match found {
+        self.honest.get(family, key, &mut |found| match found {
             Some(value) if lie && !value.is_empty() => {
                 let mut wrong = value.to_vec();
                 wrong[value.len() / 2] ^= 1;
@@ -57,9 +60,9 @@ impl Session for Lying<'_> {
             other => see(other),
         })
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let calls = &mut self.calls;
-        self.honest.cursor(&mut |honest| work(&mut Stray { honest, calls }))
+        self.honest.cursor(family, &mut |honest| work(&mut Stray { honest, calls }))
     }
 }
 

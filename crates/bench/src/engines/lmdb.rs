@@ -1,24 +1,37 @@
-//! LMDB, through heed. The only file of this tool with `unsafe`: mapping a file is, and heed says so.
+//! LMDB, through heed. `unsafe` because mapping a file is, and heed says so.
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync};
 use heed::types::Bytes;
-use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn};
+use heed::{CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, RwTxn};
 use std::ops::Bound;
 use std::path::Path;
 
 /// Address space, not memory: far above any run's data.
 const MAP_BYTES: usize = 1 << 38;
 
+type Table = Database<'static, Bytes, Bytes>;
+
 struct Lmdb {
     env: Env,
+    tables: Vec<Table>,
     told: Told,
+}
+
+/// The tables of a transaction, which may be used by others once it has been committed.
+struct Opened<'t>(Vec<Database<'t, Bytes, Bytes>>);
+
+impl OnCommit for Opened<'_> {
+    type Committed = Vec<Table>;
+    fn on_commit(self, token: &CommitToken) -> Vec<Table> {
+        self.0.into_iter().map(|t| t.on_commit(token)).collect()
+    }
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     std::fs::create_dir_all(dir)?;
     let mut options = EnvOpenOptions::new();
-    options.map_size(MAP_BYTES).max_readers(1024);
+    options.map_size(MAP_BYTES).max_readers(1024).max_dbs(u32::try_from(settings.families())?);
     if settings.sync == Sync::None {
         // SAFETY: NO_SYNC gives up durability after a power cut, which is what the run asked for; nobody pulls the plug
         // on a database of this tool and opens it afterwards.
@@ -38,10 +51,14 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     say("writers", "one at a time");
     say("iterator", "a range on one read transaction for each seek");
     let wtxn = env.write_txn()?;
-    env.create_databases_and_commit(wtxn, |o, t| {
-        o.create_database::<Bytes, Bytes>(t, None).map(CommitOrAbort::<_, ()>::Commit)
+    let created = env.create_databases_and_commit(wtxn, |o, t| {
+        // One table needs no name; names of several are entries of the one without.
+        let name = |f: usize| (settings.families() > 1).then(|| format!("family {f}"));
+        let tables =
+            (0..settings.families()).map(|f| o.create_database::<Bytes, Bytes>(t, name(f).as_deref()));
+        tables.collect::<heed::Result<Vec<_>>>().map(|all| CommitOrAbort::<_, ()>::Commit(Opened(all)))
     })?;
-    Ok(Box::new(Lmdb { env, told }))
+    Ok(Box::new(Lmdb { env, tables: created.unwrap_commit(), told }))
 }
 
 impl Engine for Lmdb {
@@ -52,12 +69,7 @@ impl Engine for Lmdb {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        let rtxn = self.env.read_txn()?;
-        let opened = self.env.open_databases_and_commit(rtxn, |o, t| {
-            o.open_database::<Bytes, Bytes>(t, None).map(CommitOrAbort::<_, ()>::Commit)
-        })?;
-        let db = opened.unwrap_commit().ok_or("the unnamed database is missing")?;
-        work(&mut Asking { env: &self.env, db: &db })
+        work(&mut Asking { env: &self.env, tables: &self.tables })
     }
     fn settle(&self) -> Result<()> {
         Ok(())
@@ -67,24 +79,27 @@ impl Engine for Lmdb {
         self.env.prepare_for_closing().wait();
         Ok(())
     }
+    fn largest_value(&self) -> u64 {
+        u64::from(u32::MAX)
+    }
 }
 
 struct Asking<'e> {
     env: &'e Env,
-    db: &'e Database<'e, Bytes, Bytes>,
+    tables: &'e [Table],
 }
 
 struct Writing<'a, 'e> {
     txn: &'a mut RwTxn<'e>,
-    db: &'a Database<'e, Bytes, Bytes>,
+    tables: &'a [Table],
 }
 
 impl Sink for Writing<'_, '_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.db.put(self.txn, key, value)?)
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.tables[family].put(self.txn, key, value)?)
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.db.delete(self.txn, key)?;
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        self.tables[family].delete(self.txn, key)?;
         Ok(())
     }
 }
@@ -92,23 +107,23 @@ impl Sink for Writing<'_, '_> {
 impl Session for Asking<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let mut txn = self.env.write_txn()?;
-        fill(&mut Writing { txn: &mut txn, db: self.db })?;
+        fill(&mut Writing { txn: &mut txn, tables: self.tables })?;
         Ok(txn.commit()?)
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let txn = self.env.read_txn()?;
-        see(self.db.get(&txn, key)?);
+        see(self.tables[family].get(&txn, key)?);
         Ok(())
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let txn = self.env.read_txn()?;
-        work(&mut Walk { txn: &txn, db: self.db })
+        work(&mut Walk { txn: &txn, db: &self.tables[family] })
     }
 }
 
 struct Walk<'a, 'e> {
     txn: &'a RoTxn<'e>,
-    db: &'a Database<'e, Bytes, Bytes>,
+    db: &'a Table,
 }
 
 impl Cursor for Walk<'_, '_> {

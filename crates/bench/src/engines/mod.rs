@@ -8,6 +8,9 @@ pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 pub mod sqlite;
+#[allow(unsafe_code)]
+pub mod tidesdb;
+pub mod recorder;
 pub mod liar;
 
 use crate::engine::Open;
@@ -21,6 +24,9 @@ pub struct Entry {
     /// Not in lists and not part of `all`.
     pub hidden: bool,
 }
+
+/// The engine whose library the user names.
+pub const TIDESDB: &str = "tidesdb";
 
 /// Every engine of this build.
 pub const ENGINES: &[Entry] = &[
@@ -46,6 +52,12 @@ pub const ENGINES: &[Entry] = &[
     Entry { name: "redb", about: "copy-on-write B+tree, in Rust", open: redb::open, hidden: false },
     #[cfg(feature = "rocksdb")]
     Entry { name: "rocksdb", about: "LSM tree, in C++", open: rocksdb::open, hidden: false },
+    Entry {
+        name: TIDESDB,
+        about: "LSM tree, in C; needs --tidesdb-lib PATH",
+        open: tidesdb::open,
+        hidden: false,
+    },
     Entry {
         name: "liar",
         about: "perigee, with a wrong answer now and then",

@@ -1,32 +1,35 @@
 //! Perigee, by its public API.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync, shown};
 use perigee::{Db, Durability, Family, FamilyOptions, Options, WriteBatch};
 use std::path::Path;
+use std::time::Duration;
 
 struct Perigee {
     db: Db,
-    family: Family,
+    families: Vec<Family>,
+    ttl: Option<Duration>,
     told: Told,
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
-    let family =
-        FamilyOptions::new().memtable_bytes(settings.memtable).compression(match settings.compression {
-            Compression::None => perigee::Compression::None,
-            Compression::Lz4 => perigee::Compression::Lz4,
-        });
+    let family = FamilyOptions::new().memtable_bytes(settings.memtable_of_each()).compression(match settings
+        .compression
+    {
+        Compression::None => perigee::Compression::None,
+        Compression::Lz4 => perigee::Compression::Lz4,
+    });
     let options = Options::new()
         .block_cache_bytes(settings.cache)
         .durability(match settings.sync {
             Sync::None => Durability::None,
             Sync::Full => Durability::Full,
         })
-        .default_family(family);
+        .default_family(family.clone());
     let told = [
         ("durability", format!("{:?}", options.durability)),
-        ("memtable", shown(settings.memtable)),
+        ("memtable", shown(settings.memtable_of_each())),
         ("cache", format!("{} of blocks, and the page cache", shown(settings.cache))),
         ("compression", format!("{:?}", settings.compression)),
         ("filter", "10 bits per key".into()),
@@ -35,7 +38,16 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     ];
     let told = told.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
     let db = Db::open(dir, options)?;
-    Ok(Box::new(Perigee { family: db.default_family(), db, told }))
+    let mut families = vec![db.default_family()];
+    for f in 1..settings.families() {
+        let name = format!("f{f}");
+        families.push(match db.family(&name) {
+            Ok(there) => there,
+            Err(_) => db.create_family(&name, family.clone())?,
+        });
+    }
+    let ttl = settings.shape.ttl.map(Duration::from_secs);
+    Ok(Box::new(Perigee { families, ttl, db, told }))
 }
 
 impl Engine for Perigee {
@@ -46,7 +58,7 @@ impl Engine for Perigee {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, family: &self.family })
+        work(&mut Asking { db: &self.db, families: &self.families, ttl: self.ttl })
     }
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
@@ -55,52 +67,64 @@ impl Engine for Perigee {
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
     }
+    fn expiry(&self) -> Expiry {
+        if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
+    }
+    fn largest_value(&self) -> u64 {
+        1 << 30
+    }
 }
 
 struct Asking<'e> {
     db: &'e Db,
-    family: &'e Family,
+    families: &'e [Family],
+    ttl: Option<Duration>,
 }
 
 struct Batched<'e> {
     batch: WriteBatch,
-    family: &'e Family,
+    families: &'e [Family],
+    ttl: Option<Duration>,
 }
 
 impl Sink for Batched<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.batch.put(self.family, key, value)?)
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        let family = &self.families[family];
+        match self.ttl {
+            Some(ttl) => Ok(self.batch.put_with_ttl(family, key, value, ttl)?),
+            None => Ok(self.batch.put(family, key, value)?),
+        }
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        Ok(self.batch.delete(self.family, key)?)
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        Ok(self.batch.delete(&self.families[family], key)?)
     }
 }
 
 /// One operation at a time.
-impl Sink for &Family {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(Family::put(self, key, value)?)
+impl Sink for &[Family] {
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self[family].put(key, value)?)
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        Ok(Family::delete(self, key)?)
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        Ok(self[family].delete(key)?)
     }
 }
 
 impl Session for Asking<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        if n == 1 {
-            return fill(&mut self.family);
+        if n == 1 && self.ttl.is_none() {
+            return fill(&mut self.families);
         }
-        let mut batched = Batched { batch: WriteBatch::new(), family: self.family };
+        let mut batched = Batched { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
         fill(&mut batched)?;
         Ok(self.db.write(batched.batch)?)
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        see(self.family.get_pinned(key)?.as_deref());
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        see(self.families[family].get_pinned(key)?.as_deref());
         Ok(())
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk(self.family.cursor()?))
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut Walk(self.families[family].cursor()?))
     }
 }
 

@@ -2,13 +2,21 @@
 
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync, shown};
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use redb::{
+    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
+    WriteTransaction,
+};
 use std::path::Path;
 
-const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("bench");
+/// The table of a family.
+fn table(name: &str) -> TableDefinition<'_, &'static [u8], &'static [u8]> {
+    TableDefinition::new(name)
+}
 
 struct Redb {
     db: Database,
+    /// Names of the tables.
+    names: Vec<String>,
     durability: Durability,
     told: Told,
 }
@@ -18,8 +26,11 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let cache = usize::try_from(settings.cache + settings.memtable)?;
     let db = Database::builder().set_cache_size(cache).create(dir.join("bench.redb"))?;
     let durability = if settings.sync == Sync::None { Durability::None } else { Durability::Immediate };
+    let names: Vec<_> = (0..settings.families()).map(|f| format!("bench{f}")).collect();
     let txn = db.begin_write()?;
-    txn.open_table(TABLE)?;
+    for name in &names {
+        txn.open_table(table(name))?;
+    }
     txn.commit()?;
     let mut told = Told::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
@@ -39,7 +50,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         say("compression", "not honoured: there is none".into());
     }
     say("iterator", "a range on one read transaction for each seek".into());
-    Ok(Box::new(Redb { db, durability, told }))
+    Ok(Box::new(Redb { db, names, durability, told }))
 }
 
 impl Redb {
@@ -59,7 +70,7 @@ impl Engine for Redb {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, durability: self.durability })
+        work(&mut Asking { db: &self.db, names: &self.names, durability: self.durability })
     }
     fn settle(&self) -> Result<()> {
         self.persist()
@@ -67,20 +78,44 @@ impl Engine for Redb {
     fn close(self: Box<Self>) -> Result<()> {
         self.persist()
     }
+    fn largest_value(&self) -> u64 {
+        3 << 30
+    }
 }
 
 struct Asking<'e> {
     db: &'e Database,
+    names: &'e [String],
     durability: Durability,
 }
 
-impl Sink for Table<'_, &[u8], &[u8]> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.insert(key, value)?;
+type Open<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+/// A transaction with the table of the family that was named last.
+struct Writing<'t> {
+    txn: &'t WriteTransaction,
+    names: &'t [String],
+    open: Option<(usize, Open<'t>)>,
+}
+
+impl<'t> Writing<'t> {
+    fn table(&mut self, family: usize) -> Result<&mut Open<'t>> {
+        if self.open.as_ref().is_none_or(|(f, _)| *f != family) {
+            self.open = None;
+            self.open = Some((family, self.txn.open_table(table(&self.names[family]))?));
+        }
+        let (_, table) = self.open.as_mut().ok_or("no table is open")?;
+        Ok(table)
+    }
+}
+
+impl Sink for Writing<'_> {
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.table(family)?.insert(key, value)?;
         Ok(())
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.remove(key)?;
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        self.table(family)?.remove(key)?;
         Ok(())
     }
 }
@@ -89,19 +124,16 @@ impl Session for Asking<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(self.durability)?;
-        {
-            let mut table = txn.open_table(TABLE)?;
-            fill(&mut table)?;
-        }
+        fill(&mut Writing { txn: &txn, names: self.names, open: None })?;
         Ok(txn.commit()?)
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        let table = self.db.begin_read()?.open_table(TABLE)?;
-        see(ReadableTable::get(&table, key)?.as_ref().map(|v| v.value()));
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        let found = self.db.begin_read()?.open_table(table(&self.names[family]))?;
+        see(ReadableTable::get(&found, key)?.as_ref().map(|v| v.value()));
         Ok(())
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk(self.db.begin_read()?.open_table(TABLE)?))
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut Walk(self.db.begin_read()?.open_table(table(&self.names[family]))?))
     }
 }
 

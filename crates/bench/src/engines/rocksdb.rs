@@ -1,15 +1,19 @@
 //! RocksDB (feature `rocksdb`), tuned as the seed documents say: LZ4, 10-bit Bloom filter, eight background jobs.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
+use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync, shown};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyTtl, DB, DBCompressionType,
+    DBRawIterator, Options, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
+use std::time::Duration;
 
 struct Rocks {
     db: DB,
+    families: Vec<String>,
     sync: bool,
+    ttl: bool,
     told: Told,
 }
 
@@ -19,8 +23,9 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     table.set_bloom_filter(10.0, false);
     let mut options = Options::default();
     options.create_if_missing(true);
+    options.create_missing_column_families(true);
     options.set_block_based_table_factory(&table);
-    options.set_write_buffer_size(usize::try_from(settings.memtable)?);
+    options.set_write_buffer_size(usize::try_from(settings.memtable_of_each())?);
     options.set_max_background_jobs(8);
     options.set_compression_type(match settings.compression {
         Compression::None => DBCompressionType::None,
@@ -29,12 +34,38 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut told = Told::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say("durability", if settings.sync == Sync::None { "WAL, no sync" } else { "WAL, sync" }.into());
-    say("memtable", shown(settings.memtable));
+    say("memtable", shown(settings.memtable_of_each()));
     say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", "10 bits per key".into());
     say("background jobs", "8".into());
-    Ok(Box::new(Rocks { db: DB::open(&options, dir)?, sync: settings.sync == Sync::Full, told }))
+    say("checksums", "every block, on every read from disk (its default)".into());
+    let name = |f| if f == 0 { "default".to_owned() } else { format!("f{f}") };
+    let families: Vec<String> = (0..settings.families()).map(name).collect();
+    let ttl =
+        if settings.shape.ttl.is_some() { ColumnFamilyTtl::SameAsDb } else { ColumnFamilyTtl::Disabled };
+    let all = families.iter().map(|name| ColumnFamilyDescriptor::new_with_ttl(name, options.clone(), ttl));
+    let db = match settings.shape.ttl {
+        Some(seconds) => {
+            say("time to live", format!("{seconds} s for the database; dropped by compaction, not by reads"));
+            DB::open_cf_descriptors_with_ttl(&options, dir, all, Duration::from_secs(seconds))?
+        }
+        None => DB::open_cf_descriptors(&options, dir, all)?,
+    };
+    Ok(Box::new(Rocks {
+        db,
+        families,
+        sync: settings.sync == Sync::Full,
+        ttl: settings.shape.ttl.is_some(),
+        told,
+    }))
+}
+
+impl Rocks {
+    fn handles(&self) -> Result<Vec<&ColumnFamily>> {
+        let find = |name: &String| self.db.cf_handle(name).ok_or_else(|| format!("no family {name}").into());
+        self.families.iter().map(find).collect()
+    }
 }
 
 impl Engine for Rocks {
@@ -47,50 +78,59 @@ impl Engine for Rocks {
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
         let mut options = WriteOptions::default();
         options.set_sync(self.sync);
-        work(&mut Asking { db: &self.db, options })
+        work(&mut Asking { db: &self.db, families: &self.handles()?, options })
     }
     fn settle(&self) -> Result<()> {
-        self.db.flush()?;
-        let pending = |name: &str| self.db.property_int_value(name).map(|n| n.unwrap_or(0));
-        while pending("rocksdb.num-running-compactions")? + pending("rocksdb.compaction-pending")? > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        Ok(())
+        let mut options = WaitForCompactOptions::default();
+        options.set_flush(true);
+        Ok(self.db.wait_for_compact(&options)?)
     }
     fn close(self: Box<Self>) -> Result<()> {
         self.db.flush_wal(true)?;
         Ok(())
     }
+    fn expiry(&self) -> Expiry {
+        if self.ttl { Expiry::AtCompaction } else { Expiry::None }
+    }
+    fn largest_value(&self) -> u64 {
+        u64::from(u32::MAX)
+    }
 }
 
 struct Asking<'e> {
     db: &'e DB,
+    families: &'e [&'e ColumnFamily],
     options: WriteOptions,
 }
 
-impl Sink for WriteBatch {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        WriteBatch::put(self, key, value);
+struct Batched<'e> {
+    batch: WriteBatch,
+    families: &'e [&'e ColumnFamily],
+}
+
+impl Sink for Batched<'_> {
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.put_cf(self.families[family], key, value);
         Ok(())
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        WriteBatch::delete(self, key);
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        self.batch.delete_cf(self.families[family], key);
         Ok(())
     }
 }
 
 impl Session for Asking<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        let mut batch = WriteBatch::default();
-        fill(&mut batch)?;
-        Ok(self.db.write_opt(&batch, &self.options)?)
+        let mut batched = Batched { batch: WriteBatch::default(), families: self.families };
+        fill(&mut batched)?;
+        Ok(self.db.write_opt(batched.batch, &self.options)?)
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        see(self.db.get_pinned(key)?.as_deref());
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        see(self.db.get_pinned_cf(self.families[family], key)?.as_deref());
         Ok(())
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk(self.db.raw_iterator()))
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut Walk(self.db.raw_iterator_cf(self.families[family])))
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 struct Sqlite {
     file: PathBuf,
     pragmas: String,
+    tables: usize,
     told: Told,
     /// SQLite lets one writer in and makes the others sleep and retry; a lock in front of it spares them that.
     writer: Mutex<()>,
@@ -28,7 +29,10 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
          PRAGMA wal_autocheckpoint={checkpoint_pages}; PRAGMA temp_store=MEMORY;"
     );
     let main = connect(&file, &pragmas)?;
-    main.execute_batch("CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
+    let create =
+        |f| format!("CREATE TABLE IF NOT EXISTS kv{f} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;");
+    let tables = settings.families();
+    main.execute_batch(&format!("BEGIN;{}COMMIT", (0..tables).map(create).collect::<String>()))?;
     let mut told = Told::new();
     let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
     say("durability", &format!("WAL, synchronous={synchronous}"));
@@ -42,7 +46,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     if settings.compression != Compression::None {
         say("compression", "not honoured: there is none");
     }
-    Ok(Box::new(Sqlite { file, pragmas, told, writer: Mutex::new(()), main: Mutex::new(main) }))
+    Ok(Box::new(Sqlite { file, pragmas, tables, told, writer: Mutex::new(()), main: Mutex::new(main) }))
 }
 
 fn connect(file: &Path, pragmas: &str) -> Result<Connection> {
@@ -67,11 +71,8 @@ impl Engine for Sqlite {
             begin: connection.prepare("BEGIN IMMEDIATE")?,
             commit: connection.prepare("COMMIT")?,
             rollback: connection.prepare("ROLLBACK")?,
-            put: connection
-                .prepare("INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?,
-            delete: connection.prepare("DELETE FROM kv WHERE k = ?1")?,
-            get: connection.prepare("SELECT v FROM kv WHERE k = ?1")?,
-            scan: connection.prepare("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?,
+            tables: (0..self.tables).map(|_| None).collect(),
+            connection: &connection,
         })
     }
     fn settle(&self) -> Result<()> {
@@ -82,6 +83,10 @@ impl Engine for Sqlite {
         let main = self.main.into_inner().map_err(|_| "a session panicked")?;
         main.close().map_err(|(_, e)| e.into())
     }
+    fn largest_value(&self) -> u64 {
+        // SQLITE_MAX_LENGTH counts the whole row.
+        1_000_000_000 - 1000
+    }
 }
 
 struct Asking<'c> {
@@ -90,24 +95,49 @@ struct Asking<'c> {
     begin: Statement<'c>,
     commit: Statement<'c>,
     rollback: Statement<'c>,
+    connection: &'c Connection,
+    /// Statements of each table, prepared when it is first used.
+    tables: Vec<Option<Table<'c>>>,
+}
+
+struct Table<'c> {
     put: Statement<'c>,
     delete: Statement<'c>,
     get: Statement<'c>,
     scan: Statement<'c>,
 }
 
+/// The statements of a table.
+fn table<'a, 'c>(
+    connection: &'c Connection,
+    tables: &'a mut [Option<Table<'c>>],
+    family: usize,
+) -> Result<&'a mut Table<'c>> {
+    let place = tables.get_mut(family).ok_or("no such family")?;
+    if place.is_none() {
+        let prepare = |text: &str| connection.prepare(&text.replace("kv", &format!("kv{family}")));
+        *place = Some(Table {
+            put: prepare("INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?,
+            delete: prepare("DELETE FROM kv WHERE k = ?1")?,
+            get: prepare("SELECT v FROM kv WHERE k = ?1")?,
+            scan: prepare("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?,
+        });
+    }
+    place.as_mut().ok_or_else(|| "prepared just now".into())
+}
+
 struct Writing<'a, 'c> {
-    put: &'a mut Statement<'c>,
-    delete: &'a mut Statement<'c>,
+    connection: &'c Connection,
+    tables: &'a mut [Option<Table<'c>>],
 }
 
 impl Sink for Writing<'_, '_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put.execute((key, value))?;
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        table(self.connection, self.tables, family)?.put.execute((key, value))?;
         Ok(())
     }
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.delete.execute((key,))?;
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        table(self.connection, self.tables, family)?.delete.execute((key,))?;
         Ok(())
     }
 }
@@ -115,7 +145,7 @@ impl Sink for Writing<'_, '_> {
 impl Session for Asking<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let _only = self.writer.lock().map_err(|_| "a writer panicked")?;
-        let mut writing = Writing { put: &mut self.put, delete: &mut self.delete };
+        let mut writing = Writing { connection: self.connection, tables: &mut self.tables };
         if n == 1 {
             return fill(&mut writing);
         }
@@ -127,17 +157,17 @@ impl Session for Asking<'_> {
         self.commit.execute(())?;
         Ok(())
     }
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        let mut rows = self.get.query((key,))?;
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        let mut rows = table(self.connection, &mut self.tables, family)?.get.query((key,))?;
         match rows.next()? {
             Some(row) => see(Some(row.get_ref(0)?.as_blob()?)),
             None => see(None),
         }
         Ok(())
     }
-    fn cursor(&mut self, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         self.begin_read.execute(())?;
-        let done = work(&mut Walk(&mut self.scan));
+        let done = work(&mut Walk(&mut table(self.connection, &mut self.tables, family)?.scan));
         self.commit.execute(())?;
         done
     }

@@ -173,6 +173,15 @@ fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]
         escape(workload),
         escape(about)
     );
+    for g in groups {
+        if let Some(why) = g.skipped() {
+            let _ = write!(s, "<p>{} was not run: {}.</p>", escape(g.engine), escape(why));
+        }
+    }
+    let groups: Vec<&Group<'_>> = groups.iter().copied().filter(|g| g.skipped().is_none()).collect();
+    if groups.is_empty() {
+        return s + "</section>";
+    }
     let bars = |title: &str, measure: fn(&Record) -> f64, label: fn(f64) -> String| {
         let bars: Vec<Bar<'_>> = (groups.iter())
             .map(|g| {
@@ -193,12 +202,12 @@ fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]
         let off = |r: &&Record| (r.ops_per_sec - median).abs();
         (0..g.records.len()).min_by(|a, b| off(&g.records[*a]).total_cmp(&off(&g.records[*b])))
     };
-    let lines = |points: fn(&Record) -> Vec<(f64, f64)>| -> Vec<Line> {
-        let of = |g: &&&Group<'_>| {
+    let lines = |points: Points| -> Vec<Line> {
+        let of = |g: &&Group<'_>| {
             let r = g.records[middle(g)?];
             Some(Line { colour: colour(g.engine, engines), points: points(r) })
         };
-        groups.iter().filter_map(|g| of(&g)).collect()
+        groups.iter().filter_map(of).collect()
     };
     let batch = groups.first().and_then(|g| g.records.first()).map_or(1, |r| r.batch);
     let call =
@@ -211,10 +220,11 @@ fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]
     if timed.iter().any(|l| l.points.len() > 4) {
         s += &svg::timeline("operations per second over time", &timed);
     }
+    s += &amplification(&lines);
     s += "<details><summary>size, memory, latency, opening</summary><div class=\"wide\"><table><tr><th></th><th>p50 us</th><th>p99 us</th>\
-          <th>p99.9 us</th><th>max ms</th><th>write amp</th><th>disk MB</th><th>space amp</th><th>RSS MB</th><th>own MB</th><th>open ms</th>\
+          <th>p99.9 us</th><th>max ms</th><th>write amp</th><th>read amp</th><th>disk MB</th><th>space amp</th><th>RSS MB</th><th>own MB</th><th>open ms</th>\
           <th>settle s</th><th>stalls</th></tr>";
-    for g in groups {
+    for g in &groups {
         let of = |f: fn(&Record) -> f64| short(g.of(f).median);
         let cells = [
             of(|r| r.p50_us),
@@ -222,6 +232,7 @@ fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]
             of(|r| r.p999_us),
             of(|r| r.max_us / 1e3),
             of(|r| r.write_amp),
+            of(|r| r.read_amp),
             of(|r| r.db_bytes as f64 / 1e6),
             of(|r| r.space_amp),
             of(|r| r.peak_rss_mb),
@@ -233,6 +244,22 @@ fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]
         let _ = write!(s, "<tr><td>{}</td><td>{}</td></tr>", escape(g.engine), cells.join("</td><td>"));
     }
     s + "</table></div></details></section>"
+}
+
+/// A curve of a record.
+type Points = fn(&Record) -> Vec<(f64, f64)>;
+
+/// Amplification over time, where it was followed.
+fn amplification(lines: &dyn Fn(Points) -> Vec<Line>) -> String {
+    let write = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.write)).collect());
+    let space = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.space)).collect());
+    let read = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.read)).collect());
+    if !write.iter().any(|l| l.points.len() > 2) {
+        return String::new();
+    }
+    svg::timeline("bytes written for each byte given, second by second", &write)
+        + &svg::timeline("bytes on disk for each live byte", &space)
+        + &svg::timeline("bytes read for each byte given (compaction and reads)", &read)
 }
 
 /// What each engine was told, side by side.

@@ -49,6 +49,10 @@ impl Group<'_> {
     pub fn of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
         spread(self.records.iter().map(|r| measure(r)).collect())
     }
+    /// Why nothing of it was run.
+    pub fn skipped(&self) -> Option<&str> {
+        self.records.iter().find_map(|r| r.skipped.as_deref())
+    }
     pub fn failures(&self) -> (u64, u64) {
         self.records.iter().fold((0, 0), |(e, w), r| (e + r.errors, w + r.wrong))
     }

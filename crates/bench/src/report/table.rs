@@ -28,7 +28,17 @@ pub fn table(records: &[Record]) -> String {
     ]);
     let groups = groups(records);
     for g in &groups {
-        let first = groups.iter().find(|f| f.workload == g.workload && f.threads == g.threads).unwrap_or(g);
+        let first = groups
+            .iter()
+            .find(|f| f.skipped().is_none() && f.workload == g.workload && f.threads == g.threads)
+            .unwrap_or(g);
+        if let Some(why) = g.skipped() {
+            let mut row = vec![g.workload.to_owned(), g.engine.to_owned(), g.threads.to_string()];
+            row.extend(std::iter::repeat_n("-".to_owned(), 12));
+            row.push(format!("not run: {why}"));
+            table.add_row(row);
+            continue;
+        }
         let rate = g.of(|r| r.ops_per_sec);
         let of = |f: fn(&Record) -> f64| short(g.of(f).median);
         let (errors, wrong) = g.failures();
@@ -63,10 +73,10 @@ pub fn table(records: &[Record]) -> String {
 pub fn csv(records: &[Record]) -> String {
     let mut text = String::from(
         "engine,engine_version,workload,threads,rep,ops,ops_per_sec,cpu_us_per_op,cpu_system_us_per_op,avg_us,p50_us,p95_us,\
-         p99_us,p999_us,p9999_us,max_us,cv,peak_rss_mb,peak_anon_mb,write_amp,space_amp,db_bytes,written_bytes,read_bytes,\
+         p99_us,p999_us,p9999_us,max_us,cv,peak_rss_mb,peak_anon_mb,write_amp,read_amp,space_amp,db_bytes,written_bytes,read_bytes,\
          load_seconds,settle_seconds,open_ms,stalls,errors,wrong\n",
     );
-    for r in records {
+    for r in records.iter().filter(|r| r.skipped.is_none()) {
         let quoted = |s: &str| format!("\"{}\"", s.replace('"', "\"\""));
         let numbers = [
             r.threads as f64,
@@ -86,6 +96,7 @@ pub fn csv(records: &[Record]) -> String {
             r.peak_rss_mb,
             r.peak_anon_mb,
             r.write_amp,
+            r.read_amp,
             r.space_amp,
             r.db_bytes as f64,
             r.written_bytes as f64,

@@ -3,8 +3,13 @@
 //! Names are stable; results under one name stay comparable.
 
 pub mod run;
+mod replay;
+mod series;
 
-use crate::settings::Sync;
+pub use replay::Replay;
+pub use series::visible;
+
+use crate::settings::{Pattern, Sync};
 
 /// In which order keys are loaded and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +18,10 @@ pub enum Layout {
     Sequential,
     /// As `--keys` says.
     Scattered,
+    /// Ascending times with irregular gaps.
+    Timestamp,
+    /// Descending.
+    Reverse,
 }
 
 /// Which key an operation takes.
@@ -50,6 +59,10 @@ pub enum Act {
     },
     /// Insert at the tail, find the head by scanning, delete it.
     Queue,
+    /// Batches at the tail of a series whose entries expire, and looks at the newest.
+    Series,
+    /// What a trace says.
+    Replay,
 }
 
 /// One workload.
@@ -65,8 +78,14 @@ pub struct Workload {
     pub batch: usize,
     pub key_bytes: usize,
     pub value_bytes: usize,
-    /// Operations for a database of so many keys.
+    /// Keys in the database, for `--num`.
+    pub keys: fn(u64) -> u64,
+    /// Operations, for `--num`.
     pub ops: fn(u64) -> u64,
+    /// Whether keys are spread over `--families`.
+    pub families: bool,
+    /// Whether values have `--giant-bytes`.
+    pub giant: bool,
     /// Whether it insists on a durability.
     pub sync: Option<Sync>,
 }
@@ -81,7 +100,10 @@ const PLAIN: Workload = Workload {
     batch: 1,
     key_bytes: 16,
     value_bytes: 100,
+    keys: |n| n,
     ops: |n| n,
+    families: false,
+    giant: false,
     sync: None,
 };
 
@@ -98,11 +120,28 @@ const fn mix(name: &'static str, about: &'static str, pick: Pick, percent: [u8; 
     Workload { name, about, act: Act::Mix { read, update, insert, scan }, pick, ..PLAIN }
 }
 
+const fn giant(name: &'static str, about: &'static str, loaded: bool, act: Act, ops: u8) -> Workload {
+    let ops: fn(u64) -> u64 = match ops {
+        2 => |_| 2,
+        4 => |_| 4,
+        _ => |_| 8,
+    };
+    Workload { name, about, loaded, act, pick: Pick::InOrder, keys: |_| 4, ops, giant: true, ..PLAIN }
+}
+
 /// Every workload.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         layout: Layout::Sequential,
         ..write("write_seq", "ascending keys into an empty database", 1000)
+    },
+    Workload {
+        layout: Layout::Timestamp,
+        ..write("write_timestamp", "keys that begin with ascending times, into an empty database", 1000)
+    },
+    Workload {
+        layout: Layout::Reverse,
+        ..write("write_reverse", "descending keys into an empty database", 1000)
     },
     write("write_random", "scattered keys, each once, into an empty database", 1000),
     Workload {
@@ -158,10 +197,14 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         key_bytes: 256,
         value_bytes: 4096,
+        keys: |n| (n / 10).max(1),
         ops: |n| (n / 10).max(1),
         ..write("large_4k", "256-byte keys with 4 KB values, scattered, a tenth as many", 1000)
     },
     Workload { value_bytes: 64, ..write("small_64", "64-byte values, scattered", 1000) },
+    giant("giant_put", "values of 1 GB (`--giant-bytes`), put one at a time", false, Act::Write, 4),
+    giant("giant_get", "values of 1 GB, each read twice", true, Act::Read, 8),
+    giant("giant_range", "a new cursor reads two values of 1 GB", true, Act::Range(2), 2),
     mix("ycsb_a", "YCSB A: half reads, half updates, Zipfian", Pick::Zipf, [50, 50, 0, 0]),
     mix("ycsb_b", "YCSB B: 95 % reads, 5 % updates, Zipfian", Pick::Zipf, [95, 5, 0, 0]),
     mix("ycsb_c", "YCSB C: reads, Zipfian", Pick::Zipf, [100, 0, 0, 0]),
@@ -188,6 +231,26 @@ pub const WORKLOADS: &[Workload] = &[
         ..read("queue", "insert at the tail, scan for the head, delete it", Act::Queue, Pick::InOrder)
     },
     Workload {
+        families: true,
+        ..write("families_write", "scattered keys over 1,000 families (`--families`), in batches of 100", 100)
+    },
+    Workload {
+        families: true,
+        ..read("families_read", "uniform reads over 1,000 families", Act::Read, Pick::Uniform)
+    },
+    Workload {
+        layout: Layout::Timestamp,
+        loaded: false,
+        batch: 100,
+        ops: |n| n * 2,
+        ..read(
+            "series_ttl",
+            "a time series whose entries expire (`--ttl`): batches of 100 at the tail, looks at the newest",
+            Act::Series,
+            Pick::InOrder,
+        )
+    },
+    Workload {
         ops: |n| (n / 500).max(1),
         sync: Some(Sync::Full),
         ..write("write_durable_b1", "single commits, each on the disk before it is acknowledged", 1)
@@ -201,7 +264,19 @@ pub const WORKLOADS: &[Workload] = &[
             1000,
         )
     },
+    Workload {
+        loaded: true,
+        ..read(
+            REPLAY,
+            "the operations of `--trace FILE`, in their order, by one thread",
+            Act::Replay,
+            Pick::InOrder,
+        )
+    },
 ];
+
+/// The workload that needs a trace, and is not part of `all`.
+pub const REPLAY: &str = "replay";
 
 /// The workload of that name.
 pub fn find(name: &str) -> Option<&'static Workload> {
@@ -209,10 +284,30 @@ pub fn find(name: &str) -> Option<&'static Workload> {
 }
 
 impl Workload {
+    /// This workload with the order and choice of keys that a pattern asks for, where it leaves them open.
+    pub fn with(mut self, pattern: Option<Pattern>) -> Workload {
+        let Some(pattern) = pattern else { return self };
+        if matches!(self.act, Act::Queue | Act::Series | Act::Replay) {
+            return self;
+        }
+        let (layout, pick) = match pattern {
+            Pattern::Seq => (Layout::Sequential, Pick::InOrder),
+            Pattern::Random => (Layout::Scattered, self.pick),
+            Pattern::Zipfian => (Layout::Scattered, Pick::Zipf),
+            Pattern::Uniform => (Layout::Scattered, Pick::Uniform),
+            Pattern::Timestamp => (Layout::Timestamp, self.pick),
+            Pattern::Reverse => (Layout::Reverse, self.pick),
+        };
+        self.layout = layout;
+        if !matches!(self.act, Act::Delete | Act::Iterate) {
+            self.pick = pick;
+        }
+        self
+    }
     /// Whether the measured phase changes the database.
     pub fn writes(&self) -> bool {
         match self.act {
-            Act::Write | Act::Delete | Act::Queue => true,
+            Act::Write | Act::Delete | Act::Queue | Act::Series | Act::Replay => true,
             Act::Mix { read, scan, .. } => read + scan < 100,
             _ => false,
         }

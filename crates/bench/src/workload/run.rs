@@ -3,6 +3,7 @@
 //! Each thread owns a contiguous part of the keys and alone writes them, so it knows their exact versions; what another
 //! thread owns is checked to be one whole value of that key, at any version.
 
+use super::replay::Replay;
 use super::{Act, Pick, Workload};
 use crate::engine::{Result, Session};
 use crate::keys::Keys;
@@ -32,22 +33,37 @@ pub struct Plan {
     pub zipf: Option<Zipf>,
     /// The largest key id of the database.
     pub last: u64,
+    pub families: u64,
+    /// Seconds that entries live.
+    pub ttl: Option<u64>,
+    pub replay: Option<Replay>,
+}
+
+impl Plan {
+    /// The family that holds the key of `i`.
+    pub fn family(&self, i: u64) -> usize {
+        (i % self.families) as usize
+    }
+    /// Bytes of a key and a value.
+    pub fn entry_bytes(&self) -> u64 {
+        (self.keys.bytes + self.values.bytes) as u64
+    }
 }
 
 /// A thread: its place and what it knows of its keys.
 #[derive(Debug)]
 pub struct Part<'p> {
-    plan: &'p Plan,
-    t: u64,
-    rng: Rng,
+    pub(super) plan: &'p Plan,
+    pub(super) t: u64,
+    pub(super) rng: Rng,
     first: u64,
     /// Versions of the keys from `first` on.
     versions: Vec<u16>,
     /// Keys added beyond the database, numbered by `inserted_key`.
-    inserted: u64,
-    key: Vec<u8>,
-    value: Vec<u8>,
-    scratch: Vec<u8>,
+    pub(super) inserted: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
 }
 
 /// The part of `total` that thread `t` of `threads` has.
@@ -71,7 +87,7 @@ impl<'p> Part<'p> {
             scratch: Vec::new(),
         }
     }
-    fn ops(&self) -> u64 {
+    pub(super) fn ops(&self) -> u64 {
         let (from, to) = share(self.plan.ops, self.plan.threads, self.t);
         to - from
     }
@@ -113,6 +129,10 @@ impl<'p> Part<'p> {
 
     /// The measured phase.
     pub fn run(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) -> Result<()> {
+        if let Some(replay) = &self.plan.replay {
+            self.replay(replay, session, meter);
+            return Ok(());
+        }
         if self.versions.is_empty() {
             return Ok(());
         }
@@ -138,6 +158,8 @@ impl<'p> Part<'p> {
                 (0..self.ops()).for_each(|op| self.one_of(session, meter, op, below));
             }
             Act::Queue => (0..self.ops()).for_each(|op| self.queue(session, meter, op)),
+            Act::Series => self.series(session, meter, self.plan.ttl.unwrap_or(u64::MAX / 2)),
+            Act::Replay => {}
         }
         Ok(())
     }
@@ -169,7 +191,8 @@ impl<'p> Part<'p> {
             let picked = self.pick(op);
             new.push(if self.plan.workload.pick == Pick::InOrder { picked } else { self.own(picked) });
         }
-        let (keys, values) = (self.plan.keys, self.plan.values);
+        let plan = self.plan;
+        let (keys, values) = (plan.keys, plan.values);
         let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));
         let versions = &mut self.versions;
         let first = self.first;
@@ -180,37 +203,40 @@ impl<'p> Part<'p> {
                     keys.write(*i, &mut key);
                     if delete {
                         *slot = ABSENT;
-                        sink.delete(&key)?;
+                        sink.delete(plan.family(*i), &key)?;
                     } else {
                         *slot = slot.wrapping_add(1).max(1);
-                        sink.put(&key, values.write(*i, *slot, &mut value))?;
+                        sink.put(plan.family(*i), &key, values.write(*i, *slot, &mut value))?;
                     }
                 }
                 Ok(())
             })
         });
+        meter.given += n * if delete { keys.bytes as u64 } else { plan.entry_bytes() };
         (self.key, self.value) = (key, value);
     }
 
     fn read(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64) {
         let expected = if i >= self.plan.n { Some(1) } else { self.version(i) };
-        let (values, scratch) = (self.plan.values, &mut self.scratch);
+        let (values, scratch, family) = (self.plan.values, &mut self.scratch, self.plan.family(i));
         let key = self.plan.keys.write(i, &mut self.key);
         let mut right = None;
         meter.call(1, || {
-            session.get(key, &mut |found| {
+            session.get(family, key, &mut |found| {
                 right = Some(found.is_some_and(|v| values.is(v, i, expected, scratch)));
             })
         });
+        meter.seen += self.plan.entry_bytes();
         if right == Some(false) {
             meter.wrong(|| format!("get of key {i} gave another value than version {expected:?}, or none"));
         }
     }
 
     fn read_missing(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64) {
+        let family = self.plan.family(i);
         let key = self.plan.keys.write(i, &mut self.key);
         let mut found_one = false;
-        meter.call(1, || session.get(key, &mut |found| found_one = found.is_some()));
+        meter.call(1, || session.get(family, key, &mut |found| found_one = found.is_some()));
         if found_one {
             meter.wrong(|| format!("get of key {i}, never written or deleted, gave a value"));
         }
@@ -220,7 +246,7 @@ impl<'p> Part<'p> {
         let mut op = 0;
         let ops = self.ops();
         while op < ops {
-            session.cursor(&mut |cursor| {
+            session.cursor(0, &mut |cursor| {
                 for _ in 0..SEEKS.min(ops - op) {
                     let i = self.pick(op);
                     let expected = self.version(i);
@@ -238,6 +264,7 @@ impl<'p> Part<'p> {
                         meter
                             .wrong(|| format!("seek to key {i} found another key, another value or nothing"));
                     }
+                    meter.seen += self.plan.entry_bytes();
                     op += 1;
                 }
                 Ok(())
@@ -256,7 +283,7 @@ impl<'p> Part<'p> {
         let errors = meter.errors;
         last.clear();
         meter.call(1, || {
-            session.cursor(&mut |cursor| {
+            session.cursor(0, &mut |cursor| {
                 cursor.scan(key, &mut |k, v| {
                     let number = plan.keys.read(k, scratch);
                     right &= if count == 0 { k == key } else { k > &last[..] };
@@ -268,6 +295,7 @@ impl<'p> Part<'p> {
                 })
             })
         });
+        meter.seen += count as u64 * plan.entry_bytes();
         if meter.errors > errors {
             return;
         }
@@ -282,7 +310,7 @@ impl<'p> Part<'p> {
         let mut from = Vec::new();
         let (mut count, mut sum, mut wrong) = (0u64, 0u64, 0u64);
         let (scratch, number) = (&mut self.scratch, &mut self.key);
-        session.cursor(&mut |cursor| {
+        session.cursor(0, &mut |cursor| {
             // In steps of a thousand entries, each a call: the cursor goes on from where it was.
             loop {
                 let (mut step, mut first) = (0u64, !from.is_empty());
@@ -309,6 +337,7 @@ impl<'p> Part<'p> {
             }
         })?;
         meter.ops = count;
+        meter.seen += count * plan.entry_bytes();
         if wrong > 0 || count != plan.n || sum != plan.n * (plan.n - 1) / 2 {
             meter.wrong(|| format!("iteration: {count} entries of {}, {wrong} wrong", plan.n));
         }
@@ -340,9 +369,11 @@ impl<'p> Part<'p> {
             meter.ops = ops; // the two calls are one operation
         }
         let version = self.version(i).unwrap_or(ABSENT).wrapping_add(1).max(1);
+        let family = self.plan.family(i);
         let key = self.plan.keys.write(i, &mut self.key);
         let value = self.plan.values.write(i, version, &mut self.value);
-        meter.call(1, || session.write(1, &mut |sink| sink.put(key, value)));
+        meter.call(1, || session.write(1, &mut |sink| sink.put(family, key, value)));
+        meter.given += self.plan.entry_bytes();
         self.set_version(i, version);
     }
 
@@ -350,8 +381,9 @@ impl<'p> Part<'p> {
         let i = self.inserted_key(self.inserted);
         let key = self.plan.keys.write(i, &mut self.key);
         let value = self.plan.values.write(i, 1, &mut self.value);
-        let errors = meter.errors;
-        meter.call(1, || session.write(1, &mut |sink| sink.put(key, value)));
+        let (errors, family) = (meter.errors, self.plan.family(i));
+        meter.call(1, || session.write(1, &mut |sink| sink.put(family, key, value)));
+        meter.given += self.plan.entry_bytes();
         self.inserted += u64::from(meter.errors == errors);
     }
 
@@ -364,19 +396,20 @@ impl<'p> Part<'p> {
         let head = plan.keys.write(base + op.saturating_sub(QUEUE), &mut self.scratch).to_vec();
         let mut right = op < QUEUE;
         meter.call(1, || {
-            session.write(1, &mut |sink| sink.put(key, value))?;
+            session.write(1, &mut |sink| sink.put(0, key, value))?;
             if op < QUEUE {
                 return Ok(());
             }
             let start = base.to_be_bytes();
-            session.cursor(&mut |cursor| {
+            session.cursor(0, &mut |cursor| {
                 cursor.scan(&start, &mut |k, _| {
                     right = k == &head[..];
                     false
                 })
             })?;
-            session.write(1, &mut |sink| sink.delete(&head))
+            session.write(1, &mut |sink| sink.delete(0, &head))
         });
+        meter.given += plan.entry_bytes() + plan.keys.bytes as u64;
         if !right {
             meter.wrong(|| format!("the head of the queue is not entry {}", op - QUEUE));
         }
@@ -384,13 +417,21 @@ impl<'p> Part<'p> {
 
     /// Bytes of the keys and values that this thread left in the database.
     pub fn live_bytes(&self) -> u64 {
+        match (&self.plan.replay, self.plan.workload.act) {
+            (Some(replay), _) => return if self.t == 0 { replay.live().1 } else { 0 },
+            (_, Act::Series) => return 0,
+            _ => {}
+        }
         let live = self.versions.iter().filter(|v| **v != ABSENT).count() as u64 + self.inserted;
-        live * (self.plan.keys.bytes + self.plan.values.bytes) as u64
+        live * self.plan.entry_bytes()
     }
 
     /// After reopening: a sample of this thread's keys must be as it left them.
     pub fn check(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, samples: u64) {
-        if self.plan.workload.act == Act::Queue {
+        if let Some(replay) = &self.plan.replay {
+            return self.recheck(replay, session, meter, samples);
+        }
+        if matches!(self.plan.workload.act, Act::Queue | Act::Series) {
             return;
         }
         for _ in 0..samples.min(self.versions.len() as u64) {

@@ -1,18 +1,26 @@
 //! One room for each command: its arguments, its help, its act. They share nothing but `place`, `output` and
 //! `progress`.
 
+pub mod backup;
+pub mod checkpoint;
 pub mod compact;
 pub mod count;
 pub mod delete;
 pub mod demo;
 pub mod dump;
+pub mod explain;
 pub mod export;
 pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+pub mod manifest;
+pub mod metrics;
+pub mod purge;
 pub mod put;
+pub mod restore;
 pub mod scan;
+pub mod sst;
 pub mod stats;
 pub mod verify;
 
@@ -33,9 +41,17 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Families(args) => families::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
+        Command::Sst(args) => sst::run(&args, out),
+        Command::Manifest(args) => manifest::run(&args, out),
+        Command::Metrics(args) => metrics::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Dump(args) => dump::run(&args, out),
+        Command::Checkpoint(args) => checkpoint::run(&args, out),
+        Command::Backup(args) => backup::run(&args, out),
+        Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
+        Command::Purge(args) => purge::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
     }
 }

@@ -7,6 +7,8 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
 use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
@@ -64,8 +66,8 @@ pub fn hidden(core: &Core, family: Arc<Family>) -> Option<(Arc<Family>, Arc<Vers
 pub fn limits(family: &Family) -> Limits {
     Limits {
         level0_runs: LEVEL0_TRIGGER,
-        level1_bytes: family.settings.level1_bytes,
-        ratio: u64::from(family.settings.level_ratio),
+        level1_bytes: family.settings().level1_bytes,
+        ratio: u64::from(family.settings().level_ratio),
     }
 }
 
@@ -122,7 +124,7 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
     let summaries = || inputs(version, plan);
     Job {
         kind: Kind::Compaction,
-        family: family.name.clone(),
+        family: family.name().to_string(),
         reason: plan.reason.name(),
         from,
         to: plan.to.0,
@@ -139,15 +141,24 @@ fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, pla
     let running = core.control.begin(&core.signal, job(core, family, version, plan))?;
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
+    let started = core.start(Operation::Compaction, 0);
     let done = run(core, family, version, plan, &pace, &mut created);
-    if done.is_err() {
+    if done.is_ok() {
+        core.stop(Operation::Compaction, started);
+    } else {
         discard(core, &created);
     }
     drop(running);
-    if family.is_dropped() && core.health.poisoned().is_none() {
+    if (family.is_dropped() || cleared(family, plan)) && core.health.poisoned().is_none() {
         return Ok(());
     }
     done
+}
+
+/// Whether the plan's tables are gone: compactions run one at a time, so only a clear takes them.
+fn cleared(family: &Family, plan: &Plan) -> bool {
+    let there = family.tree.view().version.files();
+    plan.inputs.iter().any(|(_, id)| !there.contains(id))
 }
 
 fn run(
@@ -167,6 +178,7 @@ fn run(
         core.counters.compaction_bytes_read.add(read);
     }
     core.counters.compaction_bytes_written.add(bytes(&output));
+    core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
     core.counters.dropped_covered.add(output.counts.covered);

@@ -8,7 +8,9 @@ use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
-use perigee_base::{FileId, Result, RunId};
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
+use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
@@ -28,22 +30,30 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     };
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
+    let started = core.start(Operation::Flush, 0);
     let done = flush_one(core, &family, &memtable, &pace, &mut created);
-    if done.is_err() {
+    if done.is_ok() {
+        core.stop(Operation::Flush, started);
+    } else {
         discard(core, &created);
     }
     drop(running);
-    if family.is_dropped() && core.health.poisoned().is_none() {
+    if (family.is_dropped() || !waits(&family, &memtable)) && core.health.poisoned().is_none() {
         return Ok(true);
     }
     done.map(|()| true)
+}
+
+/// Whether the memtable still waits for its flush: it does not if the family was cleared.
+fn waits(family: &Family, memtable: &Arc<Memtable>) -> bool {
+    family.tree.view().sealed.iter().any(|m| Arc::ptr_eq(m, memtable))
 }
 
 /// The flush as it is listed while it runs.
 fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
     Job {
         kind: Kind::Flush,
-        family: family.name.clone(),
+        family: family.name().to_string(),
         reason: "sealed memtable",
         from: Vec::new(),
         to: 0,
@@ -81,6 +91,7 @@ fn flush_one(
     core.now.flushed();
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(&output));
+    core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_covered.add(output.counts.covered);
     core.counters.dropped_cancelled.add(output.counts.cancelled);
@@ -96,8 +107,8 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         version,
         strata: Strata::new(snapshots, present),
         options: family.klog_options(core.database),
-        threshold: family.settings.value_threshold as usize,
-        target_bytes: family.settings.target_file_bytes,
+        threshold: family.settings().value_threshold as usize,
+        target_bytes: family.settings().target_file_bytes,
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,
@@ -141,7 +152,10 @@ pub fn install(
         &core.ids,
         |_| {
             family.check()?;
-            let mut version = family.tree.prepare(&edit, &core.opener(family.id))?;
+            if flushed.is_some_and(|m| !waits(family, m)) {
+                return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
+            }
+            let mut version = family.tree.prepare(&edit, &core.opener())?;
             edit.vlogs_removed = version.drop_unreferenced_vlogs();
             let whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),

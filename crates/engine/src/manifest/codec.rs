@@ -86,6 +86,9 @@ fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
         0 => {}
         effort => numbers(out, 19, &[zigzag(effort)]),
     }
+    if let Some(fingerprint) = s.order.fingerprint() {
+        field(out, 21, |b| b.extend_from_slice(&fingerprint.to_le_bytes()));
+    }
 }
 
 fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
@@ -259,7 +262,7 @@ fn unzigzag(n: u32) -> i32 {
 
 fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
     let mut s = FamilySettings::default();
-    let (mut codec, mut effort) = (Codec::Lz4, 0);
+    let (mut codec, mut effort, mut fingerprint) = (Codec::Lz4, 0, None);
     while !d.is_empty() {
         let tag = d.varint()?;
         let body = d.bytes(limits::EDIT_BYTES_MAX)?;
@@ -279,6 +282,7 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             13 => s.target_file_bytes = b.varint()?,
             15 => s.level1_bytes = b.varint()?,
             17 => s.level_ratio = b.varint32()?,
+            21 => fingerprint = Some(b.u64()?),
             19 => effort = unzigzag(b.varint32()?),
             other => {
                 unknown(other, "a family's settings")?;
@@ -289,6 +293,7 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             return Err(Error::corruption(format!("bytes after setting {tag} of a family")));
         }
     }
+    s.order.check_fingerprint(fingerprint)?;
     let damaged = |e: Error| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged");
     s.compression = Compression::new(codec, effort).map_err(damaged)?;
     s.check().map_err(damaged)?;

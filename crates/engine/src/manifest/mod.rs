@@ -9,7 +9,7 @@ mod writer;
 pub use catalog::{Catalog, FamilyEntry};
 pub use codec::{decode, encode};
 pub use edit::{CleanClose, Edit};
-pub use writer::{Manifest, Place, write_snapshot};
+pub use writer::{Manifest, Place, write_snapshot, write_snapshot_file};
 
 #[cfg(test)]
 mod tests;

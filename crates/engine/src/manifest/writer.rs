@@ -7,6 +7,7 @@ use crate::dirsync::DirSync;
 use crate::health::{Health, Slot};
 use crate::now::HighWater;
 use perigee_base::format::{FileHeader, FileKind};
+use perigee_base::io::Cause;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::Dir;
@@ -63,14 +64,27 @@ pub fn write_snapshot(
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
     }
+    let writer = write_snapshot_file(dir, name::MANIFEST_TMP, place, id, edit, catalog)?;
+    dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
+    sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
+    Ok(writer)
+}
+
+/// Writes `catalog` as edit number `edit` into the new file `file`, synced; its name is not.
+pub fn write_snapshot_file(
+    dir: &dyn Dir,
+    file: &str,
+    place: Place,
+    id: FileId,
+    edit: u64,
+    catalog: &Catalog,
+) -> Result<LogWriter> {
     let header =
         FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
-    let mut writer = LogWriter::create(dir, name::MANIFEST_TMP, &header)?;
+    let mut writer = LogWriter::create(dir, file, &header)?;
     let mut record = [Finished::around(&codec::encode(&catalog.snapshot()), 1)];
     writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut record)?;
     writer.file().sync()?;
-    dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
-    sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
 
@@ -89,6 +103,7 @@ impl Manifest {
     ) -> Manifest {
         let snapshot_bytes = writer.offset();
         counters.manifest_bytes_written.add(snapshot_bytes);
+        counters.io.wrote(Cause::Manifest, 1, snapshot_bytes);
         Manifest {
             dir,
             dir_sync,
@@ -107,6 +122,10 @@ impl Manifest {
     /// The catalog now.
     pub fn catalog(&self) -> Catalog {
         self.state.lock().catalog.clone()
+    }
+    /// Looks at the catalog while nothing can be installed.
+    pub fn look<T>(&self, at: impl FnOnce(&Catalog) -> T) -> T {
+        at(&self.state.lock().catalog)
     }
     /// The manifest's own file id, and its bytes.
     pub fn file(&self) -> (FileId, u64) {
@@ -139,10 +158,9 @@ impl Manifest {
         let (_, family, run) = edit.next.unwrap_or(state.catalog.next);
         edit.next = Some((ids.load(SeqCst), family, run));
         edit.clock = self.clock.beyond(state.catalog.clock);
-        let mut next = state.catalog.clone();
-        next.apply(&edit)?;
+        state.catalog.check(&edit)?;
         self.append(&mut state, &edit, health)?;
-        state.catalog = next;
+        state.catalog.enact(&edit);
         install(prepared);
         self.rewrite_if_large(&mut state, health, ids)
     }
@@ -168,6 +186,7 @@ impl Manifest {
         state.writer.file().sync().map_err(|e| poison(e, health))?;
         self.counters.manifest_edits.add(1);
         self.counters.manifest_bytes_written.add(state.writer.offset() - before);
+        self.counters.io.wrote(Cause::Manifest, 1, state.writer.offset() - before);
         self.edits.store(number, SeqCst);
         Ok(())
     }
@@ -193,6 +212,7 @@ impl Manifest {
                 state.writer = writer;
                 self.edits.store(number, SeqCst);
                 self.counters.manifest_bytes_written.add(state.snapshot_bytes);
+                self.counters.io.wrote(Cause::Manifest, 1, state.snapshot_bytes);
                 Ok(())
             }
             // Whether the rename survives a crash is unknown: both manifests would have to be appended to.

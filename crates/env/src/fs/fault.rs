@@ -8,7 +8,7 @@ use perigee_base::{Error, ErrorKind};
 pub enum Fault {
     /// Any mutating call: input/output error. An append may leave a prefix, a sync loses its dirty pages.
     Eio,
-    /// An append (which leaves a prefix) or a creation: the disk is full.
+    /// An append (which leaves a prefix), a creation or a link: the disk is full.
     Enospc,
     /// An append: only a prefix was written, then an error.
     ShortWrite,
@@ -27,13 +27,14 @@ pub(crate) enum Op {
     Remove,
     DirSync,
     MoveInto,
+    Link,
 }
 
 impl Fault {
     fn hits(self, op: Op) -> bool {
         match self {
             Fault::Eio => true,
-            Fault::Enospc => matches!(op, Op::Append | Op::Create),
+            Fault::Enospc => matches!(op, Op::Append | Op::Create | Op::Link),
             Fault::ShortWrite => op == Op::Append,
             Fault::SyncFails => matches!(op, Op::Sync | Op::DirSync),
         }

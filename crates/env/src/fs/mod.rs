@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 mod name;
 pub mod fault;
+pub mod readonly;
 pub mod posix;
 pub mod memory;
 
@@ -29,6 +30,11 @@ pub trait Fs: Send + Sync + Debug {
     /// A number that changes at every start of the operating system (not of the process). Two equal numbers
     /// mean that nothing handed to the kernel was lost in between.
     fn boot_id(&self) -> u64;
+    /// Renames a directory inside its parent, and makes that durable. `to` may be an empty directory; anything else there
+    /// is `AlreadyExists`, and nothing happened. Atomic: after a crash the directory has one of the two names.
+    fn rename_dir(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes an empty directory (`AlreadyExists` if it holds anything).
+    fn remove_dir(&self, path: &Path) -> Result<()>;
 }
 
 /// One directory of regular files.
@@ -59,6 +65,13 @@ pub trait Dir: Send + Sync + Debug {
     /// Moves a file of this directory into the directory `subdir` inside it (created if missing). Atomic;
     /// durable after [`Dir::sync`] of this directory. `AlreadyExists` if the name is taken there.
     fn move_into(&self, name: &str, subdir: &str) -> Result<()>;
+    /// Gives a file of this directory the same name in `target` too, without copying it (a hard link). `AlreadyExists` if
+    /// the name is taken there. False: it cannot be linked (another file system, one without links, too many of them), and
+    /// has to be copied. Durable after [`Dir::sync`] of `target`.
+    fn link_into(&self, name: &str, target: &dyn Dir) -> Result<bool> {
+        let _ = (name, target);
+        Ok(false)
+    }
 }
 
 /// A held lock.

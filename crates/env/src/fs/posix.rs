@@ -61,6 +61,30 @@ impl Fs for PosixFs {
     fn boot_id(&self) -> u64 {
         self.boot_id
     }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {
+        rustix::fs::rename(from, to).map_err(|e| {
+            let shown = to.display();
+            match e {
+                Errno::NOTEMPTY | Errno::EXIST => {
+                    Error::new(ErrorKind::AlreadyExists, format!("{shown} exists and is not empty"))
+                }
+                Errno::NOTDIR => Error::new(ErrorKind::AlreadyExists, format!("{shown} is not a directory")),
+                e => os_error(format_args!("rename {} to {shown}", from.display()), e),
+            }
+        })?;
+        sync_parent(to, true)
+            .map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new name may not be durable"))
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        rustix::fs::rmdir(path).map_err(|e| match e {
+            Errno::NOTEMPTY | Errno::EXIST => {
+                Error::new(ErrorKind::AlreadyExists, format!("{} is not empty", path.display()))
+            }
+            e => os_error(format_args!("remove directory {}", path.display()), e),
+        })
+    }
 }
 
 /// Linux names each of its starts. Where that cannot be read the number is a random one: it equals no

@@ -5,6 +5,7 @@
 
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
+use perigee_base::io::Cause;
 use perigee_base::{EntryRef, Result, SeqNo};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub struct KlogCursor {
     reader: Arc<KlogReader>,
     fill_cache: bool,
+    cause: Cause,
     /// The block at hand and its number; kept while the cursor is invalid, for the next seek.
     block: Option<(usize, Arc<Block>)>,
     /// The entry in it.
@@ -31,7 +33,21 @@ impl KlogReader {
 
 impl KlogCursor {
     fn new(reader: Arc<KlogReader>, fill_cache: bool) -> Self {
-        KlogCursor { reader, fill_cache, block: None, entry: 0, valid: false, key: Vec::new() }
+        KlogCursor {
+            reader,
+            fill_cache,
+            cause: Cause::Scan,
+            block: None,
+            entry: 0,
+            valid: false,
+            key: Vec::new(),
+        }
+    }
+
+    /// The same cursor, its reads counted for `cause` instead of scans.
+    #[must_use]
+    pub fn caused_by(self, cause: Cause) -> Self {
+        KlogCursor { cause, ..self }
     }
 
     /// To the first entry at or after (key, seq) in entry order.
@@ -157,7 +173,7 @@ impl KlogCursor {
     fn load(&mut self, i: usize) -> Result<&Block> {
         if self.block.as_ref().is_none_or(|b| b.0 != i) {
             self.block = None;
-            self.block = Some((i, self.reader.block(i, self.fill_cache)?));
+            self.block = Some((i, self.reader.block(i, self.fill_cache, self.cause)?));
         }
         Ok(&self.block.as_ref().expect("just loaded").1)
     }

@@ -310,7 +310,9 @@ impl Tally {
                 self.first_key = e.key.to_vec();
                 true
             }
-            Some(last) if key::cmp_entry(self.order, last, (e.key, e.seq)).is_lt() => last.0 != e.key,
+            Some(last) if key::cmp_entry(self.order, last, (e.key, e.seq)).is_lt() => {
+                !self.order.equal(last.0, e.key)
+            }
             Some(_) => return None,
         };
         if new_key {

@@ -15,6 +15,7 @@ use crate::input::Input;
 use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
@@ -79,15 +80,15 @@ impl Near {
 pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
-    pub(super) family: FamilyId,
     pub(super) parts: Parts,
-    cache: Arc<BlockCache>,
+    pub(super) cache: Arc<BlockCache>,
     counters: Arc<Counters>,
 }
 
 /// Everything of a klog but its data blocks.
 #[derive(Debug)]
 pub(super) struct Parts {
+    pub family: FamilyId,
     pub footer: Footer,
     pub summary: KlogSummary,
     pub order: KeyOrder,
@@ -99,21 +100,21 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Reads header, footer, properties, index and filter from disk, and verifies each and that they agree.
-    pub fn read(input: &Input, database: u64, family: FamilyId) -> Result<Parts> {
+    pub fn read(input: &Input, database: u64) -> Result<Parts> {
         let header = input.header(FileKind::Klog, database)?;
-        if header.a != u64::from(family.0) || header.b != 0 {
-            let e = Error::corruption("the klog belongs to another family").expected(family, header.a);
-            return Err(input.damage(0, e));
-        }
+        let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
+            input
+                .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
+        })?;
         let footer = read_footer(input)?;
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
         })?;
         let index = match footer.index {
             (0, 0) => Index::empty(),
-            place => {
-                part_with_slack(input, place, FrameKind::Index, |raw| Index::decode(raw, footer.data()))?
-            }
+            place => part_with_slack(input, place, FrameKind::Index, |raw| {
+                Index::decode(raw, footer.data(), order)
+            })?,
         };
         let ranges = match footer.ranges() {
             (0, 0) => Fragments::default(),
@@ -125,6 +126,8 @@ impl Parts {
         }
         let filter = match footer.filter {
             (0, 0) => None,
+            // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
+            _ if !order.can_filter() => None,
             place => Some(part(input, place, FrameKind::Filter, |raw| Filter::decode(&raw))?),
         };
         if summary.entries != footer.entries || index.len() as u64 != footer.blocks {
@@ -135,8 +138,8 @@ impl Parts {
             return Err(input.damage(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        let ranges = Arc::new(ranges);
-        Ok(Parts { footer, summary, order, index, filter, sketch, ranges })
+        let (family, ranges) = (FamilyId(family), Arc::new(ranges));
+        Ok(Parts { family, footer, summary, order, index, filter, sketch, ranges })
     }
 }
 
@@ -176,29 +179,36 @@ impl KlogReader {
         dir: &dyn Dir,
         id: FileId,
         database: u64,
-        family: FamilyId,
         bytes: u64,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, family, cache, counters)
+        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
     }
 
     pub(crate) fn over(
         input: Input,
         database: u64,
-        family: FamilyId,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        let parts = Parts::read(&input, database, family)?;
-        Ok(KlogReader { input, database, family, parts, cache, counters })
+        let parts = Parts::read(&input, database)?;
+        Ok(Self::with_parts(input, database, parts, (cache, counters)))
+    }
+
+    pub(super) fn with_parts(
+        input: Input,
+        database: u64,
+        parts: Parts,
+        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+    ) -> KlogReader {
+        KlogReader { input, database, parts, cache, counters }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
-    /// [`key_hash`](perigee_base::checksum::key_hash), computed once for all files.
+    /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
-        self.find(key, hash, at, |i| self.block(i, true))
+        self.find(key, hash, at, |i| self.block(i, true, Cause::Get))
     }
 
     /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
@@ -214,7 +224,7 @@ impl KlogReader {
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
                 let found = || (n.block.seq(entry), Found::of(&n.block, entry));
-                return Ok(n.block.key_is(entry, key).then(found));
+                return Ok(n.block.key_is(self.parts.order, entry, key).then(found));
             }
             n.close = false;
         }
@@ -226,7 +236,7 @@ impl KlogReader {
             let held = near.take().map_or(0, |n| n.loaded);
             let (offset, _) = self.parts.index.place(i);
             let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
-            let block = self.block(i, true)?;
+            let block = self.block(i, true, Cause::Get)?;
             *near =
                 Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
             Ok(block)
@@ -250,7 +260,7 @@ impl KlogReader {
     }
 
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         key: &[u8],
         hash: u64,
@@ -268,7 +278,7 @@ impl KlogReader {
         }
         let block = block(i)?;
         let entry = block.lower_bound(self.parts.order, key, at);
-        if entry < block.len() && block.key_is(entry, key) {
+        if entry < block.len() && block.key_is(self.parts.order, entry, key) {
             return Ok(Some((block.seq(entry), Found::of(&block, entry))));
         }
         self.count_miss(key, i, Some((&block, entry)));
@@ -278,8 +288,8 @@ impl KlogReader {
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
     fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
         let has_newer = match at {
-            Some((block, entry)) if entry > 0 => block.key_is(entry - 1, key),
-            _ => i > 0 && self.parts.index.separator_is(i - 1, key),
+            Some((block, entry)) if entry > 0 => block.key_is(self.parts.order, entry - 1, key),
+            _ => i > 0 && self.parts.index.separator_is(self.parts.order, i - 1, key),
         };
         if self.parts.filter.is_some() && !has_newer {
             self.counters.filter_false_positives.add(1);
@@ -287,7 +297,7 @@ impl KlogReader {
     }
 
     /// Data block `i`, from the cache or from disk.
-    pub(super) fn block(&self, i: usize, fill_cache: bool) -> Result<Arc<Block>> {
+    pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
         let (offset, length) = self.parts.index.place(i);
         if let Some(block) = self.cache.get(self.id(), offset) {
             self.counters.cache_hits.add(1);
@@ -295,7 +305,9 @@ impl KlogReader {
         }
         self.counters.cache_misses.add(1);
         self.counters.klog_bytes_read.add(length);
-        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, Block::parse)?);
+        self.counters.io.read(cause, length);
+        let parse = |raw| Block::parse(raw).and_then(|block| block.under(self.parts.order));
+        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, parse)?);
         if fill_cache {
             self.cache.insert(self.id(), offset, block.clone());
         }
@@ -310,6 +322,10 @@ impl KlogReader {
     pub fn ranges(&self) -> &Arc<Fragments> {
         &self.parts.ranges
     }
+    /// The family it was written for. A clone of that family may share it.
+    pub fn family(&self) -> FamilyId {
+        self.parts.family
+    }
     /// The order of its keys.
     pub fn order(&self) -> KeyOrder {
         self.parts.order
@@ -319,6 +335,10 @@ impl KlogReader {
         let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
         let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
         size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter + sketch
+    }
+    /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
+    pub fn filter_bytes(&self) -> u64 {
+        self.parts.filter.as_ref().map_or(0, Filter::memory_bytes)
     }
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {

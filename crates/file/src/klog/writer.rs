@@ -14,6 +14,7 @@ use crate::index::{self, IndexWriter};
 use crate::output::{Output, table_header};
 use crate::ranges::Fragments;
 use crate::sketch::Sketch;
+use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
@@ -39,7 +40,7 @@ pub struct KlogOptions {
     pub block_bytes: usize,
     /// How blocks are compressed.
     pub compression: Compression,
-    /// Filter bits per distinct key; 0 writes no filter.
+    /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical form.
     pub filter_bits: u8,
 }
 
@@ -72,7 +73,7 @@ impl KlogWriter {
             output: Output::create(dir, header)?,
             block: BlockWriter::new(options.order),
             index: IndexWriter::new(options.order),
-            filter: FilterWriter::new(options.filter_bits),
+            filter: FilterWriter::new(if options.order.can_filter() { options.filter_bits } else { 0 }),
             tally: Tally::new(options.order),
             sketch: Sketch::new(),
             keys: 0,
@@ -106,7 +107,7 @@ impl KlogWriter {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
         if new_key {
-            let hash = key_hash(e.key);
+            let hash = self.hash(e.key);
             self.keys += 1;
             self.sketch.add(hash);
             if self.filter.is_on() {
@@ -115,6 +116,10 @@ impl KlogWriter {
         }
         self.block.add(e);
         Ok(())
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        if bug::on(Bug::FilterHashesRawKey) { key_hash(key) } else { self.options.order.filter_hash(key) }
     }
 
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
@@ -148,6 +153,11 @@ impl KlogWriter {
         self.output.offset()
             + (block + self.filter.bytes() + self.index.estimated_bytes()) as u64
             + TAIL_BYTES
+    }
+
+    /// Write calls so far; finishing makes one more.
+    pub fn appends(&self) -> u64 {
+        self.output.appends()
     }
 
     /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.

@@ -4,6 +4,7 @@ use super::plan::{Plan, Reason};
 use crate::rewrite::{Created, Input, Output, Setting, run};
 use crate::scan::{MergeCursor, RunCursor, Source};
 use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
+use perigee_base::io::Cause;
 use perigee_base::{Error, FileId, LevelNo, Result, RunId};
 use perigee_file::Fragments;
 use std::collections::HashSet;
@@ -25,7 +26,10 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     let order = version.order;
     let of = |r: &Arc<Run>| r.tables.iter().map(|t| Arc::clone(t.reader.ranges())).collect::<Vec<_>>();
     let ranges = inputs.iter().flat_map(of).fold(Fragments::default(), |all, r| all.merge(order, &r));
-    let sources = inputs.into_iter().map(|r| Source::Run(RunCursor::new(r, order, false))).collect();
+    let sources = inputs
+        .into_iter()
+        .map(|r| Source::Run(RunCursor::new(r, order, false).caused_by(Cause::Compaction)))
+        .collect();
     let source = MergeCursor::new(order, sources);
     let input = Input { source, ranges, bottom, relocate: plan.relocate.clone() };
     let output = run(input, setting, created)?;

@@ -111,7 +111,7 @@ impl Memtable {
     pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, Found)> {
         let at = self.list.seek(key, at, |n| self.key_of(n), self.order)?;
         let node = self.list.node(at);
-        (self.key_of(&node) == key).then(|| (node.seq, self.found(&node)))
+        self.order.equal(self.key_of(&node), key).then(|| (node.seq, self.found(&node)))
     }
 
     /// About how many entries lie between two places in entry order (`None`: to that end): exact up to a few hundred, then

@@ -56,6 +56,7 @@ enum Wake {
 /// Decides entry by entry; entries come in entry order.
 #[derive(Debug)]
 pub struct Collapse<'a> {
+    order: KeyOrder,
     strata: Strata,
     bottom: bool,
     /// Asked once, at the first entry that expires.
@@ -64,14 +65,13 @@ pub struct Collapse<'a> {
     /// All range tombstones of the source, and which of them is near.
     ranges: Fragments,
     near: usize,
-    order: KeyOrder,
     /// The last key and what its last version means for older ones; `None` before the first.
     last: Option<(Vec<u8>, Wake)>,
 }
 
 impl<'a> Collapse<'a> {
     /// `bottom`: below the output lies no older version of any key of the input.
-    pub fn new(strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
+    pub fn new(order: KeyOrder, strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
         Collapse {
             strata,
             bottom: bottom || bug::on(Bug::DropTombstoneEarly),
@@ -79,14 +79,14 @@ impl<'a> Collapse<'a> {
             now_ms: None,
             ranges: Fragments::default(),
             near: 0,
-            order: KeyOrder::default(),
+            order: if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order },
             last: None,
         }
     }
     /// With the range tombstones of the source.
     #[must_use]
-    pub fn with_ranges(self, order: KeyOrder, ranges: Fragments) -> Collapse<'a> {
-        Collapse { order, ranges, ..self }
+    pub fn with_ranges(self, ranges: Fragments) -> Collapse<'a> {
+        Collapse { ranges, ..self }
     }
 
     /// The range tombstones that go on: of each fragment the newest of each stratum, and none that is spent.
@@ -132,7 +132,7 @@ impl<'a> Collapse<'a> {
     /// The verdict on the next entry, and whether it starts a new key.
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
-        let new_key = !self.last.as_ref().is_some_and(|(key, _)| self.order.cmp(key, e.key).is_eq());
+        let new_key = !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
         let spent = self.bottom && stratum == 0;
         let verdict = match self.last.as_ref().filter(|_| !new_key).map(|(_, wake)| *wake) {
             Some(Wake::Hides(s)) if s == stratum => Verdict::Shadowed,
@@ -187,7 +187,7 @@ mod tests {
 
     fn run(bottom: bool, snapshots: &[u64], entries: &[(&str, u64, bool)]) -> String {
         let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let mut c = Collapse::new(strata, bottom, &Frozen(50));
+        let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };
@@ -211,7 +211,7 @@ mod tests {
     fn an_expired_version_hides_older_ones_until_there_is_nothing_to_hide() {
         let verdicts = |bottom, snapshots: &[u64], entries: &[(&[u8], u64, ValueRef<'_>)]| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-            let mut c = Collapse::new(strata, bottom, &Frozen(50));
+            let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
             entries
                 .iter()
                 .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }).0)

@@ -11,6 +11,7 @@ use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
+use perigee_base::io::Cause;
 use perigee_base::{EntryRef, Error, FileId, Now, Result, SeqNo, ValueRef};
 use perigee_file::{Fragments, KlogOptions, Shelf};
 use std::collections::BTreeSet;
@@ -61,6 +62,8 @@ pub struct Output {
     pub vlogs: Vec<VlogMeta>,
     /// Entry counts.
     pub counts: Counts,
+    /// Write calls that the files took.
+    pub write_calls: u64,
 }
 
 /// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled`. Range
@@ -96,7 +99,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let order = job.options.order;
     let mut collapse =
-        Collapse::new(job.strata.clone(), input.bottom, job.now).with_ranges(order, input.ranges);
+        Collapse::new(order, job.strata.clone(), input.bottom, job.now).with_ranges(input.ranges);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     let (ranges, of_ranges) = collapse.ranges();
     counts.ranges = of_ranges;
@@ -155,7 +158,12 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     // What is finished is not thrown away because somebody cancels now.
     let _ = job.pace.step(quantum.take(sink.written()));
     check_counts(&counts, &sink)?;
-    Ok(Output { tables: std::mem::take(&mut sink.tables), vlogs: std::mem::take(&mut sink.vlogs), counts })
+    Ok(Output {
+        tables: std::mem::take(&mut sink.tables),
+        vlogs: std::mem::take(&mut sink.vlogs),
+        counts,
+        write_calls: sink.write_calls,
+    })
 }
 
 /// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is written.
@@ -173,7 +181,7 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
     let value = match (place.of(&e.value), e.value) {
         (Placement::Separate, Inline(v) | InlineUntil(v, _)) => ValueRef::pointer(sink.separate(v)?, expiry),
         (Placement::Relocate, Pointer(p) | PointerUntil(p, _)) => {
-            let v = get::fetch(version, &p)?;
+            let v = get::fetch_for(version, &p, Cause::Compaction)?;
             if v.len() < place.threshold {
                 return sink.add(EntryRef { value: ValueRef::inline(&v, expiry), ..e });
             }

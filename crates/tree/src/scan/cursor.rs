@@ -3,6 +3,7 @@
 use crate::memtable::MemCursor;
 use crate::version::Run;
 use perigee_base::cut::CutRef;
+use perigee_base::io::Cause;
 use perigee_base::{EntryRef, KeyOrder, Result, SeqNo};
 use perigee_file::{Found, KlogCursor};
 use std::sync::Arc;
@@ -93,6 +94,7 @@ pub struct RunCursor {
     run: Arc<Run>,
     order: KeyOrder,
     fill_cache: bool,
+    cause: Cause,
     /// The open table and the position in it.
     open: Option<(usize, KlogCursor)>,
     /// The newest sequence number in the run, once it was asked for.
@@ -102,7 +104,12 @@ pub struct RunCursor {
 impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
-        RunCursor { run, order, fill_cache, open: None, newest: None }
+        RunCursor { run, order, fill_cache, cause: Cause::Scan, open: None, newest: None }
+    }
+    /// The same cursor, its reads counted for `cause` instead of scans.
+    #[must_use]
+    pub fn caused_by(self, cause: Cause) -> RunCursor {
+        RunCursor { cause, ..self }
     }
 
     /// The newest sequence number in the run.
@@ -125,7 +132,7 @@ impl RunCursor {
         let Some((i, table)) = i.and_then(|i| Some((i, self.run.tables.get(i)?))) else { return Ok(()) };
         let mut c = match known {
             Some((j, c)) if j == i => c,
-            _ => table.reader.cursor(self.fill_cache),
+            _ => table.reader.cursor(self.fill_cache).caused_by(self.cause),
         };
         go(&mut c)?;
         self.open = Some((i, c));

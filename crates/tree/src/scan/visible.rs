@@ -7,6 +7,7 @@ use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::{Expiry, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use std::ops::Bound;
@@ -101,11 +102,21 @@ impl VisibleCursor {
     }
 
     /// From the merge's position forward; `skip`: entries of `self.key` are behind us.
-    fn find_forward(&mut self, mut skip: bool) -> Result<()> {
+    fn find_forward(&mut self, skip: bool) -> Result<()> {
+        self.walk_forward(skip)?;
+        self.check_end()
+    }
+
+    /// The end of a scan says that nothing more is there.
+    fn check_end(&self) -> Result<()> {
+        if self.value.is_none() { self.view.version.absent::<()>().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn walk_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if e.seq > self.at || (skip && e.key == self.key) {
+            if e.seq > self.at || (skip && self.order.equal(e.key, &self.key)) {
                 self.merge.step()?;
                 continue;
             }
@@ -130,11 +141,16 @@ impl VisibleCursor {
 
     /// From the merge's position backward. Versions of a key come oldest first: the last one that is visible counts.
     fn find_backward(&mut self) -> Result<()> {
+        self.walk_backward()?;
+        self.check_end()
+    }
+
+    fn walk_backward(&mut self) -> Result<()> {
         self.merge.expect_way(false)?;
         let mut newest: Option<Found> = None;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if newest.is_some() && e.key != self.key {
+            if newest.is_some() && !self.order.equal(e.key, &self.key) {
                 if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
                     break;
                 }
@@ -149,7 +165,8 @@ impl VisibleCursor {
                 continue;
             }
             if e.seq <= self.at && !hidden {
-                if newest.is_none() {
+                // Where versions of a key may differ in their bytes, the newest one's are shown.
+                if newest.is_none() || !self.order.is_bytewise() {
                     self.key.clear();
                     self.key.extend_from_slice(e.key);
                 }
@@ -188,7 +205,7 @@ impl VisibleCursor {
     }
     /// The value, if valid; fetched now if it is separated.
     pub fn value(&self) -> Result<Option<Shared>> {
-        self.value.clone().map(|found| get::value(&self.view.version, found)).transpose()
+        self.value.clone().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
     }
     /// When the entry ends, if it is valid and does.
     pub fn expiry(&self) -> Option<Expiry> {

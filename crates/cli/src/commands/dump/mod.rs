@@ -6,7 +6,7 @@
 //! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another process has the
 //! database open. Damage is printed where it lies, and reading goes on behind it.
 
-mod edit;
+pub mod edit;
 mod frames;
 mod log;
 mod sink;
@@ -68,6 +68,7 @@ pub fn run(args: &DumpArgs, out: &mut Out) -> Result<u8> {
     sink.file(&file.name, kind_name(file.kind), source.bytes())?;
     match file.kind {
         FileKind::Wal | FileKind::Manifest => log::dump(&source, file.kind, file.id, &mut sink)?,
+        FileKind::Backup => return Err(Failure::usage("a backup is listed by `perigee backup list DIR`")),
         FileKind::Klog | FileKind::Vlog => frames::dump(&source, file.kind, file.id, &mut sink)?,
     }
     Ok(if sink.finish()? { EXIT_DAMAGED } else { 0 })
@@ -146,5 +147,6 @@ fn kind_name(kind: FileKind) -> &'static str {
         FileKind::Manifest => "manifest",
         FileKind::Klog => "klog",
         FileKind::Vlog => "vlog",
+        FileKind::Backup => "backup record",
     }
 }

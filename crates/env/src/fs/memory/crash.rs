@@ -29,7 +29,7 @@ impl SimDisk {
             let common = SURVIVAL[rng.index(SURVIVAL.len())];
             tree.cut_power(&mut rng, common);
             let alike = rng.chance(0.5);
-            for (_, file) in tree.files() {
+            for file in tree.distinct_files() {
                 let p = if alike { common } else { SURVIVAL[rng.index(SURVIVAL.len())] };
                 let mut pages = file.pages();
                 let left = pages.after_power_cut(&mut rng, p);

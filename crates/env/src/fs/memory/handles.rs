@@ -202,6 +202,21 @@ impl Dir for SimDir {
         sched::io_point();
         done.map_err(|e| e.in_file(name))
     }
+
+    fn link_into(&self, name: &str, target: &dyn Dir) -> Result<bool> {
+        let mut state = self.enter()?;
+        let file = self.file(&state, name)?;
+        if !state.links {
+            return Ok(false);
+        }
+        let to = state.walk(&super::components(target.path())?)?;
+        self.check_free(&state, to, name)?;
+        let outcome = state.decide(Op::Link, "link")?;
+        let done = outcome.finish(|| state.tree.link(to, name, Entry::File(file)));
+        drop(state);
+        sched::io_point();
+        done.map(|()| true).map_err(|e| e.in_file(name))
+    }
 }
 
 impl fmt::Debug for SimDir {

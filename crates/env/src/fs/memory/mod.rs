@@ -46,6 +46,8 @@ struct State {
     locks: BTreeSet<u64>,
     faults: Faults,
     capacity: u64,
+    /// Whether files can be linked.
+    links: bool,
 }
 
 /// How a mutating call ends: whether it takes effect, and what the caller is told.
@@ -64,7 +66,7 @@ impl SimDisk {
 
     fn from_parts(rng: Seeded, boot_id: u64, tree: Tree) -> Arc<SimDisk> {
         let (locks, faults) = (BTreeSet::new(), Faults::default());
-        let state = State { rng, boot_id, tree, locks, faults, capacity: u64::MAX };
+        let state = State { rng, boot_id, tree, locks, faults, capacity: u64::MAX, links: true };
         Arc::new(SimDisk { core: Arc::new(Core { state: Mutex::new(state) }) })
     }
 
@@ -105,6 +107,11 @@ impl SimDisk {
     pub fn set_capacity(&self, bytes: u64) {
         self.core.state().capacity = bytes;
     }
+
+    /// Whether files can have a second name, as they cannot across file systems (default true).
+    pub fn set_links(&self, possible: bool) {
+        self.core.state().links = possible;
+    }
 }
 
 impl Fs for SimDisk {
@@ -144,6 +151,61 @@ impl Fs for SimDisk {
     fn boot_id(&self) -> u64 {
         self.core.state().boot_id
     }
+
+    fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {
+        sched::io_point();
+        let mut state = self.core.state();
+        state.faults.check_alive()?;
+        let (source, target) = (components(from)?, components(to)?);
+        let (Some((old, parent)), Some((new, other))) = (source.split_last(), target.split_last()) else {
+            return Err(Error::invalid("the root cannot be renamed"));
+        };
+        if parent != other {
+            return Err(Error::invalid("a directory is renamed inside its parent only"));
+        }
+        let parent = state.walk(parent)?;
+        let Some(Entry::Dir(id)) = state.tree.get(parent, old).cloned() else {
+            return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", from.display())));
+        };
+        let free = match state.tree.get(parent, new) {
+            None => true,
+            Some(Entry::Dir(there)) => state.tree.entries(*there).next().is_none(),
+            Some(Entry::File(_)) => false,
+        };
+        if !free {
+            let text = format!("{} exists and is not empty", to.display());
+            return Err(Error::new(ErrorKind::AlreadyExists, text));
+        }
+        let outcome = state.decide(Op::Rename, "rename directory")?;
+        let done = outcome.finish(|| {
+            state.tree.rename(parent, new, Entry::Dir(id));
+            state.tree.sync(parent);
+        });
+        drop(state);
+        sched::io_point();
+        done
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        sched::io_point();
+        let mut state = self.core.state();
+        state.faults.check_alive()?;
+        let names = components(path)?;
+        let Some((last, parents)) = names.split_last() else {
+            return Err(Error::invalid("the root cannot be removed"));
+        };
+        let parent = state.walk(parents)?;
+        match state.tree.get(parent, last) {
+            Some(Entry::Dir(id)) if state.tree.entries(*id).next().is_none() => {}
+            Some(_) => {
+                let text = format!("{} is not an empty directory", path.display());
+                return Err(Error::new(ErrorKind::AlreadyExists, text));
+            }
+            None => return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", path.display()))),
+        }
+        let outcome = state.decide(Op::Remove, "remove directory")?;
+        outcome.finish(|| state.tree.remove(parent, last))
+    }
 }
 
 impl fmt::Debug for SimDisk {
@@ -177,7 +239,7 @@ impl State {
     }
 
     fn total_bytes(&self) -> u64 {
-        self.tree.files().iter().map(|(_, f)| f.pages().len() as u64).sum()
+        self.tree.distinct_files().iter().map(|f| f.pages().len() as u64).sum()
     }
 }
 

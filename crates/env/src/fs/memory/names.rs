@@ -2,12 +2,13 @@
 //! (`durable`), and the operations between the two (`pending`).
 //!
 //! Invariants:
-//! 1. A file has at most one name in all durable tables together: no rename or move leaves both names.
+//! 1. A file has at most one name in all durable tables together, unless it was linked: no rename or move leaves both
+//!    names. A linked file has at most one in each directory.
 //! 2. Applying all of `pending` in order turns `durable` into `cached`, unless a failed sync dropped some.
 
 use super::pages::Pages;
 use crate::rand::Seeded;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A directory's number.
@@ -70,6 +71,11 @@ enum NameOp {
         entry: Entry,
         to: DirId,
     },
+    /// One more name, in another directory than the first.
+    Link {
+        name: String,
+        entry: Entry,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,11 +91,14 @@ struct DirNode {
 pub(super) struct Tree {
     dirs: BTreeMap<DirId, DirNode>,
     next_id: u64,
+    /// Files with more than one name, now or once.
+    linked: BTreeSet<u64>,
 }
 
 impl Tree {
     pub fn new() -> Tree {
-        Tree { dirs: BTreeMap::from([(ROOT_DIR, DirNode::default())]), next_id: ROOT_DIR + 1 }
+        let dirs = BTreeMap::from([(ROOT_DIR, DirNode::default())]);
+        Tree { dirs, next_id: ROOT_DIR + 1, linked: BTreeSet::new() }
     }
 
     fn dir(&self, id: DirId) -> &DirNode {
@@ -150,6 +159,14 @@ impl Tree {
         }
     }
 
+    /// One more name for a file.
+    pub fn link(&mut self, to: DirId, name: &str, entry: Entry) {
+        self.linked.insert(entry.id());
+        let node = self.dir_mut(to);
+        node.cached.insert(name.to_owned(), entry.clone());
+        node.pending.push(NameOp::Link { name: name.to_owned(), entry });
+    }
+
     /// Makes the names of a directory durable.
     pub fn sync(&mut self, dir: DirId) {
         let count = self.dir(dir).pending.len();
@@ -180,6 +197,12 @@ impl Tree {
         self.dir(dir).pending.len()
     }
 
+    /// Every file that can be seen, once.
+    pub fn distinct_files(&self) -> Vec<Arc<File>> {
+        let mut seen = BTreeSet::new();
+        self.files().into_iter().map(|(_, f)| f).filter(|f| seen.insert(f.id)).collect()
+    }
+
     /// Every file that can be seen, with its path.
     pub fn files(&self) -> Vec<(String, Arc<File>)> {
         let mut out = Vec::new();
@@ -201,7 +224,7 @@ impl Tree {
     pub fn deep_clone(&self) -> Tree {
         let mut copies = BTreeMap::new();
         let dirs = self.dirs.iter().map(|(id, node)| (*id, node.with_own_files(&mut copies))).collect();
-        Tree { dirs, next_id: self.next_id }
+        Tree { dirs, next_id: self.next_id, linked: self.linked.clone() }
     }
 
     /// What a power cut leaves of the names; `self` is a clone of its own. File contents are not touched.
@@ -234,7 +257,8 @@ impl Tree {
         match op {
             NameOp::Place { name, entry } => {
                 // Its move to this directory was lost: then so is what happened to it here.
-                let elsewhere = self.dirs.iter().any(|(d, n)| *d != dir && n.holds_durably(entry.id()));
+                let elsewhere = !self.linked.contains(&entry.id())
+                    && self.dirs.iter().any(|(d, n)| *d != dir && n.holds_durably(entry.id()));
                 if !elsewhere {
                     let node = self.dir_mut(dir);
                     node.durable.retain(|_, e| e.id() != entry.id());
@@ -246,6 +270,9 @@ impl Tree {
                 if durable.get(&name).is_some_and(|e| e.id() == id) {
                     durable.remove(&name);
                 }
+            }
+            NameOp::Link { name, entry } => {
+                self.dir_mut(dir).durable.insert(name, entry);
             }
             NameOp::Move { name, entry, to } => {
                 // Into a directory that was lost: then the move was lost too.
@@ -279,6 +306,7 @@ impl DirNode {
         let pending = self.pending.iter().map(|op| match op {
             NameOp::Place { name, entry } => NameOp::Place { name: name.clone(), entry: own(entry) },
             NameOp::Remove { name, id } => NameOp::Remove { name: name.clone(), id: *id },
+            NameOp::Link { name, entry } => NameOp::Link { name: name.clone(), entry: own(entry) },
             NameOp::Move { name, entry, to } => {
                 NameOp::Move { name: name.clone(), entry: own(entry), to: *to }
             }

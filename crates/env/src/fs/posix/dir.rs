@@ -192,6 +192,18 @@ impl Dir for PosixDir {
         // The new name first: a file system without a journal may then show both names, never neither.
         target.sync()
     }
+
+    fn link_into(&self, name: &str, target: &dyn Dir) -> Result<bool> {
+        self.check_regular(name)?;
+        let path = target.path();
+        let opened = rustix::fs::open(path, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty());
+        let there = opened.map_err(|e| os_error(format_args!("open directory {}", path.display()), e))?;
+        match rustix::fs::linkat(&self.handle, name, &there, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(e) => Err(os_error(format_args!("link {name} into {}", path.display()), e).in_file(name)),
+        }
+    }
 }
 
 fn not_regular(name: &str) -> Error {

@@ -1,0 +1,504 @@
+//! TidesDB, through a shared library that the user names (`--tidesdb-lib`): nothing of it is built or shipped here.
+//!
+//! The library's C interface has no version call: the major version is that of the file's name (`libtidesdb.so.9.3.14`,
+//! links followed), and the defaults that it returns must make sense in the layout below, or it is refused.
+//! Every return code counts: whatever is not success, or "not found" where that is an answer, is an error.
+
+use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
+use crate::settings::{Compression, Settings, Sync as SyncChoice, shown};
+use libloading::Library;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::ptr;
+use std::time::{Duration, SystemTime};
+
+/// Oldest major version whose layout this is.
+const OLDEST: u32 = 9;
+const NOT_FOUND: c_int = -3;
+const LOG_FATAL: c_int = 4;
+const LZ4: c_int = 2;
+/// Reads with one transaction before it is renewed, as its own benchmark does.
+const READS: u32 = 1000;
+/// Room for fields that a newer version may have added at the end of what it returns by value.
+const SPARE: usize = 1024;
+
+/// `tidesdb_config_t` of version 9.
+#[repr(C)]
+struct Config {
+    path: *const c_char,
+    flush_threads: c_int,
+    compaction_threads: c_int,
+    log_level: c_int,
+    block_cache: usize,
+    max_open_tables: usize,
+    log_to_file: c_int,
+    log_truncation: usize,
+    max_memory: usize,
+    unified_memtable: c_int,
+    unified_buffer: usize,
+    unified_levels: c_int,
+    unified_probability: f32,
+    unified_sync: c_int,
+    unified_interval_us: u64,
+    object_store: *mut c_void,
+    object_store_config: *mut c_void,
+    max_concurrent_flushes: c_int,
+    finish_compactions_on_close: c_int,
+    spare: MaybeUninit<[u8; SPARE]>,
+}
+
+/// `tidesdb_column_family_config_t` of version 9.
+#[repr(C)]
+struct FamilyConfig {
+    name: [c_char; 128],
+    write_buffer: usize,
+    level_ratio: usize,
+    min_levels: c_int,
+    dividing_level_offset: c_int,
+    value_threshold: usize,
+    compression: c_int,
+    bloom: c_int,
+    bloom_rate: f64,
+    block_indexes: c_int,
+    index_sample: c_int,
+    index_prefix: c_int,
+    sync: c_int,
+    sync_interval_us: u64,
+    comparator: [c_char; 64],
+    comparator_context: [c_char; 256],
+    comparator_cached: *mut c_void,
+    comparator_context_cached: *mut c_void,
+    skip_list_levels: c_int,
+    skip_list_probability: f32,
+    isolation: c_int,
+    min_disk: u64,
+    l1_trigger: c_int,
+    l0_stall: c_int,
+    tombstone_density: f64,
+    tombstone_entries: u64,
+    btree: c_int,
+    hook: *mut c_void,
+    hook_context: *mut c_void,
+    object_bytes: usize,
+    object_lazy: c_int,
+    object_prefetch: c_int,
+    spare: MaybeUninit<[u8; SPARE]>,
+}
+
+type Bytes = *mut u8;
+type Handle = *mut c_void;
+
+/// The functions that are used, by their names without `tidesdb_`.
+macro_rules! interface {
+    ($($name:ident: $type:ty,)*) => {
+        struct Api {
+            $($name: $type,)*
+            /// Keeps the functions where they are; last, so that it is dropped last.
+            _library: Library,
+        }
+        impl Api {
+            fn load(library: Library) -> Result<Api> {
+                // SAFETY: each name has in the public C interface of version 9 and newer the type given beside it.
+                unsafe {
+                    Ok(Api {
+                        $($name: *library.get::<$type>(concat!("tidesdb_", stringify!($name)).as_bytes())?,)*
+                        _library: library,
+                    })
+                }
+            }
+        }
+    };
+}
+
+interface! {
+    init: unsafe extern "C" fn(Handle, Handle, Handle, Handle) -> c_int,
+    default_config: unsafe extern "C" fn() -> Config,
+    default_column_family_config: unsafe extern "C" fn() -> FamilyConfig,
+    open: unsafe extern "C" fn(*const Config, *mut Handle) -> c_int,
+    close: unsafe extern "C" fn(Handle) -> c_int,
+    create_column_family: unsafe extern "C" fn(Handle, *const c_char, *const FamilyConfig) -> c_int,
+    get_column_family: unsafe extern "C" fn(Handle, *const c_char) -> Handle,
+    txn_begin: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
+    txn_put: unsafe extern "C" fn(Handle, Handle, *const u8, usize, *const u8, usize, i64) -> c_int,
+    txn_delete: unsafe extern "C" fn(Handle, Handle, *const u8, usize) -> c_int,
+    txn_get: unsafe extern "C" fn(Handle, Handle, *const u8, usize, *mut Bytes, *mut usize) -> c_int,
+    txn_commit: unsafe extern "C" fn(Handle) -> c_int,
+    txn_free: unsafe extern "C" fn(Handle),
+    iter_new: unsafe extern "C" fn(Handle, Handle, *mut Handle) -> c_int,
+    iter_seek: unsafe extern "C" fn(Handle, *const u8, usize) -> c_int,
+    iter_seek_to_first: unsafe extern "C" fn(Handle) -> c_int,
+    iter_next: unsafe extern "C" fn(Handle) -> c_int,
+    iter_valid: unsafe extern "C" fn(Handle) -> c_int,
+    iter_key: unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int,
+    iter_value: unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int,
+    iter_free: unsafe extern "C" fn(Handle),
+    flush_memtable: unsafe extern "C" fn(Handle) -> c_int,
+    is_flushing: unsafe extern "C" fn(Handle) -> c_int,
+    is_compacting: unsafe extern "C" fn(Handle) -> c_int,
+    sync_wal: unsafe extern "C" fn(Handle) -> c_int,
+    free: unsafe extern "C" fn(Handle),
+}
+
+/// What a return code means, in words.
+fn success(code: c_int, what: &str) -> Result<()> {
+    let why = match code {
+        0 => return Ok(()),
+        -1 => "out of memory",
+        -2 => "invalid arguments",
+        NOT_FOUND => "not found",
+        -4 => "input or output failed",
+        -5 => "corruption",
+        -6 => "exists",
+        -7 => "conflict",
+        -8 => "too large",
+        -9 => "memory limit",
+        -10 => "invalid database",
+        -12 => "locked",
+        -13 => "read only",
+        -14 => "busy",
+        _ => "unknown",
+    };
+    Err(format!("{what}: {why} ({code})").into())
+}
+
+/// As `success`, where "not found" is an answer: whether it was found.
+fn found(code: c_int, what: &str) -> Result<bool> {
+    if code == NOT_FOUND { Ok(false) } else { success(code, what).map(|()| true) }
+}
+
+struct Tides {
+    api: Api,
+    db: Handle,
+    families: Vec<Handle>,
+    version: String,
+    ttl: Option<u64>,
+    told: Told,
+}
+
+// SAFETY: the handles are those of a database and its column families, which the library documents as usable by all threads
+// at once; transactions and iterators, which are not, never leave the session that made them.
+unsafe impl Sync for Tides {}
+
+/// The version in the name of the library's file, links followed, and its major part.
+fn version(lib: &Path) -> Result<(String, u32)> {
+    let file = std::fs::canonicalize(lib).map_err(|e| format!("--tidesdb-lib {}: {e}", lib.display()))?;
+    let name = file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let version = name.split_once(".so.").map(|(_, v)| v.to_owned()).unwrap_or_default();
+    match version.split('.').next().and_then(|major| major.parse().ok()) {
+        Some(major) if major >= OLDEST => Ok((version, major)),
+        Some(major) => {
+            Err(format!("{name}: major version {major}; {OLDEST} is the oldest that is understood").into())
+        }
+        None => Ok(("unknown: the file's name has none".into(), OLDEST)),
+    }
+}
+
+/// Refuses a library whose defaults make no sense in the layouts of this file.
+fn fits(config: &Config, family: &FamilyConfig) -> Result<()> {
+    let sizes = |bytes: usize| (64 << 10..=64 << 30).contains(&bytes);
+    let right = sizes(config.block_cache)
+        && (0..=4).contains(&config.log_level)
+        && (0..=256).contains(&config.compaction_threads)
+        && (0..=1).contains(&config.finish_compactions_on_close)
+        && sizes(family.write_buffer)
+        && (2..=100).contains(&family.level_ratio)
+        && (0..=4).contains(&family.compression)
+        && (0.000_001..0.5).contains(&family.bloom_rate)
+        && (0.01..0.9).contains(&family.skip_list_probability)
+        && (0..=4).contains(&family.isolation)
+        && (0..=1).contains(&family.btree);
+    if right {
+        Ok(())
+    } else {
+        Err("this library's structures are not laid out as those of version 9: refused".into())
+    }
+}
+
+pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    let lib = settings.tidesdb_lib.as_deref().ok_or("name TidesDB's library: --tidesdb-lib PATH")?;
+    let (version, major) = version(lib)?;
+    // SAFETY: loading runs the library's initialisers; the user named this file as TidesDB's.
+    let api = Api::load(unsafe { Library::new(lib) }?)?;
+    // SAFETY: null pointers ask for the system's allocator; a second call in a process answers -1 and changes nothing.
+    unsafe { (api.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
+    // SAFETY: both return a structure by value, too large for registers: the caller gives the room, here `SPARE` bytes more
+    // than version 9 fills, which may stay uninitialised.
+    let (mut config, mut family) = unsafe { ((api.default_config)(), (api.default_column_family_config)()) };
+    fits(&config, &family)?;
+    std::fs::create_dir_all(dir)?;
+    let path = CString::new(dir.to_str().ok_or("a path that is not UTF-8")?)?;
+    config.path = path.as_ptr();
+    (config.flush_threads, config.compaction_threads) = (4, 4);
+    config.log_level = LOG_FATAL;
+    config.block_cache = usize::try_from(settings.cache)?;
+    family.write_buffer = usize::try_from(settings.memtable_of_each())?;
+    family.compression = if settings.compression == Compression::None { 0 } else { LZ4 };
+    family.bloom = 1;
+    family.bloom_rate = 0.01;
+    family.sync = c_int::from(settings.sync == SyncChoice::Full);
+    let told = told(settings, &family, major, &version);
+    let mut db = ptr::null_mut();
+    // SAFETY: the configuration and the path in it live until the call returns; the library copies what it keeps.
+    success(unsafe { (api.open)(&raw const config, &raw mut db) }, "open")?;
+    let mut tides = Tides { api, db, families: Vec::new(), version, ttl: settings.shape.ttl, told };
+    for f in 0..settings.families() {
+        let made = tides.family(&format!("bench{f}"), &family)?;
+        tides.families.push(made);
+    }
+    Ok(Box::new(tides))
+}
+
+fn told(settings: &Settings, family: &FamilyConfig, major: u32, version: &str) -> Told {
+    let mut told = Told::new();
+    let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
+    let sync = if settings.sync == SyncChoice::Full { "FULL" } else { "NONE" };
+    say("durability", format!("log, sync mode {sync}"));
+    say("memtable", shown(settings.memtable_of_each()));
+    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
+    say("compression", format!("{:?}", settings.compression));
+    say("filter", format!("Bloom, false positive rate {} (10 bits per key)", family.bloom_rate));
+    say("background jobs", "4 for flushes, 4 for compactions".into());
+    say("isolation", "read committed (its default)".into());
+    say("reads", format!("{READS} with each transaction"));
+    say("layout", format!("of major version {OLDEST}, in a library of major version {major} ({version})"));
+    if let Some(seconds) = settings.shape.ttl {
+        say("time to live", format!("{seconds} s, rounded up to the next whole second"));
+    }
+    told
+}
+
+impl Tides {
+    /// The column family of that name, made if it is not there.
+    fn family(&self, name: &str, config: &FamilyConfig) -> Result<Handle> {
+        let name = CString::new(name)?;
+        // SAFETY: the database is open, the name and the configuration live until the calls return.
+        unsafe {
+            let there = (self.api.get_column_family)(self.db, name.as_ptr());
+            if !there.is_null() {
+                return Ok(there);
+            }
+            success(
+                (self.api.create_column_family)(self.db, name.as_ptr(), ptr::from_ref(config)),
+                "create_column_family",
+            )?;
+            let made = (self.api.get_column_family)(self.db, name.as_ptr());
+            if made.is_null() { Err("a column family just created is not there".into()) } else { Ok(made) }
+        }
+    }
+}
+
+impl Engine for Tides {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+    fn told(&self) -> Told {
+        self.told.clone()
+    }
+    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut Asking { tides: self, reading: None, reads: 0 })
+    }
+    fn settle(&self) -> Result<()> {
+        for family in &self.families {
+            // SAFETY: the handle is that of a family of this open database.
+            success(unsafe { (self.api.flush_memtable)(*family) }, "flush_memtable")?;
+        }
+        let mut quiet = 0;
+        // Ten quiet looks in a row count as settled: flushes beget compactions.
+        while quiet < 10 {
+            // SAFETY: as above.
+            let at_work =
+                |f: &Handle| unsafe { (self.api.is_flushing)(*f) + (self.api.is_compacting)(*f) } != 0;
+            quiet = if self.families.iter().any(at_work) { 0 } else { quiet + 1 };
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+    fn close(mut self: Box<Self>) -> Result<()> {
+        for family in &self.families {
+            // SAFETY: the handle is that of a family of this open database.
+            success(unsafe { (self.api.sync_wal)(*family) }, "sync_wal")?;
+        }
+        let db = std::mem::replace(&mut self.db, ptr::null_mut());
+        // SAFETY: the database is open, no session is left, and `drop` will find a null pointer.
+        success(unsafe { (self.api.close)(db) }, "close")
+    }
+    fn expiry(&self) -> Expiry {
+        if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
+    }
+    fn largest_value(&self) -> u64 {
+        u64::from(u32::MAX)
+    }
+}
+
+impl Drop for Tides {
+    fn drop(&mut self) {
+        if !self.db.is_null() {
+            // SAFETY: the database is open and nothing uses it any more; an error has been told already.
+            unsafe { (self.api.close)(self.db) };
+        }
+    }
+}
+
+/// A transaction, freed when dropped; what was not committed is rolled back.
+struct Txn<'e> {
+    api: &'e Api,
+    txn: Handle,
+}
+
+impl<'e> Txn<'e> {
+    fn begin(tides: &'e Tides) -> Result<Txn<'e>> {
+        let mut txn = ptr::null_mut();
+        // SAFETY: the database is open as long as `tides` is borrowed.
+        success(unsafe { (tides.api.txn_begin)(tides.db, &raw mut txn) }, "txn_begin")?;
+        Ok(Txn { api: &tides.api, txn })
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        // SAFETY: begun by `begin`, freed here only.
+        unsafe { (self.api.txn_free)(self.txn) };
+    }
+}
+
+struct Asking<'e> {
+    tides: &'e Tides,
+    /// The transaction of the last reads.
+    reading: Option<Txn<'e>>,
+    reads: u32,
+}
+
+struct Writing<'e> {
+    txn: Txn<'e>,
+    tides: &'e Tides,
+    /// Seconds since 1970 when this batch's entries end, or 0.
+    until: i64,
+}
+
+impl Sink for Writing<'_> {
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        let cf = self.tides.families[family];
+        // SAFETY: transaction and family belong to this open database; key and value live until the call has copied them.
+        let code = unsafe {
+            (self.txn.api.txn_put)(
+                self.txn.txn,
+                cf,
+                key.as_ptr(),
+                key.len(),
+                value.as_ptr(),
+                value.len(),
+                self.until,
+            )
+        };
+        success(code, "txn_put")
+    }
+    fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
+        let cf = self.tides.families[family];
+        // SAFETY: as for `put`.
+        let code = unsafe { (self.txn.api.txn_delete)(self.txn.txn, cf, key.as_ptr(), key.len()) };
+        success(code, "txn_delete")
+    }
+}
+
+impl Session for Asking<'_> {
+    fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+        // It takes the moment when an entry ends, in whole seconds: the next one, so that none ends early.
+        let until = match self.tides.ttl {
+            Some(ttl) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs() + ttl + 1,
+            None => 0,
+        };
+        let txn = Txn::begin(self.tides)?;
+        let mut writing = Writing { txn, tides: self.tides, until: i64::try_from(until)? };
+        fill(&mut writing)?;
+        // SAFETY: the transaction was begun above and is freed when `writing` is dropped.
+        success(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
+    }
+    fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        if self.reads.is_multiple_of(READS) {
+            self.reading = None;
+        }
+        self.reads = self.reads.wrapping_add(1);
+        let txn = match &self.reading {
+            Some(txn) => txn,
+            None => self.reading.insert(Txn::begin(self.tides)?),
+        };
+        let (mut value, mut len) = (ptr::null_mut(), 0);
+        let cf = self.tides.families[family];
+        // SAFETY: transaction and family belong to this open database, the key lives until the call returns.
+        let code =
+            unsafe { (txn.api.txn_get)(txn.txn, cf, key.as_ptr(), key.len(), &raw mut value, &raw mut len) };
+        if !found(code, "txn_get")? {
+            see(None);
+            return Ok(());
+        }
+        // SAFETY: on success `value` is a block of `len` bytes of the library's allocator, ours to free, once.
+        unsafe {
+            see(Some(if len == 0 { &[] } else { std::slice::from_raw_parts(value, len) }));
+            (txn.api.free)(value.cast());
+        }
+        Ok(())
+    }
+    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        let txn = Txn::begin(self.tides)?;
+        let mut iter = ptr::null_mut();
+        let cf = self.tides.families[family];
+        // SAFETY: transaction and family belong to this open database.
+        success(unsafe { (txn.api.iter_new)(txn.txn, cf, &raw mut iter) }, "iter_new")?;
+        let mut walk = Walk { iter, txn };
+        work(&mut walk)
+    }
+}
+
+struct Walk<'e> {
+    iter: Handle,
+    /// Outlives the iterator: `drop` frees that first.
+    txn: Txn<'e>,
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by `iter_new`, freed here only, before its transaction.
+        unsafe { (self.txn.api.iter_free)(self.iter) };
+    }
+}
+
+/// What the iterator stands on. The bytes are the iterator's, until it moves or is freed.
+type Part = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
+
+impl Walk<'_> {
+    fn part(&self, get: Part, what: &str) -> Result<&[u8]> {
+        let (mut bytes, mut len) = (ptr::null_mut(), 0);
+        // SAFETY: the iterator lives as long as `self`, and is valid as was asked before.
+        success(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
+        if len == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while `self` is borrowed.
+        Ok(unsafe { std::slice::from_raw_parts(bytes, len) })
+    }
+}
+
+impl Cursor for Walk<'_> {
+    fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let api = self.txn.api;
+        // SAFETY: the iterator lives as long as `self`, the key until the call returns.
+        let code = unsafe {
+            if key.is_empty() {
+                (api.iter_seek_to_first)(self.iter)
+            } else {
+                (api.iter_seek)(self.iter, key.as_ptr(), key.len())
+            }
+        };
+        let mut there = found(code, "iter_seek")?;
+        // SAFETY: as above.
+        while there && unsafe { (api.iter_valid)(self.iter) } != 0 {
+            if !see(self.part(api.iter_key, "iter_key")?, self.part(api.iter_value, "iter_value")?) {
+                break;
+            }
+            // SAFETY: as above; nothing of the entry before is used any more.
+            there = found(unsafe { (api.iter_next)(self.iter) }, "iter_next")?;
+        }
+        Ok(())
+    }
+}

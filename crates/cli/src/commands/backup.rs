@@ -1,0 +1,226 @@
+//! `perigee backup`: generations of a database in a directory of their own.
+
+use crate::failure::{EXIT_DAMAGED, Result};
+use crate::output::{Out, table};
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::size;
+use clap::{Args, Subcommand};
+use perigee::{BackupInfo, BackupOptions, Backups};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee backup create ./db /backup/db      a new generation; only what is new is copied
+  perigee backup list /backup/db
+  perigee backup verify /backup/db           exit code 0: all of it is as it was written; 3: the damage is listed
+  perigee backup prune /backup/db --keep 7
+  perigee restore /backup/db ./db2           the newest generation as a database";
+
+/// Make, list, check and prune backups
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupArgs {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// Make a new generation of a database
+    #[command(after_help = "Example: perigee backup create ./db /backup/db")]
+    Create(CreateArgs),
+    /// List the generations
+    #[command(after_help = "Example: perigee backup list /backup/db --json")]
+    List(ListArgs),
+    /// Read every file of the backup and compare it with its checksum
+    #[command(after_help = "Example: perigee backup verify /backup/db --generation 3")]
+    Verify(VerifyArgs),
+    /// Remove old generations, and the files that only they needed
+    #[command(after_help = "Example: perigee backup prune /backup/db --keep 7")]
+    Prune(PruneArgs),
+}
+
+#[derive(Args, Debug)]
+struct CreateArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Directory of the backup, made if it does not exist
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    /// Read every copied file again before the generation counts
+    #[arg(long)]
+    reread: bool,
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Directory of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct VerifyArgs {
+    /// Directory of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    /// Only this generation
+    #[arg(long, value_name = "N")]
+    generation: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+struct PruneArgs {
+    /// Directory of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    /// How many of the newest generations stay
+    #[arg(long, value_name = "N")]
+    keep: usize,
+}
+
+/// Does one of them.
+pub fn run(args: &BackupArgs, out: &mut Out) -> Result<u8> {
+    match &args.act {
+        Act::Create(args) => create(args, out),
+        Act::List(args) => list(args, out),
+        Act::Verify(args) => verify(args, out),
+        Act::Prune(args) => prune(args, out),
+    }
+}
+
+fn create(args: &CreateArgs, out: &mut Out) -> Result<u8> {
+    let db = args.place.open()?;
+    let mut progress = Progress::bytes("backing up", 0);
+    let made = db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
+        progress.total(total);
+        progress.at(done);
+    })?;
+    drop(progress);
+    db.close()?;
+    let text = format!(
+        "generation {} up to operation {}: {} copied ({}), {} shared with earlier ones ({})",
+        made.generation,
+        made.sequence,
+        size::plural(made.new_files, "file", "files"),
+        size::bytes(made.new_bytes),
+        made.shared_files,
+        size::bytes(made.shared_bytes),
+    );
+    let value = json!({
+        "generation": made.generation, "sequence": made.sequence, "new_files": made.new_files,
+        "new_bytes": made.new_bytes, "shared_files": made.shared_files, "shared_bytes": made.shared_bytes,
+    });
+    out.either(&value, text)?;
+    Ok(0)
+}
+
+fn list(args: &ListArgs, out: &mut Out) -> Result<u8> {
+    let (good, bad) = Backups::open(&args.backup).list_readable()?;
+    if out.json {
+        let errors: Vec<_> = bad.iter().map(ToString::to_string).collect();
+        out.value(&json!({"generations": good.iter().map(info).collect::<Vec<_>>(), "errors": errors}))?;
+    } else {
+        let mut t = table(&[">generation", ">operation", ">made", ">files", ">size", "database"]);
+        for g in &good {
+            t.add_row([
+                g.generation.to_string(),
+                g.sequence.to_string(),
+                date(g.created_ms),
+                g.files.len().to_string(),
+                size::bytes(g.bytes),
+                format!("{:016x}", g.database),
+            ]);
+        }
+        out.line(t.trim_fmt())?;
+        for e in &bad {
+            out.line(format!("damaged: {e}"))?;
+        }
+    }
+    Ok(if bad.is_empty() { 0 } else { EXIT_DAMAGED })
+}
+
+fn info(g: &BackupInfo) -> Value {
+    let file = |f: &perigee::BackupFile| json!({"name": f.name, "bytes": f.bytes});
+    json!({
+        "generation": g.generation, "sequence": g.sequence, "created_ms": g.created_ms, "bytes": g.bytes,
+        "database": format!("{:016x}", g.database), "files": g.files.iter().map(file).collect::<Vec<_>>(),
+    })
+}
+
+/// Universal time as `2026-11-21 05:21:47`: days since 1970 to a date by the civil calendar.
+fn date(ms: u64) -> String {
+    let (days, second) = ((ms / 86_400_000) as i64, ms / 1000 % 86_400);
+    let shifted = days + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let in_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * in_year + 2) / 153;
+    let date = in_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + carry;
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
+}
+
+fn verify(args: &VerifyArgs, out: &mut Out) -> Result<u8> {
+    let mut progress = Progress::bytes("verifying", 0);
+    let report = Backups::open(&args.backup).verify_with(args.generation, |done, total| {
+        progress.total(total);
+        progress.at(done);
+    })?;
+    drop(progress);
+    if out.json {
+        let error = |(e, needed): &(perigee::Error, Vec<u64>)| json!({"message": e.message(), "file": e.file(), "generations": needed});
+        out.value(&json!({
+            "ok": report.errors.is_empty(), "generations": report.generations, "files": report.files,
+            "bytes": report.bytes, "errors": report.errors.iter().map(error).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        for (e, needed) in &report.errors {
+            let needed: Vec<_> = needed.iter().map(ToString::to_string).collect();
+            out.line(format!("damaged: {e}; needed by generation {}", needed.join(", ")))?;
+        }
+        let read = format!(
+            "{}, {}, {} read",
+            size::plural(report.generations, "generation", "generations"),
+            size::plural(report.files, "file", "files"),
+            size::bytes(report.bytes)
+        );
+        match report.errors.len() as u64 {
+            0 => out.line(format!("ok: every byte is as it was written ({read})"))?,
+            n => out.line(format!("{}, listed above ({read})", size::plural(n, "error", "errors")))?,
+        }
+    }
+    Ok(if report.errors.is_empty() { 0 } else { EXIT_DAMAGED })
+}
+
+fn prune(args: &PruneArgs, out: &mut Out) -> Result<u8> {
+    let pruned = Backups::open(&args.backup).prune(args.keep)?;
+    let text = format!(
+        "{} removed, {} kept; {} that nothing needed any more removed ({})",
+        size::plural(pruned.removed.len() as u64, "generation", "generations"),
+        pruned.kept.len(),
+        size::plural(pruned.files, "file", "files"),
+        size::bytes(pruned.bytes),
+    );
+    let value = json!({
+        "removed": pruned.removed, "kept": pruned.kept, "files": pruned.files, "bytes": pruned.bytes,
+    });
+    out.either(&value, text)?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(951_782_400_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(1_795_238_507_000), "2026-11-21 05:21:47 UTC");
+    }
+}

@@ -1,0 +1,47 @@
+//! `perigee checkpoint`: a second database by hard links.
+
+use crate::failure::Result;
+use crate::output::Out;
+use crate::place::Place;
+use crate::size;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee checkpoint ./db ./db-before-upgrade     takes no space until one of the two changes
+  perigee checkpoint ./db /mnt/other/db --json    another file system: files are copied";
+
+/// Make a second database with the same contents, by hard links
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CheckpointArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Where to make it: a directory that does not exist or is empty
+    #[arg(value_name = "TARGET")]
+    target: PathBuf,
+}
+
+/// Makes it.
+pub fn run(args: &CheckpointArgs, out: &mut Out) -> Result<u8> {
+    let db = args.place.open()?;
+    let made = db.checkpoint(&args.target)?;
+    db.close()?;
+    let text = format!(
+        "checkpoint up to operation {}: {} linked ({}), {} copied ({}), {} of its own",
+        made.sequence,
+        size::plural(made.linked_files, "file", "files"),
+        size::bytes(made.linked_bytes),
+        made.copied_files,
+        size::bytes(made.copied_bytes),
+        size::bytes(made.own_bytes),
+    );
+    let value = json!({
+        "sequence": made.sequence, "linked_files": made.linked_files, "linked_bytes": made.linked_bytes,
+        "copied_files": made.copied_files, "copied_bytes": made.copied_bytes, "own_bytes": made.own_bytes,
+    });
+    out.either(&value, text)?;
+    Ok(0)
+}

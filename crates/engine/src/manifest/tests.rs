@@ -23,7 +23,11 @@ fn sample() -> Edit {
         vlogs: vec![(FileId(8), 77)],
         ranges: Some(RangeSummary { count: 3, begin: Cut::First, end: Cut::After(b"zz".to_vec()) }),
     };
-    let table = AddedTable { level: LevelNo(1), run: RunId(4), meta: TableMeta { id: FileId(7), summary } };
+    let table = AddedTable {
+        level: LevelNo(1),
+        run: RunId(4),
+        meta: TableMeta { id: FileId(7), summary, stamp: Some(perigee_base::SeqNo(40)) },
+    };
     let version = VersionEdit {
         added: vec![table],
         removed: vec![(LevelNo(0), FileId(5))],

@@ -48,8 +48,8 @@ impl Shape {
             bytes: t.meta.summary.bytes,
             first: t.meta.summary.begin(version.order).to_cut(),
             last: t.meta.summary.end(version.order).to_cut(),
-            smallest: t.meta.summary.smallest,
-            largest: t.meta.summary.largest,
+            smallest: t.meta.seqs().0,
+            largest: t.meta.seqs().1,
             ranges: Some(t.reader.ranges()).filter(|r| !r.is_empty()).cloned(),
             vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
         };

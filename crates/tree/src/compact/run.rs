@@ -31,7 +31,8 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
         .map(|r| Source::Run(RunCursor::new(r, order, false).caused_by(Cause::Compaction)))
         .collect();
     let source = MergeCursor::new(order, sources);
-    let input = Input { source, ranges, bottom, relocate: plan.relocate.clone() };
+    let relocate = plan.relocate.clone();
+    let input = Input { source, ranges, bottom, relocate, renumber: false };
     let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),

@@ -114,7 +114,7 @@ impl RunCursor {
 
     /// The newest sequence number in the run.
     fn newest(&mut self) -> SeqNo {
-        let largest = |run: &Run| run.tables.iter().map(|t| t.meta.summary.largest).max();
+        let largest = |run: &Run| run.tables.iter().map(|t| t.meta.seqs().1).max();
         *self.newest.get_or_insert_with(|| largest(&self.run).unwrap_or_default())
     }
 

@@ -46,6 +46,7 @@ mod db;
 mod backups;
 mod repair;
 mod ttl;
+mod erase;
 mod operate;
 mod metrics;
 mod explain;

@@ -13,7 +13,7 @@ mod verify;
 pub mod standalone;
 
 pub use cursor::KlogCursor;
-pub use props::KlogSummary;
+pub use props::{KlogSummary, RangeSummary};
 pub use reader::{Found, KlogReader, Near};
 pub use salvage::{Lost, Salvage};
 pub use trace::{BlockTrace, Trace};

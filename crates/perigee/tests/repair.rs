@@ -31,6 +31,9 @@ fn sample() -> (Arc<SimDisk>, Env, Dump) {
             family.delete(format!("k{:05}", n / 2)).unwrap();
         }
     }
+    db.delete_range("k00020".."k00040").unwrap();
+    db.flush().unwrap();
+    db.delete_range("k00150".."k00160").unwrap();
     db.wait_idle().unwrap();
     for n in 0..8u32 {
         db.put(format!("log{n}"), "in the log").unwrap();

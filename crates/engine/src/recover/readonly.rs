@@ -163,6 +163,13 @@ impl Opener for SalvageOpener<'_> {
     fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         self.strict.table(meta).or_else(|e| {
             let why = damage(e, "the table that may hold this key cannot be opened")?;
+            if meta.summary.ranges.is_some() {
+                // Its range tombstones hid keys of other tables, which would come back without a word.
+                return Err(why.wrap(
+                    ErrorKind::Corruption,
+                    "a table with range tombstones is damaged; use `perigee repair`",
+                ));
+            }
             let reader = self.strict.shelf.broken_klog(meta.id, &meta.summary, self.order, why)?;
             Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))
         })

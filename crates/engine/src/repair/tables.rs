@@ -6,7 +6,7 @@ use super::report::{Loss, Repaired};
 use super::survey::Survey;
 use super::write::Making;
 use perigee_base::format::FileKind;
-use perigee_base::{EntryRef, Error, FamilyId, FileId, Result, SeqNo, ValueRef};
+use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
 use perigee_file::klog::Salvage;
 use perigee_file::name;
 
@@ -71,7 +71,12 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
     report.entries_found += found - bad_values;
     let parts = survey.database.is_some_and(|db| table.check_parts(db).is_ok());
     let whole = parts && lost.is_empty() && bad_values == 0;
+    let order = families.first().map_or(KeyOrder::Bytes, |f| making.order(*f));
+    let ranges = table.ranges(order);
     for family in families {
+        if let Ok(ranges) = &ranges {
+            making.add_ranges(family, ranges)?;
+        }
         if whole {
             making.add_table(survey, id, family)?;
         } else if found > bad_values {
@@ -83,6 +88,10 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
         let why =
             Error::corruption("index, filter or properties are damaged; no entry was lost").in_file(&file);
         report.lost.push(Loss { entries: Some(0), ..plain(&file, &family_name, why) });
+    }
+    if let Err(e) = ranges {
+        let e = e.wrap(ErrorKind::Corruption, "range tombstones of this table are lost");
+        report.lose(&file, Some(&family_name), e);
     }
     for gap in lost {
         report.lose(&file, Some(&family_name), gap.why);

@@ -13,7 +13,7 @@ use perigee_base::stats::Counters;
 use perigee_base::{Error, FamilyId, FileId, KeyOrder, LevelNo, Result, RunId, SeqNo, ValueRef};
 use perigee_env::{Dir, Env};
 use perigee_file::log::{LogWriter, Op};
-use perigee_file::{BlockCache, KlogOptions, KlogWriter, Shelf, name};
+use perigee_file::{BlockCache, Fragments, KlogOptions, KlogWriter, Shelf, name};
 use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Input, Setting, Unhindered, run};
 use perigee_tree::scan::{MergeCursor, RunCursor, Source};
@@ -28,6 +28,7 @@ struct Found {
     name: String,
     settings: FamilySettings,
     tables: Vec<Arc<Table>>,
+    ranges: Fragments,
     memtable: Arc<Memtable>,
 }
 
@@ -79,7 +80,7 @@ impl Making {
         let entry = self.families.entry(id).or_insert_with(|| {
             let (name, settings) = survey.family(id);
             let memtable = Arc::new(Memtable::new(settings.order));
-            Found { name, settings, tables: Vec::new(), memtable }
+            Found { name, settings, tables: Vec::new(), ranges: Fragments::default(), memtable }
         });
         let fresh = entry.tables.is_empty() && entry.memtable.is_empty();
         if let Some(order) = order.filter(|o| fresh && !known_order && *o != entry.settings.order) {
@@ -160,6 +161,16 @@ impl Making {
         self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
         Ok(())
     }
+    /// The order of a known family.
+    pub fn order(&self, family: FamilyId) -> KeyOrder {
+        self.families.get(&family).map_or(KeyOrder::Bytes, |f| f.settings.order)
+    }
+    /// Adds range tombstones.
+    pub fn add_ranges(&mut self, family: FamilyId, ranges: &Fragments) -> Result<()> {
+        let found = self.family(family)?;
+        found.ranges = found.ranges.merge(found.settings.order, ranges);
+        Ok(())
+    }
     /// Adds operations of a log record.
     pub fn insert(
         &mut self,
@@ -176,7 +187,8 @@ impl Making {
         let newest = |f: &Found| {
             let tables =
                 f.tables.iter().map(|t| t.meta.stamp.unwrap_or_default().max(t.meta.summary.largest));
-            tables.chain([f.memtable.last_seq()]).max().unwrap_or_default().0
+            let ranges = f.ranges.seqs().map(|(_, largest)| largest);
+            tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
         };
         let last = self.families.values().map(newest).max().unwrap_or(0);
         let last = last.max(report.sequence).max(survey.catalog.durable);
@@ -205,7 +217,9 @@ impl Making {
             let run = Arc::new(Run { id: RunId(0), tables: vec![Arc::clone(t)] });
             sources.push(Source::Run(RunCursor::new(run, order, false)));
         }
+        let of_log = found.memtable.ranges().with(Fragments::clone).unwrap_or_default();
         let input = Input {
+            ranges: found.ranges.merge(order, &of_log),
             source: MergeCursor::new(order, sources),
             bottom: true,
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),

@@ -1,15 +1,17 @@
 //! Reads whatever can be read of a klog, without its index: data frames one after the other, and behind a damaged one the
 //! next place where a whole frame lies. A frame is believed only with its checksum, which is bound to file and place.
 
-use super::layout::{FOOTER_BYTES, Footer};
+use super::layout::{FOOTER_BYTES, Footer, Place};
 use super::props;
 use super::reader::Parts;
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind, HEAD_BYTES, OVERHEAD_BYTES, claimed_bytes};
 use crate::input::Input;
+use crate::ranges::Fragments;
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyOrder, Result};
 use perigee_env::Dir;
+use std::cell::Cell;
 
 /// Bytes searched at once for the next frame.
 const WINDOW: u64 = 1 << 20;
@@ -43,6 +45,9 @@ pub struct Salvage {
     end: u64,
     /// The header, if it is damaged.
     header: Option<Error>,
+    footer: Option<Footer>,
+    /// The part behind the data, once a walk has come to it: kind and place.
+    behind: Cell<Option<(FrameKind, Place)>>,
 }
 
 impl Salvage {
@@ -76,6 +81,8 @@ impl Salvage {
             entries: footer.map(|f| f.entries),
             end: footer.map_or(bytes, |f| f.data().end),
             header,
+            footer,
+            behind: Cell::new(None),
             input,
         })
     }
@@ -106,8 +113,9 @@ impl Salvage {
                     last = Some(key.clone());
                     offset += length;
                 }
-                Err(e) if self.is_other_frame(offset) => {
+                Err(e) if self.other_frame(offset).is_some() => {
                     drop(e);
+                    self.behind.set(self.other_frame(offset));
                     break;
                 }
                 Err(why) => {
@@ -134,16 +142,14 @@ impl Salvage {
         Ok((Block::parse(raw)?, length))
     }
 
-    /// Whether the part behind the data starts here (when the footer that says so is lost).
-    fn is_other_frame(&self, offset: u64) -> bool {
-        [FrameKind::Filter, FrameKind::Index, FrameKind::Properties].into_iter().any(|kind| {
-            let whole = || {
-                let head = self.input.read(offset, (HEAD_BYTES as u64).min(self.end - offset)).ok()?;
-                let length = claimed_bytes(&head, kind).ok().filter(|l| *l <= self.end - offset)?;
-                let bytes = self.input.read(offset, length).ok()?;
-                Frame::decode(self.input.id(), offset, &bytes, kind).ok().map(|_| ())
-            };
-            whole().is_some()
+    /// The part behind the data, if it starts here (when the footer that says so is lost).
+    fn other_frame(&self, offset: u64) -> Option<(FrameKind, Place)> {
+        let kinds = [FrameKind::Ranges, FrameKind::Filter, FrameKind::Index, FrameKind::Properties];
+        kinds.into_iter().find_map(|kind| {
+            let head = self.input.read(offset, (HEAD_BYTES as u64).min(self.end - offset)).ok()?;
+            let length = claimed_bytes(&head, kind).ok().filter(|l| *l <= self.end - offset)?;
+            let bytes = self.input.read(offset, length).ok()?;
+            Frame::decode(self.input.id(), offset, &bytes, kind).ok().map(|_| (kind, (offset, length)))
         })
     }
 
@@ -163,6 +169,31 @@ impl Salvage {
             start += last as u64 + 1;
         }
         Ok(None)
+    }
+
+    /// The range tombstones. After a walk.
+    ///
+    /// # Errors
+    /// `Corruption` if there are, or may have been, some that cannot be read.
+    pub fn ranges(&self, order: KeyOrder) -> Result<Fragments> {
+        let place = match (self.footer, self.behind.get()) {
+            (Some(footer), _) => footer.ranges(),
+            (None, Some((FrameKind::Ranges, place))) => place,
+            (None, Some(_)) => (0, 0),
+            (None, None) => {
+                let e = Error::corruption("range tombstones, if it had any, cannot be found");
+                return Err(self.input.damage(self.end, e));
+            }
+        };
+        if place == (0, 0) {
+            return Ok(Fragments::default());
+        }
+        let decode = || {
+            let bytes = self.input.read(place.0, place.1)?;
+            let raw = Frame::decode(self.input.id(), place.0, &bytes, FrameKind::Ranges)?.unpack(0)?;
+            Fragments::decode(&raw, order)
+        };
+        decode().map_err(|e| self.input.damage(place.0, e))
     }
 
     /// Whether everything beside the data blocks is as it should be.

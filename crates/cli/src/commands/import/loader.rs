@@ -3,6 +3,7 @@
 //! Invariant: entries reach the database in the order they are given, whole batches at a time; what the tally
 //! counts as imported has been acknowledged once `committed` was printed.
 
+use super::trace::Trace;
 use crate::failure::{Failure, Result};
 use crate::output::Out;
 use crate::progress::Progress;
@@ -57,6 +58,7 @@ pub struct Loader<'a> {
     db: &'a Db,
     family: Family,
     settings: Settings,
+    trace: Option<Trace>,
     out: &'a mut Out,
     batch: WriteBatch,
     /// The key being built: prefix, name of the path, rest.
@@ -71,13 +73,20 @@ pub struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     /// An empty loader.
-    pub fn new(db: &'a Db, family: Family, settings: Settings, out: &'a mut Out) -> Loader<'a> {
+    pub fn new(
+        db: &'a Db,
+        family: Family,
+        settings: Settings,
+        trace: Option<Trace>,
+        out: &'a mut Out,
+    ) -> Loader<'a> {
         let key = settings.prefix.clone();
         let key_start = key.len();
         Loader {
             db,
             family,
             settings,
+            trace,
             out,
             batch: WriteBatch::new(),
             key,
@@ -116,6 +125,9 @@ impl<'a> Loader<'a> {
         }
         self.set_key(rest);
         let there = self.key.len() <= limits::KEY_BYTES_MAX && self.family.contains(&self.key)?;
+        if let Some(trace) = &mut self.trace {
+            trace.get(&self.key)?;
+        }
         if there {
             self.tally.already_there += 1;
             self.saw(bytes);
@@ -134,7 +146,11 @@ impl<'a> Loader<'a> {
             self.commit()?;
         }
         match self.batch.put(&self.family, &self.key, value) {
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(trace) = &mut self.trace {
+                    trace.put(&self.key, value.len());
+                }
+            }
             Err(e) if e.kind() == ErrorKind::InvalidArgument => {
                 return self.failed(&format!("{}: {}", source(), e.message()));
             }
@@ -196,6 +212,9 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         self.db.write(std::mem::take(&mut self.batch))?;
+        if let Some(trace) = &mut self.trace {
+            trace.commit()?;
+        }
         self.tally.batches += 1;
         if self.settings.progress_lines { self.print_progress() } else { Ok(()) }
     }
@@ -218,6 +237,9 @@ impl<'a> Loader<'a> {
     /// Commits the rest; returns the tally.
     pub fn finish(mut self) -> Result<Tally> {
         self.commit()?;
+        if let Some(trace) = self.trace.take() {
+            trace.finish()?;
+        }
         Ok(self.tally)
     }
 }

@@ -68,6 +68,14 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// Clearing a family does not note how far the log is spent: replay brings the contents back.
+    ClearReplays = 41,
+    /// Files that go from one family are deleted although a clone still names them.
+    DropDeletesShared = 42,
+    /// A clone is made of the tables alone, without what is still in memory.
+    CloneForgetsMemtable = 43,
+    /// A rename is done in memory and never reaches the manifest.
+    RenameInMemory = 44,
     /// A get that meets an expired newest version goes on to an older one.
     ExpiredFallsThrough = 30,
     /// Compaction destroys expired entries although the clock has just jumped forward.

@@ -47,7 +47,7 @@ pub enum Command {
     Scan(scan::ScanArgs),
     /// Count entries
     Count(count::CountArgs),
-    /// List, create or drop column families
+    /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
     /// Show counters, levels, memory, log and what the last recovery did
     Stats(stats::StatsArgs),

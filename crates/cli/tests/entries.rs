@@ -110,6 +110,12 @@ fn families_are_apart() {
     assert_eq!(w.json(&["families", "db"])[0]["families"][1]["name"], "tides");
     w.ok(&["compact", "db", "--family", "tides"]);
     w.fails(2, "already", &["families", "db", "--create", "tides"]);
+    assert_eq!(w.ok(&["families", "db", "--rename", "tides", "seas"]), "default\nseas\n");
+    assert_eq!(w.ok(&["families", "db", "--clone", "seas", "tides"]), "default\nseas\ntides\n");
+    w.ok(&["families", "db", "--clear", "seas"]);
+    w.fails(2, "already", &["families", "db", "--rename", "seas", "tides"]);
+    w.fails(2, "no family", &["families", "db", "--clone", "lakes", "x"]);
+    assert_eq!(w.ok(&["families", "db", "--drop", "seas"]), "default\ntides\n");
     assert_eq!(w.ok(&["families", "db", "--drop", "tides"]), "default\n");
     w.fails(2, "tides", &["families", "db", "--drop", "tides"]);
     let e = w.fails(2, "no family called", &["get", "db", "k", "--family", "tides"]);

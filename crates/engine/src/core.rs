@@ -120,9 +120,9 @@ impl Core {
     pub fn sync_dir(&self) -> perigee_base::Result<()> {
         self.dir_sync.sync(&self.health)
     }
-    /// An opener of the files that edits of `family` add.
-    pub fn opener(&self, family: perigee_base::FamilyId) -> ShelfOpener<'_> {
-        ShelfOpener { shelf: &self.shelf, family }
+    /// An opener of the files that edits add.
+    pub fn opener(&self) -> ShelfOpener<'_> {
+        ShelfOpener { shelf: &self.shelf }
     }
 }
 
@@ -131,16 +131,12 @@ impl Core {
 pub struct ShelfOpener<'a> {
     /// The shelf.
     pub shelf: &'a Shelf,
-    /// The family whose files are opened.
-    pub family: perigee_base::FamilyId,
 }
 
 impl Opener for ShelfOpener<'_> {
     fn table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
-        let reader = self
-            .shelf
-            .klog(meta.id, self.family, meta.summary.bytes)
-            .map_err(|e| missing(e, meta.id, FileKind::Klog))?;
+        let reader =
+            self.shelf.klog(meta.id, meta.summary.bytes).map_err(|e| missing(e, meta.id, FileKind::Klog))?;
         Ok(Arc::new(Table { meta: meta.clone(), reader }))
     }
     fn vlog(&self, meta: &VlogMeta) -> perigee_base::Result<Arc<Vlog>> {

@@ -1,10 +1,11 @@
-//! Creating and dropping families. The log is made durable first, so that the manifest never overtakes it: a power cut
-//! cannot keep the drop and lose the writes before it.
+//! Creating, dropping, renaming, clearing and cloning families: one manifest edit each. The log is made durable first, so that the manifest never overtakes it: a power cut
+//! cannot keep the change and lose the writes before it.
 
 use crate::core::Core;
 use crate::family::Family;
-use crate::manifest::Edit;
+use crate::manifest::{Catalog, Edit, FamilyEntry};
 use crate::settings::FamilySettings;
+use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
 use perigee_tree::{Tree, Version, VersionEdit};
 use std::sync::Arc;
@@ -19,17 +20,10 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Creates a family, durably.
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
-    check_name(name)?;
     settings.check()?;
     let _commit_section = core.wal.appender();
     core.health.check_writable()?;
-    if core.families.by_name(name).is_some() {
-        return Err(Error::new(ErrorKind::AlreadyExists, format!("the family {name:?} exists already")));
-    }
-    if core.families.count() >= limits::FAMILIES_MAX {
-        return Err(Error::invalid("there are too many families")
-            .expected(format_args!("at most {}", limits::FAMILIES_MAX), core.families.count()));
-    }
+    check_new(core, name)?;
     let flushed = core.wal.sync(&core.health)?;
     let mut made = None;
     core.manifest.commit(
@@ -57,16 +51,150 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
     made.ok_or_else(|| Error::internal("a family was created but not installed"))
 }
 
+/// The family of that name.
+fn find(core: &Core, name: &str) -> Result<Arc<Family>> {
+    let missing = || Error::new(ErrorKind::NotFound, format!("there is no family {name:?}"));
+    core.families.by_name(name).ok_or_else(missing)
+}
+
+/// Refuses a name that no new family can have.
+pub fn check_new(core: &Core, name: &str) -> Result<()> {
+    check_name(name)?;
+    if core.families.by_name(name).is_some() {
+        return Err(Error::new(ErrorKind::AlreadyExists, format!("the family {name:?} exists already")));
+    }
+    if core.families.count() >= limits::FAMILIES_MAX {
+        return Err(Error::invalid("there are too many families")
+            .expected(format_args!("at most {}", limits::FAMILIES_MAX), core.families.count()));
+    }
+    Ok(())
+}
+
+/// Gives a family another name, durably. Handles and batches made before go on working: they hold its number.
+pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
+    let _commit_section = core.wal.appender();
+    core.health.check_writable()?;
+    let family = find(core, name)?;
+    if family.id == FamilyId::DEFAULT {
+        return Err(Error::invalid("the family \"default\" cannot be renamed"));
+    }
+    if name == to {
+        return Ok(());
+    }
+    check_new(core, to)?;
+    if bug::on(Bug::RenameInMemory) {
+        core.families.rename(&family, to);
+        return Ok(());
+    }
+    let durable = core.wal.sync(&core.health)?;
+    core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |catalog| {
+            let entry = entry(catalog, family.id)?;
+            let renamed = (family.id, to.to_owned(), entry.settings.clone());
+            Ok((Edit { families: vec![renamed], durable: Some(durable), ..Edit::default() }, ()))
+        },
+        |()| core.families.rename(&family, to),
+    )
+}
+
+/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it brings nothing back.
+pub fn clear(core: &Core, name: &str) -> Result<()> {
+    let _commit_section = core.wal.appender();
+    core.health.check_writable()?;
+    let family = find(core, name)?;
+    let last = core.wal.sync(&core.health)?;
+    let era = core.snapshots.era() + 1;
+    core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |catalog| {
+            let entry = entry(catalog, family.id)?;
+            let version = VersionEdit {
+                removed: entry.tables.values().map(|t| (t.level, t.meta.id)).collect(),
+                vlogs_removed: entry.vlogs.keys().copied().collect(),
+                flushed: (!bug::on(Bug::ClearReplays)).then_some(SeqNo(last)),
+                ..VersionEdit::default()
+            };
+            let versions = vec![(family.id, version)];
+            Ok((Edit { versions, durable: Some(last), ..Edit::default() }, family.tree.view()))
+        },
+        |view| {
+            family.set_since(era);
+            family.tree.clear();
+            core.retire.difference(&view.version, &Version::empty(family.tree.order()));
+        },
+    )?;
+    core.snapshots.begin(era);
+    tidy(core);
+    Ok(())
+}
+
+/// Makes the family `name` of the tables that `source` has now, in one edit. The files are shared until a compaction of
+/// either replaces them.
+pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family>> {
+    let _commit_section = core.wal.appender();
+    core.health.check_writable()?;
+    check_new(core, name)?;
+    source.check()?;
+    let durable = core.wal.sync(&core.health)?;
+    let era = core.snapshots.era() + 1;
+    let mut made = None;
+    core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |catalog| {
+            let (id, of) = (FamilyId(catalog.next.1), entry(catalog, source.id)?);
+            let version = VersionEdit {
+                added: of.tables.values().cloned().collect(),
+                vlogs_added: of.vlogs.values().cloned().collect(),
+                flushed: Some(of.flushed),
+                ..VersionEdit::default()
+            };
+            let edit = Edit {
+                next: Some((0, id.0 + 1, 0)),
+                families: vec![(id, name.to_owned(), of.settings.clone())],
+                versions: vec![(id, version)],
+                durable: Some(durable),
+                ..Edit::default()
+            };
+            // Installing happens under this same lock: the version is what the catalog says.
+            let tree = Tree::new((*source.tree.view().version).clone(), core.now.clone());
+            Ok((edit, Arc::new(Family::new(id, name.to_owned(), of.settings.clone(), tree))))
+        },
+        |family| {
+            family.set_since(era);
+            core.families.insert(Arc::clone(&family));
+            made = Some(family);
+        },
+    )?;
+    core.snapshots.begin(era);
+    core.refresh_limits();
+    core.refresh_load();
+    core.signal.ring();
+    made.ok_or_else(|| Error::internal("a family was cloned but not installed"))
+}
+
+fn entry(catalog: &Catalog, id: FamilyId) -> Result<&FamilyEntry> {
+    catalog.families.get(&id).ok_or_else(|| Error::internal(format!("the catalog has lost family {id}")))
+}
+
+/// After files went: what depends on them is counted again, and they are deleted if nobody holds them.
+fn tidy(core: &Core) {
+    core.refresh_limits();
+    core.refresh_load();
+    core.signal.ring();
+    let _ = core.retire.sweep(&core.shelf);
+}
+
 /// Drops a family with everything in it, durably.
 pub fn drop_family(core: &Core, name: &str) -> Result<()> {
     let _commit_section = core.wal.appender();
     core.health.check_writable()?;
-    let family = core
-        .families
-        .by_name(name)
-        .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no family {name:?}")))?;
+    let family = find(core, name)?;
     if family.id == FamilyId::DEFAULT {
-        return Err(Error::invalid("the family \"default\" cannot be dropped"));
+        return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
     let durable = core.wal.sync(&core.health)?;
     core.manifest.commit(
@@ -81,9 +209,6 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
     let empty = Version::empty(family.settings.order);
     core.retire.difference(&family.tree.view().version, &empty);
     family.tree.clear();
-    core.refresh_limits();
-    core.refresh_load();
-    core.signal.ring();
-    let _ = core.retire.sweep(&core.shelf);
+    tidy(core);
     Ok(())
 }

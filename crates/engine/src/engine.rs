@@ -13,6 +13,7 @@ use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
+use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
@@ -88,10 +89,12 @@ impl Engine {
         Ok((view, self.core.visible()))
     }
     /// The view of a family for a held snapshot.
-    pub fn view(&self, family: &Family) -> Result<Arc<View>> {
+    pub fn view(&self, family: &Family, held: &Held) -> Result<Arc<View>> {
         self.core.health.check_open()?;
         family.check()?;
-        Ok(family.tree.view())
+        let view = family.tree.view();
+        family.check_since(held.era())?;
+        Ok(view)
     }
     /// The time for entries that expire.
     pub fn clock(&self) -> &LogicalClock {
@@ -129,6 +132,24 @@ impl Engine {
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         crate::ddl::drop_family(&self.core, name)
+    }
+
+    /// Gives a family another name.
+    pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
+        crate::ddl::rename(&self.core, name, to)
+    }
+    /// Removes everything in a family.
+    pub fn clear_family(&self, name: &str) -> Result<()> {
+        crate::ddl::clear(&self.core, name)
+    }
+    /// Makes a family that begins as the present of another, and shares its files.
+    pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<Family>> {
+        crate::ddl::check_new(&self.core, name)?;
+        let source = self.family(source)?;
+        if !bug::on(Bug::CloneForgetsMemtable) {
+            self.flush(&[Arc::clone(&source)])?;
+        }
+        crate::ddl::clone(&self.core, &source, name)
     }
 
     /// Makes everything acknowledged durable.

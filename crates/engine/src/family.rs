@@ -5,7 +5,7 @@ use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use perigee_file::KlogOptions;
 use perigee_tree::Tree;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A family of an open database.
@@ -13,24 +13,49 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct Family {
     /// Its number.
     pub id: FamilyId,
-    /// Its name.
-    pub name: String,
+    name: RwLock<Arc<str>>,
     /// Its settings.
     pub settings: FamilySettings,
     /// Its sorted map.
     pub tree: Tree,
     dropped: AtomicBool,
+    /// Older snapshots must not read it: its contents were not made by operations of the log.
+    since: AtomicU64,
 }
 
 impl Family {
     /// A family around a tree.
     pub fn new(id: FamilyId, name: String, settings: FamilySettings, tree: Tree) -> Family {
-        Family { id, name, settings, tree, dropped: AtomicBool::new(false) }
+        Family {
+            id,
+            name: RwLock::new(name.into()),
+            settings,
+            tree,
+            dropped: AtomicBool::new(false),
+            since: AtomicU64::new(0),
+        }
+    }
+    /// Its name now.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name.read().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Its contents are of this era (see [`crate::snapshot::Snapshots`]); called before they are put in place.
+    pub fn set_since(&self, era: u64) {
+        self.since.store(era, SeqCst);
+    }
+    /// `NotFound` if a snapshot of `era` is older than the contents. Ask after taking the view.
+    pub fn check_since(&self, era: u64) -> Result<()> {
+        if era < self.since.load(SeqCst) {
+            let text =
+                format!("the family {:?} was cleared or cloned after the snapshot was taken", self.name());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        Ok(())
     }
     /// `NotFound` if it was dropped.
     pub fn check(&self) -> Result<()> {
         if self.dropped.load(SeqCst) {
-            return Err(Error::new(ErrorKind::NotFound, format!("the family {:?} was dropped", self.name)));
+            return Err(Error::new(ErrorKind::NotFound, format!("the family {:?} was dropped", self.name())));
         }
         Ok(())
     }
@@ -58,7 +83,7 @@ impl Family {
 #[derive(Debug, Default)]
 struct Maps {
     by_id: BTreeMap<FamilyId, Arc<Family>>,
-    by_name: BTreeMap<String, FamilyId>,
+    by_name: BTreeMap<Arc<str>, FamilyId>,
 }
 
 /// All families. The lock guards the maps; no I/O inside.
@@ -74,15 +99,23 @@ impl Families {
     /// Adds one.
     pub fn insert(&self, family: Arc<Family>) {
         let mut m = self.maps.write().unwrap_or_else(PoisonError::into_inner);
-        m.by_name.insert(family.name.clone(), family.id);
+        m.by_name.insert(family.name(), family.id);
         m.by_id.insert(family.id, family);
     }
     /// Takes one away.
     pub fn remove(&self, id: FamilyId) {
         let mut m = self.maps.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(f) = m.by_id.remove(&id) {
-            m.by_name.remove(&f.name);
+            m.by_name.remove(&f.name());
         }
+    }
+    /// Gives one another name.
+    pub fn rename(&self, family: &Family, name: &str) {
+        let mut m = self.maps.write().unwrap_or_else(PoisonError::into_inner);
+        let mut own = family.name.write().unwrap_or_else(PoisonError::into_inner);
+        m.by_name.remove(&*own);
+        *own = name.into();
+        m.by_name.insert(Arc::clone(&own), family.id);
     }
     /// By number.
     pub fn by_id(&self, id: FamilyId) -> Option<Arc<Family>> {
@@ -103,6 +136,6 @@ impl Families {
     }
     /// All names, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.read().by_name.keys().cloned().collect()
+        self.read().by_name.keys().map(|name| name.to_string()).collect()
     }
 }

@@ -8,6 +8,7 @@ use perigee_base::Error;
 use perigee_base::format::FileKind;
 use perigee_file::name;
 use perigee_tree::{Table, Version};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Everything worth knowing.
@@ -74,20 +75,14 @@ pub struct TableStatus {
 /// Gathers the status.
 pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     let families: Vec<FamilyStatus> = core.families.all().into_iter().map(family).collect();
-    let tables = |f: &FamilyStatus| f.levels.iter().map(|l| l.2).sum::<u64>() + f.vlogs.1;
+    let (data_bytes, table_memory) = data_files(core);
     let wal = {
         let appender = core.wal.appender();
         (appender.older.len() + 1, appender.total_bytes())
     };
-    let table_memory = core
-        .families
-        .all()
-        .iter()
-        .map(|f| f.tree.view().version.tables().map(|(_, _, t)| t.reader.memory_bytes()).sum::<u64>())
-        .sum();
     Status {
         counters: core.counters.all(),
-        disk_bytes: families.iter().map(tables).sum::<u64>() + wal.1 + core.manifest.bytes(),
+        disk_bytes: data_bytes + wal.1 + core.manifest.bytes(),
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),
@@ -100,6 +95,21 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         recovery: recovery.clone(),
         background_error: core.health.background(),
     }
+}
+
+/// Bytes of tables and value logs, and of their resident indexes and filters: what clones share counts once.
+fn data_files(core: &Core) -> (u64, u64) {
+    let (mut bytes, mut memory, mut seen) = (0, 0, BTreeSet::new());
+    for f in core.families.all() {
+        let view = f.tree.view();
+        for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
+            bytes += t.meta.summary.bytes;
+            memory += t.reader.memory_bytes();
+        }
+        bytes +=
+            view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)).map(|v| v.meta.bytes).sum::<u64>();
+    }
+    (bytes, memory)
 }
 
 fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
@@ -142,7 +152,7 @@ pub fn tables(core: &Core) -> Vec<TableStatus> {
         let view = f.tree.view();
         for (level, run, table) in view.version.tables() {
             all.push(TableStatus {
-                family: f.name.clone(),
+                family: f.name().to_string(),
                 level: level.0,
                 run: run.id.0,
                 file: name::file_name(table.meta.id, FileKind::Klog),

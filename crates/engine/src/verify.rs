@@ -2,10 +2,11 @@
 
 use crate::core::Core;
 use perigee_base::format::FileKind;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_file::log::{LogReader, Step};
 use perigee_file::name;
 use perigee_tree::{Version, View};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What was read, and everything wrong.
@@ -29,7 +30,9 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
     core.health.check_open()?;
     let views: Vec<Arc<View>> = core.families.all().iter().map(|f| f.tree.view()).collect();
     let logs = log_files(core);
-    let tables = views.iter().map(|v| data_bytes(&v.version)).sum::<u64>();
+    let mut counted = BTreeSet::new();
+    let tables = views.iter().map(|v| data_bytes(&v.version, &mut counted)).sum::<u64>();
+    let mut seen = BTreeSet::new();
     let total = tables + logs.iter().map(|l| l.end).sum::<u64>();
     let mut out = Verified::default();
     for log in logs {
@@ -38,7 +41,7 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
         progress(out.bytes, total);
     }
     for view in &views {
-        for (_, _, t) in view.version.tables() {
+        for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
             core.health.check_open()?;
             let before = out.bytes;
             let checked =
@@ -46,7 +49,7 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
             out.entries += t.meta.summary.entries;
             take(&mut out, t.meta.summary.bytes, checked);
         }
-        for v in view.version.vlogs.values() {
+        for v in view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)) {
             core.health.check_open()?;
             let before = out.bytes;
             let checked = v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
@@ -65,9 +68,11 @@ fn take(out: &mut Verified, bytes: u64, checked: Result<()>) {
     }
 }
 
-fn data_bytes(v: &Version) -> u64 {
-    v.tables().map(|(_, _, t)| t.meta.summary.bytes).sum::<u64>()
-        + v.vlogs.values().map(|v| v.meta.bytes).sum::<u64>()
+/// Bytes of a version's files but for those `seen` already: clones share files.
+fn data_bytes(v: &Version, seen: &mut BTreeSet<FileId>) -> u64 {
+    let tables = v.tables().map(|(_, _, t)| (t.meta.id, t.meta.summary.bytes));
+    let all = tables.chain(v.vlogs.values().map(|v| (v.meta.id, v.meta.bytes)));
+    all.filter(|(id, _)| seen.insert(*id)).map(|(_, bytes)| bytes).sum()
 }
 
 /// A log file and how far it is to be read: what is appended later is not our business.

@@ -112,7 +112,7 @@ pub fn fuzz_klog(bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let Ok(input) = Input::over(Arc::new(Bytes(bytes)), KLOG, "fuzz.klog".into(), len) else { return false };
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let Ok(reader) = KlogReader::over(input, DATABASE, FAMILY, cache, Arc::default()) else { return false };
+    let Ok(reader) = KlogReader::over(input, DATABASE, cache, Arc::default()) else { return false };
     walk(&Arc::new(reader)).is_ok()
 }
 

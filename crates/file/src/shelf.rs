@@ -8,7 +8,7 @@ use crate::compress::Compression;
 use crate::klog::{KlogOptions, KlogReader, KlogWriter};
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FamilyId, FileId, Result};
+use perigee_base::{Error, FileId, Result};
 use perigee_env::Dir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,10 +33,10 @@ impl Shelf {
     }
 
     /// The reader of a klog, opened at the first call.
-    pub fn klog(&self, id: FileId, family: FamilyId, bytes: u64) -> Result<Arc<KlogReader>> {
+    pub fn klog(&self, id: FileId, bytes: u64) -> Result<Arc<KlogReader>> {
         let reader = keep(&self.klogs, id, || {
             let (cache, counters) = (self.cache.clone(), self.counters.clone());
-            KlogReader::open(&*self.dir, id, self.database, family, bytes, cache, counters)
+            KlogReader::open(&*self.dir, id, self.database, bytes, cache, counters)
         })?;
         same_bytes(id, reader.summary().bytes, bytes)?;
         Ok(reader)
@@ -105,7 +105,7 @@ fn same_bytes(id: FileId, open: u64, asked: u64) -> Result<()> {
 mod tests {
     use super::*;
     use crate::testing::{Entry, TestDir};
-    use perigee_base::{ErrorKind, KeyOrder, SeqNo, checksum};
+    use perigee_base::{ErrorKind, FamilyId, KeyOrder, SeqNo, checksum};
 
     #[test]
     fn readers_are_kept_and_forgotten() {
@@ -122,16 +122,15 @@ mod tests {
         let mut w = shelf.klog_writer(FileId(1), options).unwrap();
         w.add(Entry::put(b"k", 1, b"v").as_ref()).unwrap();
         let s = w.finish().unwrap();
-        let a = shelf.klog(FileId(1), FamilyId(2), s.bytes).unwrap();
-        assert!(Arc::ptr_eq(&a, &shelf.klog(FileId(1), FamilyId(2), s.bytes).unwrap()));
+        let a = shelf.klog(FileId(1), s.bytes).unwrap();
+        assert!(Arc::ptr_eq(&a, &shelf.klog(FileId(1), s.bytes).unwrap()));
         assert!(a.get(b"k", checksum::key_hash(b"k"), SeqNo::MAX).unwrap().is_some());
         assert!(cache.used_bytes() > 0);
         shelf.forget(FileId(1));
         assert_eq!(cache.used_bytes(), 0);
-        assert!(!Arc::ptr_eq(&a, &shelf.klog(FileId(1), FamilyId(2), s.bytes).unwrap()));
+        assert!(!Arc::ptr_eq(&a, &shelf.klog(FileId(1), s.bytes).unwrap()));
         shelf.forget(FileId(1));
-        assert!(shelf.klog(FileId(1), FamilyId(3), s.bytes).unwrap_err().is_corruption(), "another family");
-        assert!(shelf.klog(FileId(1), FamilyId(2), s.bytes + 1).unwrap_err().is_corruption());
+        assert!(shelf.klog(FileId(1), s.bytes + 1).unwrap_err().is_corruption());
         assert_eq!(shelf.vlog(FileId(1), 72).unwrap_err().kind(), ErrorKind::NotFound);
         let mut w = shelf.vlog_writer(FileId(2), Compression::None).unwrap();
         let p = w.append(b"value").unwrap();

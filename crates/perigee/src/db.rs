@@ -73,6 +73,48 @@ impl Db {
     pub fn drop_family(&self, name: &str) -> Result<()> {
         self.engine.drop_family(name)
     }
+    /// Gives a family another name; durable when the call returns. Handles and batches made before go on working.
+    ///
+    /// ```
+    /// # use perigee::{Db, ErrorKind, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let tides = db.create_family("tides", Default::default())?;
+    /// tides.put("06:12", "high")?;
+    /// db.clone_family("tides", "tides of 2026")?; // cheap: the files are shared
+    /// db.clear_family("tides")?; // all at once
+    /// assert_eq!(tides.get("06:12")?, None);
+    /// assert!(db.family("tides of 2026")?.contains("06:12")?);
+    /// db.rename_family("tides", "tides of 2027")?;
+    /// tides.put("05:47", "low")?; // the handle goes on working
+    /// assert_eq!(tides.name(), "tides of 2027");
+    /// assert_eq!(db.families(), ["default", "tides of 2026", "tides of 2027"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`; `AlreadyExists`; `InvalidArgument` for `default`, or for a name that is empty, longer than 255 bytes or
+    /// contains NUL.
+    pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
+        self.engine.rename_family(name, to)
+    }
+    /// Removes everything in a family at once, whatever its size; durable when the call returns. The family stays, with its
+    /// options, name and handles. Iterators opened before go on; a snapshot taken before can no longer read the family
+    /// (`NotFound`).
+    pub fn clear_family(&self, name: &str) -> Result<()> {
+        self.engine.clear_family(name)
+    }
+    /// Makes a family that begins with what `source` holds at one moment between call and return, under the same options.
+    /// Cheap: the memtable is written out and the table files are shared until a compaction replaces them. Writes
+    /// to one never show in the other, and either can be dropped. Snapshots taken before cannot read it (`NotFound`).
+    ///
+    /// # Errors
+    /// As [`Db::create_family`] and [`Db::rename_family`]; those of a flush.
+    pub fn clone_family(&self, source: &str, name: &str) -> Result<Family> {
+        Ok(self.handle(self.engine.clone_family(source, name)?))
+    }
     /// Names of all families, sorted.
     pub fn families(&self) -> Vec<String> {
         self.engine.families()

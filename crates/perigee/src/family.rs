@@ -33,9 +33,9 @@ pub struct Family {
 }
 
 impl Family {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.inner.name
+    /// Its name now.
+    pub fn name(&self) -> String {
+        self.inner.name().to_string()
     }
     /// Its number, never reused.
     pub fn id(&self) -> u32 {

@@ -117,7 +117,7 @@ impl Family {
 
 impl Snapshot {
     fn value(&self, family: &Family, key: &[u8]) -> Result<Option<Shared>> {
-        let value = get::get(&*self.engine.view(&family.inner)?, key, self.held.seq())?;
+        let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key, self.held.seq())?;
         self.engine.count_get(value.is_some());
         Ok(value)
     }
@@ -127,7 +127,7 @@ impl Snapshot {
         family: &Family,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Slice>>> {
-        let place = self.engine.view(&family.inner).map(|view| (view, self.held.seq()));
+        let place = self.engine.view(&family.inner, &self.held).map(|view| (view, self.held.seq()));
         many(&self.engine, place, keys)
     }
     /// [`Family::get_into`] as of the snapshot.

@@ -43,13 +43,14 @@ impl Snapshot {
     }
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let value = get::get(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
+        let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
         self.engine.count_get(value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` was there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        let found = get::contains(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
+        let found =
+            get::contains(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
         self.engine.count_get(found);
         Ok(found)
     }
@@ -79,12 +80,12 @@ impl Snapshot {
     }
 
     fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
-        let view = self.engine.view(&family.inner)?;
+        let view = self.engine.view(&family.inner, &self.held)?;
         Ok(Iter::new(&self.engine, view, self.held.seq(), bounds))
     }
 
     fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
-        let view = self.engine.view(&family.inner)?;
+        let view = self.engine.view(&family.inner, &self.held)?;
         Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds))
     }
 }

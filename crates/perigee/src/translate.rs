@@ -127,7 +127,7 @@ fn family_stats(f: &FamilyStatus) -> FamilyStats {
         tombstones: l.4,
     };
     FamilyStats {
-        name: f.family.name.clone(),
+        name: f.family.name().to_string(),
         id: f.family.id.0,
         options: family_options(&f.family.settings),
         memtable: f.memtable,

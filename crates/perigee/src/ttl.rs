@@ -169,7 +169,7 @@ impl Snapshot {
     /// The value of `key` then, and when it expires. Time does not stand still in a snapshot: what has expired since
     /// it was taken is gone from it too.
     pub fn get_with_ttl(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Timed>> {
-        let found = timed(&*self.engine.view(&family.inner)?, key.as_ref(), self.held.seq())?;
+        let found = timed(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
         self.engine.count_get(found.is_some());
         Ok(found)
     }

@@ -62,6 +62,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::WrongRunOrder
         | Bug::SkipOnTurn
         | Bug::PublishEarly
+        | Bug::DropDeletesShared
+        | Bug::CloneForgetsMemtable
+        | Bug::RenameInMemory
         | Bug::SortedAnswers
         | Bug::LoseLastEntry
         | Bug::InstallCancelled

@@ -32,7 +32,7 @@ fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 fn check_ways(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let backward: Result<BTreeMap<_, _>> =
         family.iter()?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
-    compare(family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
+    compare(&family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
     for (key, value) in forward {
         if family.get(key)?.as_ref() != Some(value) || !family.contains(key)? {
             return Err(Error::internal(format!("get of \"{}\" differs from the scan", key.escape_ascii())));

@@ -51,7 +51,7 @@ fn durability(rng: &mut Rng) -> Durability {
 fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
-        script.push(match rng.weighted(&[83, 3, 3, 1, 4, 4, 1, 1, 1]) {
+        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
@@ -60,6 +60,7 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
             6 => Action::WaitIdle,
             7 => Action::Cancel(rng.log_uniform(2000)),
             8 => Action::CompactRange(rng.next()),
+            9 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
             _ => {
                 let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
                 Action::Commit(Spec::Random(rng.next()), own)
@@ -116,12 +117,13 @@ fn random_case(case: &Case) -> Result<(), String> {
 }
 
 /// The menu of the exhaustive part.
-const MENU: [Action; 7] = [
+const MENU: [Action; 8] = [
     Action::Commit(Spec::One, None),
     Action::Commit(Spec::Pair, None),
     Action::Commit(Spec::Delete, None),
     Action::Commit(Spec::Changing, None),
     Action::Change,
+    Action::Clear,
     Action::Flush,
     Action::Compact,
 ];
@@ -215,6 +217,6 @@ mod tests {
     #[test]
     fn the_menu_is_multiplied_out() {
         assert_eq!(histories(0).len(), 1);
-        assert_eq!(histories(2).len(), 1 + 7 + 49);
+        assert_eq!(histories(2).len(), 1 + 8 + 64);
     }
 }

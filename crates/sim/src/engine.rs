@@ -125,6 +125,17 @@ impl Engine {
                 self.families[*family] = Some(made);
             }
             Op::Drop { family } => self.db.drop_family(&family_name(*family))?,
+            Op::Rename { family, to } => {
+                self.db.rename_family(&family_name(*family), &family_name(*to))?;
+                if family != to {
+                    self.families[*to] = self.families[*family].take();
+                }
+            }
+            Op::Clone { family, to } => {
+                let made = self.db.clone_family(&family_name(*family), &family_name(*to))?;
+                self.families[*to] = Some(made);
+            }
+            Op::Clear { family } => self.db.clear_family(&family_name(*family))?,
             Op::Names => return Ok(Outcome::Names(self.db.families())),
             Op::Flush { family: None } => self.db.flush()?,
             Op::Compact { family: None } => self.db.compact()?,

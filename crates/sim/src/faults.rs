@@ -89,7 +89,9 @@ impl Plan {
         let script = (0..40)
             .map(|i| match i % 10 {
                 3 => Action::Flush,
-                5 => Action::Change,
+                5 => {
+                    rng.pick(&[Action::Change, Action::Change, Action::Clear, Action::Clone, Action::Rename])
+                }
                 7 if i > 20 => Action::Compact,
                 8 => Action::Sync,
                 6 => Action::Commit(Spec::Random(rng.next()), Some(Durability::None)),

@@ -101,6 +101,12 @@ pub enum Op {
     Create { family: usize },
     /// Drops it.
     Drop { family: usize },
+    /// Moves the family of a slot to another slot, that is, to its name.
+    Rename { family: usize, to: usize },
+    /// Makes the family of slot `to` out of another.
+    Clone { family: usize, to: usize },
+    /// Empties the family of a slot.
+    Clear { family: usize },
     /// Names of all families.
     Names,
     /// Flushes the database, or one family.
@@ -193,7 +199,7 @@ impl Generator {
 
     fn op(&mut self) -> Op {
         const WEIGHTS: [u32; 21] =
-            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 5, 4, 7, 4, 5, 3, 9];
+            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9];
         let family = self.family();
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
@@ -251,7 +257,14 @@ impl Generator {
     }
 
     fn family_change(&mut self, family: usize) -> Op {
-        if self.rng.percent(60) { Op::Create { family } } else { Op::Drop { family } }
+        let to = self.rng.index(FAMILIES);
+        match self.rng.weighted(&[40, 20, 12, 16, 12]) {
+            0 => Op::Create { family },
+            1 => Op::Drop { family },
+            2 => Op::Rename { family, to },
+            3 => Op::Clone { family, to },
+            _ => Op::Clear { family },
+        }
     }
 
     fn family(&mut self) -> usize {
@@ -421,6 +434,9 @@ mod tests {
             "Flush",
             "Compact",
             "Sync",
+            "Rename",
+            "Clone",
+            "Clear",
             "WaitIdle",
             "CompactRange",
             "Purge",

@@ -10,6 +10,7 @@
 //! 4. A commit that failed, or was lost at an earlier recovery, is not there.
 
 use crate::history::Bytes;
+use crate::incarnations::{Affairs, Incarnations, changes};
 use std::collections::BTreeMap;
 
 /// Contents of the families, by name.
@@ -71,24 +72,13 @@ pub enum Owed {
     },
 }
 
-/// A family that is created and dropped: what is known about it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changing {
-    /// The incarnation that is, was or may be there.
-    pub incarnation: u32,
-    /// Whether it is there.
-    pub there: bool,
-    /// A create or drop whose outcome is not known.
-    pub uncertain: bool,
-}
-
 /// All writers.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     writers: Vec<Vec<Attempt>>,
     clock: u64,
-    /// The family that comes and goes.
-    pub changing: BTreeMap<String, Changing>,
+    /// The families that come and go. Only writer 0 changes them and writes to them.
+    pub changing: Incarnations,
 }
 
 /// The counter key of a writer.
@@ -242,31 +232,66 @@ impl Ledger {
                 self.apply(attempt, &mut expected);
             }
         }
-        for (name, map) in found {
-            if self.changing.get(name).is_some_and(|family| !family.there && !family.uncertain) {
-                return Err(format!("family {name} is there although it was dropped"));
-            }
+        for (name, map) in found.iter().filter(|(name, _)| !changes(name)) {
             let empty = BTreeMap::new();
             compare(name, expected.get(name).unwrap_or(&empty), map)?;
         }
-        for (name, family) in &self.changing {
-            if family.there && !family.uncertain && !found.contains_key(name) {
-                return Err(format!("family {name} was created and is not there"));
-            }
-        }
-        if let Some(name) =
-            expected.keys().find(|name| !found.contains_key(*name) && !self.changing.contains_key(*name))
-        {
+        if let Some(name) = expected.keys().find(|name| !found.contains_key(*name)) {
             return Err(format!("family {name} is missing"));
         }
+        self.affairs(ends, found)?;
         self.check_shared(ends, found)
+    }
+
+    /// The possible state of the changing families that was found; if none was, why the first is not the one.
+    fn affairs(&self, ends: &[usize], found: &Contents) -> Result<&Affairs, String> {
+        let mut why = None;
+        for affairs in self.changing.possible() {
+            match self.check_affairs(affairs, ends, found) {
+                Ok(()) => return Ok(affairs),
+                Err(e) => why = why.or(Some(e)),
+            }
+        }
+        Err(why.unwrap_or_default())
+    }
+
+    fn check_affairs(&self, affairs: &Affairs, ends: &[usize], found: &Contents) -> Result<(), String> {
+        if let Some(name) = found.keys().find(|name| changes(name) && !affairs.contains_key(*name)) {
+            return Err(format!("family {name} is there although it was dropped"));
+        }
+        for (name, incarnation) in affairs {
+            let map = found.get(name).ok_or_else(|| format!("family {name} was made and is not there"))?;
+            let after = self.changing.origin(*incarnation).map_or(0, |o| o.after);
+            let acked = |a: &Attempt| a.told == Told::Acked;
+            if self.writers[0].iter().take(after).skip(ends[0]).any(acked) {
+                return Err(format!(
+                    "family {name} is there, and a commit acknowledged before it was made is not"
+                ));
+            }
+            compare(name, &self.incarnation(*incarnation, ends[0]), map)?;
+        }
+        Ok(())
+    }
+
+    /// The contents of an incarnation after the first `end` attempts of writer 0.
+    fn incarnation(&self, incarnation: u32, end: usize) -> BTreeMap<Bytes, Bytes> {
+        let origin = self.changing.origin(incarnation);
+        let parent = origin.and_then(|o| Some((o.parent?, o.after)));
+        let mut map = parent.map_or_else(BTreeMap::new, |(p, after)| self.incarnation(p, after.min(end)));
+        let survived = self.writers[0][..end].iter().filter(|a| a.told != Told::Failed);
+        for put in survived.flat_map(|a| &a.puts).filter(|p| p.family.1 == incarnation) {
+            match &put.value {
+                Some(value) => map.insert(put.key.clone(), value.clone()),
+                None => map.remove(&put.key),
+            };
+        }
+        map
     }
 
     fn apply(&self, attempt: &Attempt, contents: &mut Contents) {
         for put in &attempt.puts {
             let (name, incarnation) = &put.family;
-            let current = self.changing.get(name).map_or(0, |f| f.incarnation);
-            if *incarnation != current || put.key == SHARED {
+            if *incarnation != 0 || put.key == SHARED {
                 continue;
             }
             let map = contents.entry(name.clone()).or_default();
@@ -280,11 +305,8 @@ impl Ledger {
     /// The shared key holds the last commit of some writer, the same in all families, and none began after that
     /// one had ended.
     fn check_shared(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
-        let mut values: Vec<_> = found
-            .iter()
-            .filter(|(name, _)| !self.changing.contains_key(*name))
-            .map(|(_, map)| map.get(SHARED))
-            .collect();
+        let mut values: Vec<_> =
+            found.iter().filter(|(name, _)| !changes(name)).map(|(_, map)| map.get(SHARED)).collect();
         values.dedup();
         let [Some(value)] = values[..] else {
             return match values[..] {
@@ -307,6 +329,9 @@ impl Ledger {
 
     /// After a recovery: what is not there is gone for ever, and a family is there or is not.
     pub fn settle(&mut self, ends: &[usize], found: &Contents) {
+        if let Ok(affairs) = self.affairs(ends, found).cloned() {
+            self.changing.settle(affairs);
+        }
         for (writer, &end) in ends.iter().enumerate() {
             for (number, attempt) in self.writers[writer].iter_mut().enumerate() {
                 if number >= end {
@@ -317,10 +342,6 @@ impl Ledger {
                 // The clock of the next life starts again.
                 attempt.acked_us = u64::MAX;
             }
-        }
-        for (name, family) in &mut self.changing {
-            family.there = found.contains_key(name);
-            family.uncertain = false;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The ledger must flag each kind of loss, and nothing else.
 
 use super::*;
+use crate::incarnations::Change;
 
 fn put(family: &str, key: &str, value: &str) -> Put {
     Put { family: (family.into(), 0), key: key.into(), value: Some(value.into()) }
@@ -105,13 +106,15 @@ fn a_sync_makes_durable_what_came_before() {
 }
 
 #[test]
-fn a_family_created_again_is_empty() {
+fn a_cleared_family_is_empty() {
     let mut l = Ledger::new(1);
-    l.changing.insert("x".into(), Changing { incarnation: 1, there: true, uncertain: false });
+    let made = l.changing.begin(&Change::Create("x".into()), 0);
+    l.changing.settle(made);
     let old = Put { family: ("x".into(), 1), key: b"k".to_vec(), value: Some(b"v".to_vec()) };
     let n = l.begin(0, vec![old]);
     l.end(0, n, Told::Acked, true, 1);
-    l.changing.insert("x".into(), Changing { incarnation: 2, there: true, uncertain: false });
+    let cleared = l.changing.begin(&Change::Clear("x".into()), 1);
+    l.changing.settle(cleared);
     let home = BTreeMap::from([(counter(0), b"0".to_vec())]);
     let mut found = Contents::from([(HOME.into(), home), ("x".into(), BTreeMap::new())]);
     assert!(l.check(&found, Owed::Acked).is_ok());
@@ -119,4 +122,29 @@ fn a_family_created_again_is_empty() {
     assert!(l.check(&found, Owed::Acked).is_err(), "the old contents came back");
     found.remove("x");
     assert!(l.check(&found, Owed::Acked).is_err(), "the family is gone");
+}
+
+#[test]
+fn a_clone_has_what_its_source_had() {
+    let mut l = Ledger::new(1);
+    let made = l.changing.begin(&Change::Create("x".into()), 0);
+    l.changing.settle(made);
+    let put = |value: &str| Put { family: ("x".into(), 1), key: b"k".to_vec(), value: Some(value.into()) };
+    let n = l.begin(0, vec![put("old")]);
+    l.end(0, n, Told::Acked, true, 1);
+    l.changing.begin(&Change::Clone("x".into(), "x2".into()), 1);
+    let home = BTreeMap::from([(counter(0), b"0".to_vec())]);
+    let x = |value: &str| BTreeMap::from([(b"k".to_vec(), Bytes::from(value))]);
+    let mut found = Contents::from([(HOME.into(), home), ("x".into(), x("old"))]);
+    assert!(l.check(&found, Owed::Acked).is_ok(), "it may not have happened");
+    found.insert("x2".into(), x("old"));
+    let ends = l.check(&found, Owed::Acked).unwrap();
+    l.settle(&ends, &found);
+    let n = l.begin(0, vec![put("new")]);
+    l.end(0, n, Told::Acked, true, 2);
+    found.get_mut(HOME).unwrap().insert(counter(0), b"1".to_vec());
+    found.insert("x".into(), x("new"));
+    assert!(l.check(&found, Owed::Acked).is_ok());
+    found.insert("x2".into(), x("new"));
+    assert!(l.check(&found, Owed::Acked).is_err(), "a write to one shows in the other");
 }

@@ -16,6 +16,7 @@ pub mod faults;
 pub mod flips;
 pub mod history;
 pub mod image;
+pub mod incarnations;
 pub mod kill;
 pub mod ledger;
 pub mod model;

@@ -62,6 +62,8 @@ type Maps = BTreeMap<u64, Arc<Map>>;
 struct Handle {
     incarnation: u64,
     live: bool,
+    /// Begun by a clear or a clone: snapshots from before cannot read it, and must not find it empty.
+    begun: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +85,7 @@ pub struct Oracle {
 impl Default for Oracle {
     fn default() -> Self {
         let mut handles = [None; FAMILIES];
-        handles[0] = Some(Handle { incarnation: 0, live: true });
+        handles[0] = Some(Handle { incarnation: 0, live: true, begun: false });
         let maps = Maps::from([(0, Arc::default())]);
         Oracle { handles, maps, snapshots: Default::default(), open: Default::default(), incarnations: 0 }
     }
@@ -132,6 +134,9 @@ impl Target for Oracle {
             Op::DropSnapshot { slot } => drop_slot(&mut self.snapshots[*slot]),
             Op::Create { family } => self.create(*family),
             Op::Drop { family } => self.drop_family(*family),
+            Op::Rename { family, to } => self.rename(*family, *to),
+            Op::Clone { family, to } => self.clone_family(*family, *to),
+            Op::Clear { family } => self.clear(*family),
             Op::Names => self.names(),
             Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => self.maintain(*family),
             Op::CompactRange { family, .. } => self.maintain(Some(*family)),
@@ -182,7 +187,10 @@ impl Oracle {
         if !handle.live {
             return Err(Outcome::Refused(ErrorKind::NotFound));
         }
-        Ok((handle.incarnation, maps.get(&handle.incarnation).cloned().unwrap_or_default()))
+        match maps.get(&handle.incarnation) {
+            None if handle.begun => Err(Outcome::Refused(ErrorKind::NotFound)),
+            map => Ok((handle.incarnation, map.cloned().unwrap_or_default())),
+        }
     }
 
     fn read(&self, family: usize, snapshot: Option<usize>, answer: impl FnOnce(&Map) -> Outcome) -> Outcome {
@@ -245,7 +253,7 @@ impl Oracle {
             return Outcome::Refused(ErrorKind::AlreadyExists);
         }
         self.incarnations += 1;
-        self.handles[family] = Some(Handle { incarnation: self.incarnations, live: true });
+        self.handles[family] = Some(Handle { incarnation: self.incarnations, live: true, begun: false });
         self.maps.insert(self.incarnations, Arc::default());
         Outcome::Done
     }
@@ -262,6 +270,50 @@ impl Oracle {
             }
             _ => Outcome::Refused(ErrorKind::NotFound),
         }
+    }
+
+    fn live(&self, family: usize) -> Option<Handle> {
+        self.handles[family].filter(|h| h.live)
+    }
+
+    fn rename(&mut self, family: usize, to: usize) -> Outcome {
+        let refusal = match self.live(family) {
+            None => Some(ErrorKind::NotFound),
+            Some(_) if family == 0 => Some(ErrorKind::InvalidArgument),
+            Some(_) if family != to && self.live(to).is_some() => Some(ErrorKind::AlreadyExists),
+            Some(_) => None,
+        };
+        if let Some(kind) = refusal {
+            return Outcome::Refused(kind);
+        }
+        if family != to {
+            self.handles[to] = self.handles[family].take();
+        }
+        Outcome::Done
+    }
+
+    fn clone_family(&mut self, family: usize, to: usize) -> Outcome {
+        if self.live(to).is_some() {
+            return Outcome::Refused(ErrorKind::AlreadyExists);
+        }
+        let Some(source) = self.live(family) else { return Outcome::Refused(ErrorKind::NotFound) };
+        let map = self.maps.get(&source.incarnation).cloned().unwrap_or_default();
+        self.handles[to] = Some(self.begin(map));
+        Outcome::Done
+    }
+
+    fn clear(&mut self, family: usize) -> Outcome {
+        let Some(old) = self.live(family) else { return Outcome::Refused(ErrorKind::NotFound) };
+        self.maps.remove(&old.incarnation);
+        self.handles[family] = Some(self.begin(Arc::default()));
+        Outcome::Done
+    }
+
+    /// A new incarnation that begins with `map`.
+    fn begin(&mut self, map: Arc<Map>) -> Handle {
+        self.incarnations += 1;
+        self.maps.insert(self.incarnations, map);
+        Handle { incarnation: self.incarnations, live: true, begun: true }
     }
 
     fn names(&self) -> Outcome {
@@ -402,6 +454,26 @@ mod tests {
         let read = |snapshot| Op::Contains { family: 1, key: b"k".to_vec(), snapshot };
         assert_eq!(o.perform(&read(None)), Outcome::Present(false));
         assert_eq!(o.perform(&read(Some(0))), Outcome::Present(false), "another family than the snapshot's");
+    }
+
+    #[test]
+    fn a_clone_is_another_and_a_clear_hides_it_from_old_snapshots() {
+        let mut o = Oracle::default();
+        o.perform(&put(0, b"a", 1));
+        o.perform(&Op::TakeSnapshot { slot: 0 });
+        assert_eq!(o.perform(&Op::Clone { family: 0, to: 1 }), Outcome::Done);
+        assert_eq!(o.perform(&Op::Clone { family: 0, to: 1 }), Outcome::Refused(ErrorKind::AlreadyExists));
+        o.perform(&put(0, b"a", 2));
+        let read = |family, snapshot| Op::Get { family, key: b"a".to_vec(), snapshot };
+        assert_eq!(o.perform(&read(1, None)), value(1));
+        assert_eq!(o.perform(&read(1, Some(0))), Outcome::Refused(ErrorKind::NotFound));
+        assert_eq!(o.perform(&Op::Clear { family: 0 }), Outcome::Done);
+        assert_eq!(o.perform(&read(0, None)), Outcome::Value(None));
+        assert_eq!(o.perform(&read(0, Some(0))), Outcome::Refused(ErrorKind::NotFound));
+        assert_eq!(o.perform(&Op::Rename { family: 1, to: 2 }), Outcome::Done);
+        assert_eq!(o.perform(&read(2, None)), value(1));
+        assert_eq!(o.perform(&read(1, None)), Outcome::Skipped);
+        assert_eq!(o.perform(&Op::Rename { family: 0, to: 1 }), Outcome::Refused(ErrorKind::InvalidArgument));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use crate::contents::read_all;
 use crate::engine::{PATH, clean};
-use crate::ledger::{Changing, HOME, Ledger, Owed, Put, SHARED, Told};
+use crate::incarnations::Change;
+use crate::ledger::{HOME, Ledger, Owed, Put, SHARED, Told};
 use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, held};
 use crate::settings::Settings;
@@ -14,8 +15,10 @@ use perigee_env::sim::World;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// The family that writer 0 creates and drops.
+/// The family that writer 0 creates, clears and drops.
 pub const CHANGING: &str = "x";
+/// The name that it is renamed to, and of its clone.
+pub const OTHER: &str = "x2";
 /// The families that stay, besides the default one.
 const STEADY: [&str; 2] = ["a", "b"];
 
@@ -51,6 +54,12 @@ pub enum Action {
     CompactRange(u64),
     /// Creates the changing family, or drops it.
     Change,
+    /// Clears the changing family; nothing if it is gone.
+    Clear,
+    /// Clones the changing family, or drops the clone.
+    Clone,
+    /// Renames the changing family, or back.
+    Rename,
     /// Lets time pass, in microseconds.
     Sleep(u64),
     /// Waits for background work.
@@ -287,14 +296,15 @@ pub(crate) struct Writer<'a> {
     shared: &'a Shared,
     writer: usize,
     steady: Vec<Family>,
-    changing: Option<Family>,
+    changing: Vec<Family>,
 }
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(shared: &'a Shared, writer: usize) -> Self {
         let steady = [HOME].iter().chain(&STEADY).filter_map(|name| shared.db.family(name).ok()).collect();
-        let changing = if writer == 0 { shared.db.family(CHANGING).ok() } else { None };
-        Writer { shared, writer, steady, changing }
+        let mut writer = Writer { shared, writer, steady, changing: Vec::new() };
+        writer.look_again();
+        writer
     }
 
     fn run(&mut self, script: &[Action]) {
@@ -335,7 +345,7 @@ impl<'a> Writer<'a> {
                 cancelled.and_then(|()| db.resume_background_work()).map_err(|e| ("cancel", e))
             }
             Action::WaitIdle => unless_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
-            Action::Change => self.change(),
+            Action::Change | Action::Clear | Action::Clone | Action::Rename => self.change(action),
             Action::Sleep(us) => {
                 self.shared.env.clock.sleep_us(us);
                 Ok(())
@@ -390,8 +400,8 @@ impl<'a> Writer<'a> {
             Spec::Pair => vec![put(HOME, "pair", text("pair")), put(STEADY[0], "pair", text("pair"))],
             Spec::Delete => vec![put(HOME, "one", None)],
             Spec::Changing => {
-                self.changing.as_ref()?;
-                vec![self.in_changing("one", text("x"))]
+                let name = self.changing.first()?.name();
+                vec![self.in_changing(&name, "one", text("x"))]
             }
             Spec::Random(seed) => self.random_puts(seed),
         };
@@ -406,9 +416,9 @@ impl<'a> Writer<'a> {
         Some(puts)
     }
 
-    fn in_changing(&self, key: &str, value: Option<Vec<u8>>) -> Put {
-        let incarnation = held(&self.shared.ledger).changing.get(CHANGING).map_or(0, |f| f.incarnation);
-        Put { family: (CHANGING.into(), incarnation), key: key.into(), value }
+    fn in_changing(&self, name: &str, key: &str, value: Option<Vec<u8>>) -> Put {
+        let incarnation = held(&self.shared.ledger).changing.running().get(name).copied().unwrap_or(u32::MAX);
+        Put { family: (name.into(), incarnation), key: key.into(), value }
     }
 
     fn random_puts(&self, seed: u64) -> Vec<Put> {
@@ -423,8 +433,9 @@ impl<'a> Writer<'a> {
                     _ => rng.between(1, 90),
                 };
                 let value = if rng.percent(20) { None } else { Some(value_bytes(rng.next(), len)) };
-                if self.changing.is_some() && rng.percent(25) {
-                    return self.in_changing(&key, value);
+                if !self.changing.is_empty() && rng.percent(25) {
+                    let name = self.changing[rng.index(self.changing.len())].name();
+                    return self.in_changing(&name, &key, value);
                 }
                 let family = rng.pick(&[HOME, STEADY[0], STEADY[1]]);
                 Put {
@@ -436,33 +447,51 @@ impl<'a> Writer<'a> {
             .collect()
     }
 
-    /// Creates or drops the changing family; until the answer its state is uncertain, and after a failure it stays so
-    /// for the next recovery, though the running database knows.
-    fn change(&mut self) -> Result<(), (&'static str, Error)> {
-        let result = if self.changing.is_some() {
-            self.set_changing(|f| f.uncertain = true);
-            self.shared.db.drop_family(CHANGING).map(|()| None).map_err(|e| ("drop_family", e))
-        } else {
-            self.set_changing(|f| (f.incarnation, f.there, f.uncertain) = (f.incarnation + 1, true, true));
-            let made = self.shared.db.create_family(CHANGING, self.shared.settings.family.clone());
-            made.map(Some).map_err(|e| ("create_family", e))
-        };
-        match result {
-            Ok(family) => {
-                let there = family.is_some();
-                self.changing = family;
-                self.set_changing(|f| (f.there, f.uncertain) = (there, false));
-                Ok(())
-            }
-            Err(e) => {
-                self.changing = self.shared.db.family(CHANGING).ok();
-                Err(e)
-            }
+    /// Handles of the changing families that there are now.
+    fn look_again(&mut self) {
+        let family = |name| self.shared.db.family(name).ok();
+        let names = if self.writer == 0 { &[CHANGING, OTHER][..] } else { &[] };
+        self.changing = names.iter().copied().filter_map(family).collect();
+    }
+
+    /// What the action means for the families that there are.
+    fn meaning(&self, action: Action) -> Option<Change> {
+        let there = |name| self.changing.iter().any(|f| f.name() == name);
+        let (one, other) = (CHANGING.to_string(), OTHER.to_string());
+        match (action, there(CHANGING), there(OTHER)) {
+            (Action::Change, true, _) => Some(Change::Drop(one)),
+            (Action::Change, false, _) => Some(Change::Create(one)),
+            (Action::Clear, true, _) => Some(Change::Clear(one)),
+            (Action::Clone, _, true) => Some(Change::Drop(other)),
+            (Action::Clone, true, false) => Some(Change::Clone(one, other)),
+            (Action::Rename, true, false) => Some(Change::Rename(one, other)),
+            (Action::Rename, false, true) => Some(Change::Rename(other, one)),
+            _ => None,
         }
     }
 
-    fn set_changing(&self, f: impl FnOnce(&mut Changing)) {
-        f(held(&self.shared.ledger).changing.entry(CHANGING.into()).or_default());
+    /// Changes the families; until the answer either state is possible, and after a failure it stays so for the next
+    /// recovery, though the running database knows.
+    fn change(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
+        let Some(change) = self.meaning(action) else { return Ok(()) };
+        let outcome = {
+            let mut ledger = held(&self.shared.ledger);
+            let attempts = ledger.next(0);
+            ledger.changing.begin(&change, attempts)
+        };
+        let (db, options) = (&self.shared.db, self.shared.settings.family.clone());
+        let (doing, result) = match &change {
+            Change::Create(name) => ("create_family", db.create_family(name, options).map(drop)),
+            Change::Drop(name) => ("drop_family", db.drop_family(name)),
+            Change::Clear(name) => ("clear_family", db.clear_family(name)),
+            Change::Clone(name, to) => ("clone_family", db.clone_family(name, to).map(drop)),
+            Change::Rename(name, to) => ("rename_family", db.rename_family(name, to)),
+        };
+        if result.is_ok() {
+            held(&self.shared.ledger).changing.settle(outcome);
+        }
+        self.look_again();
+        result.map_err(|e| (doing, e))
     }
 }
 

@@ -102,7 +102,7 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
     let summaries = || inputs(version, plan);
     Job {
         kind: Kind::Compaction,
-        family: family.name.clone(),
+        family: family.name().to_string(),
         reason: plan.reason.name(),
         from,
         to: plan.to.0,
@@ -124,10 +124,16 @@ fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, pla
         discard(core, &created);
     }
     drop(running);
-    if family.is_dropped() && core.health.poisoned().is_none() {
+    if (family.is_dropped() || cleared(family, plan)) && core.health.poisoned().is_none() {
         return Ok(());
     }
     done
+}
+
+/// Whether the plan's tables are gone: compactions run one at a time, so only a clear takes them.
+fn cleared(family: &Family, plan: &Plan) -> bool {
+    let there = family.tree.view().version.files();
+    plan.inputs.iter().any(|(_, id)| !there.contains(id))
 }
 
 fn run(

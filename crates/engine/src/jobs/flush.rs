@@ -8,7 +8,7 @@ use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
-use perigee_base::{FileId, Result, RunId};
+use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
@@ -33,17 +33,22 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
         discard(core, &created);
     }
     drop(running);
-    if family.is_dropped() && core.health.poisoned().is_none() {
+    if (family.is_dropped() || !waits(&family, &memtable)) && core.health.poisoned().is_none() {
         return Ok(true);
     }
     done.map(|()| true)
+}
+
+/// Whether the memtable still waits for its flush: it does not if the family was cleared.
+fn waits(family: &Family, memtable: &Arc<Memtable>) -> bool {
+    family.tree.view().sealed.iter().any(|m| Arc::ptr_eq(m, memtable))
 }
 
 /// The flush as it is listed while it runs.
 fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
     Job {
         kind: Kind::Flush,
-        family: family.name.clone(),
+        family: family.name().to_string(),
         reason: "sealed memtable",
         from: Vec::new(),
         to: 0,
@@ -139,7 +144,10 @@ pub fn install(
         &core.ids,
         |_| {
             family.check()?;
-            let mut version = family.tree.prepare(&edit, &core.opener(family.id))?;
+            if flushed.is_some_and(|m| !waits(family, m)) {
+                return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
+            }
+            let mut version = family.tree.prepare(&edit, &core.opener())?;
             edit.vlogs_removed = version.drop_unreferenced_vlogs();
             let whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),

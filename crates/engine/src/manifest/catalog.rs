@@ -49,6 +49,12 @@ impl Catalog {
     /// `Corruption` if it does not fit the state.
     pub fn apply(&mut self, e: &Edit) -> Result<()> {
         self.check(e)?;
+        self.enact(e);
+        Ok(())
+    }
+
+    /// Applies an edit that [`Catalog::check`] found to fit.
+    pub fn enact(&mut self, e: &Edit) {
         self.clean = e.clean;
         if let Some((file, family, run)) = e.next {
             self.next = (self.next.0.max(file), self.next.1.max(family), self.next.2.max(run));
@@ -73,10 +79,13 @@ impl Catalog {
         self.logs.extend(&e.logs_added);
         self.durable = self.durable.max(e.durable.unwrap_or(0));
         self.clock = self.clock.max(e.clock.unwrap_or(0));
-        Ok(())
     }
 
-    fn check(&self, e: &Edit) -> Result<()> {
+    /// Whether an edit fits the state.
+    ///
+    /// # Errors
+    /// `Corruption` saying why not.
+    pub fn check(&self, e: &Edit) -> Result<()> {
         for id in &e.dropped {
             if !self.families.contains_key(id) {
                 return Err(Error::corruption(format!("an edit drops family {id}, which does not exist")));

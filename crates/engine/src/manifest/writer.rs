@@ -156,10 +156,9 @@ impl Manifest {
         let (_, family, run) = edit.next.unwrap_or(state.catalog.next);
         edit.next = Some((ids.load(SeqCst), family, run));
         edit.clock = self.clock.beyond(state.catalog.clock);
-        let mut next = state.catalog.clone();
-        next.apply(&edit)?;
+        state.catalog.check(&edit)?;
         self.append(&mut state, &edit, health)?;
-        state.catalog = next;
+        state.catalog.enact(&edit);
         install(prepared);
         self.rewrite_if_large(&mut state, health, ids)
     }

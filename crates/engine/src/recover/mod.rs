@@ -7,6 +7,7 @@
 mod manifest;
 mod orphans;
 mod replay;
+mod sharing;
 
 use crate::control::Control;
 use crate::core::Core;
@@ -31,6 +32,7 @@ use perigee_file::log::{LogWriter, RecordKind, Stamp};
 use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::{Tree, Version, VersionEdit};
 use replay::Replayed;
+use sharing::Sharing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -133,6 +135,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
 fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> Result<Vec<Arc<Family>>> {
+    let opener = Sharing::new(crate::core::ShelfOpener { shelf });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -140,7 +143,6 @@ fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> R
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let opener = crate::core::ShelfOpener { shelf, family: *id };
         let version = Version::empty(entry.settings.order).apply(&edit, &opener)?;
         let tree = Tree::new(version, now.clone());
         all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
@@ -168,7 +170,9 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
         let settings =
             catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
         let renewed = match Arc::try_unwrap(f) {
-            Ok(f) if f.settings != settings => Arc::new(Family::new(f.id, f.name, settings, f.tree)),
+            Ok(f) if f.settings != settings => {
+                Arc::new(Family::new(f.id, f.name().to_string(), settings, f.tree))
+            }
             Ok(f) => Arc::new(f),
             Err(shared) => shared,
         };

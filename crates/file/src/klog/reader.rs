@@ -78,7 +78,6 @@ impl Near {
 pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
-    pub(super) family: FamilyId,
     pub(super) parts: Parts,
     cache: Arc<BlockCache>,
     counters: Arc<Counters>,
@@ -87,6 +86,7 @@ pub struct KlogReader {
 /// Everything of a klog but its data blocks.
 #[derive(Debug)]
 pub(super) struct Parts {
+    pub family: FamilyId,
     pub footer: Footer,
     pub summary: KlogSummary,
     pub order: KeyOrder,
@@ -97,12 +97,12 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Reads header, footer, properties, index and filter from disk, and verifies each and that they agree.
-    pub fn read(input: &Input, database: u64, family: FamilyId) -> Result<Parts> {
+    pub fn read(input: &Input, database: u64) -> Result<Parts> {
         let header = input.header(FileKind::Klog, database)?;
-        if header.a != u64::from(family.0) || header.b != 0 {
-            let e = Error::corruption("the klog belongs to another family").expected(family, header.a);
-            return Err(input.damage(0, e));
-        }
+        let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
+            input
+                .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
+        })?;
         let footer = read_footer(input)?;
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
@@ -121,7 +121,7 @@ impl Parts {
             return Err(input.damage(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        Ok(Parts { footer, summary, order, index, filter, sketch })
+        Ok(Parts { family: FamilyId(family), footer, summary, order, index, filter, sketch })
     }
 }
 
@@ -161,23 +161,21 @@ impl KlogReader {
         dir: &dyn Dir,
         id: FileId,
         database: u64,
-        family: FamilyId,
         bytes: u64,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, family, cache, counters)
+        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
     }
 
     pub(crate) fn over(
         input: Input,
         database: u64,
-        family: FamilyId,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        let parts = Parts::read(&input, database, family)?;
-        Ok(KlogReader { input, database, family, parts, cache, counters })
+        let parts = Parts::read(&input, database)?;
+        Ok(KlogReader { input, database, parts, cache, counters })
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
@@ -290,6 +288,10 @@ impl KlogReader {
     /// The file.
     pub fn id(&self) -> FileId {
         self.input.id()
+    }
+    /// The family it was written for. A clone of that family may share it.
+    pub fn family(&self) -> FamilyId {
+        self.parts.family
     }
     /// The order of its keys.
     pub fn order(&self) -> KeyOrder {

@@ -32,8 +32,7 @@ fn write(dir: &TestDir, options: KlogOptions, entries: &[Entry]) -> KlogSummary 
 }
 
 fn open(dir: &TestDir, bytes: u64, cache: u64) -> Result<Arc<KlogReader>> {
-    KlogReader::open(dir, ID, DB, FAMILY, bytes, Arc::new(BlockCache::new(cache)), Arc::default())
-        .map(Arc::new)
+    KlogReader::open(dir, ID, DB, bytes, Arc::new(BlockCache::new(cache)), Arc::default()).map(Arc::new)
 }
 
 fn found(e: &Entry) -> Found {
@@ -259,7 +258,7 @@ fn counters_tell_what_happened() {
     let s = write(&dir, options(1000, Compression::Lz4, 10), &entries);
     let counters: Arc<perigee_base::stats::Counters> = Arc::default();
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let r = KlogReader::open(&*dir, ID, DB, FAMILY, s.bytes, cache, counters.clone()).unwrap();
+    let r = KlogReader::open(&*dir, ID, DB, s.bytes, cache, counters.clone()).unwrap();
     let get = |k: u32, at: u64| r.get(&k.to_be_bytes(), key_hash(&k.to_be_bytes()), SeqNo(at)).unwrap();
     for i in 0..2000 {
         assert!(get(2 * i, 9).is_some());

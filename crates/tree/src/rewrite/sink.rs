@@ -98,7 +98,7 @@ impl<'a> Sink<'a> {
         let Some((id, klog)) = self.klog.take() else { return Ok(()) };
         let summary = klog.finish()?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
-            let reader = self.shelf.klog(id, self.options.family, summary.bytes)?;
+            let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
         }
         self.tables.push(TableMeta { id, summary });

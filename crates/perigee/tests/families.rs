@@ -1,0 +1,110 @@
+//! Families as a user changes them: rename, clone, clear, and what bad input gets.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::{Env, fs::memory::SimDisk};
+use perigee::{Db, ErrorKind, FamilyOptions, Options, WriteBatch};
+use std::sync::Arc;
+
+fn options(disk: &Arc<SimDisk>) -> Options {
+    Options::in_env(Env { fs: disk.clone(), ..Env::real() })
+}
+
+fn kind<T: std::fmt::Debug>(r: perigee::Result<T>) -> ErrorKind {
+    r.unwrap_err().kind()
+}
+
+#[test]
+fn a_clone_and_its_source_go_separate_ways() {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk)).unwrap();
+    let source = db.create_family("source", FamilyOptions::new().value_threshold(16)).unwrap();
+    for i in 0..500u32 {
+        source.put(i.to_be_bytes(), vec![i as u8; 40]).unwrap();
+    }
+    let clone = db.clone_family("source", "clone").unwrap();
+    assert_eq!(clone.options(), source.options());
+    let shared = db.stats();
+    source.put(7u32.to_be_bytes(), "only here").unwrap();
+    clone.delete(8u32.to_be_bytes()).unwrap();
+    assert_eq!(clone.get(7u32.to_be_bytes()).unwrap(), Some(vec![7; 40]));
+    assert_eq!(source.get(8u32.to_be_bytes()).unwrap(), Some(vec![8; 40]));
+    let files: std::collections::BTreeSet<String> = db.files().into_iter().map(|f| f.file).collect();
+    assert!(files.len() < db.files().len(), "the files are shared");
+    assert!(shared.disk_bytes < 2 * 500 * 44 * 2, "and counted once");
+    assert!(db.verify().unwrap().errors.is_empty());
+    db.drop_family("source").unwrap();
+    db.close().unwrap();
+    let db = Db::open("/db", options(&disk)).unwrap();
+    let clone = db.family("clone").unwrap();
+    assert_eq!(clone.iter().unwrap().count(), 499);
+    assert_eq!(clone.get(499u32.to_be_bytes()).unwrap(), Some(vec![499u32 as u8; 40]));
+    clone.compact().unwrap();
+    assert_eq!(clone.iter().unwrap().count(), 499);
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+#[test]
+fn a_cleared_family_stays_empty() {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk)).unwrap();
+    let f = db.create_family("f", Default::default()).unwrap();
+    f.put("in a table", "1").unwrap();
+    f.flush().unwrap();
+    f.put("in memory", "2").unwrap();
+    let (before, open) = (db.snapshot().unwrap(), f.iter().unwrap());
+    let mut batch = WriteBatch::new();
+    batch.put(&f, "later", "3").unwrap();
+    db.clear_family("f").unwrap();
+    assert_eq!(f.iter().unwrap().count(), 0);
+    assert_eq!(open.count(), 2, "an iterator goes on");
+    assert_eq!(kind(before.get(&f, "in memory")), ErrorKind::NotFound, "not: there was nothing");
+    assert_eq!(db.snapshot().unwrap().get(&f, "in memory").unwrap(), None);
+    db.write(batch).unwrap();
+    drop(before);
+    db.close().unwrap();
+    let db = Db::open("/db", options(&disk)).unwrap();
+    let entries: Vec<_> = db.family("f").unwrap().iter().unwrap().map(|e| e.unwrap().0.to_vec()).collect();
+    assert_eq!(entries, [b"later".to_vec()]);
+    db.clear_family("default").unwrap();
+}
+
+#[test]
+fn a_new_name_holds_for_handles_batches_and_reopening() {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk)).unwrap();
+    let f = db.create_family("before", Default::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&f, "k", "v").unwrap();
+    db.rename_family("before", "after").unwrap();
+    db.write(batch).unwrap();
+    assert_eq!(f.name(), "after");
+    db.rename_family("after", "after").unwrap();
+    assert_eq!(kind(db.family("before")), ErrorKind::NotFound);
+    let again = db.create_family("before", Default::default()).unwrap();
+    assert!(!again.contains("k").unwrap());
+    db.close().unwrap();
+    let db = Db::open("/db", options(&disk)).unwrap();
+    assert_eq!(db.families(), ["after", "before", "default"]);
+    assert!(db.family("after").unwrap().contains("k").unwrap());
+}
+
+#[test]
+fn bad_names_and_missing_families_are_refused() {
+    let db = Db::open("/db", options(&SimDisk::new(1))).unwrap();
+    db.create_family("a", Default::default()).unwrap();
+    db.create_family("b", Default::default()).unwrap();
+    for bad in ["", "nul\0", &"x".repeat(256)] {
+        assert_eq!(kind(db.rename_family("a", bad)), ErrorKind::InvalidArgument);
+        assert_eq!(kind(db.clone_family("a", bad)), ErrorKind::InvalidArgument);
+    }
+    db.rename_family("a", &"\u{6f6e}".repeat(85)).unwrap();
+    db.rename_family(&"\u{6f6e}".repeat(85), "a").unwrap();
+    assert_eq!(kind(db.rename_family("a", "b")), ErrorKind::AlreadyExists);
+    assert_eq!(kind(db.clone_family("a", "b")), ErrorKind::AlreadyExists);
+    assert_eq!(kind(db.clone_family("c", "d")), ErrorKind::NotFound);
+    assert_eq!(kind(db.rename_family("c", "d")), ErrorKind::NotFound);
+    assert_eq!(kind(db.clear_family("c")), ErrorKind::NotFound);
+    assert_eq!(kind(db.rename_family("default", "d")), ErrorKind::InvalidArgument);
+    db.close().unwrap();
+    assert_eq!(kind(db.clear_family("a")), ErrorKind::Closed);
+}

@@ -11,13 +11,13 @@ const STYLE: &str = include_str!("style.css");
 pub fn page(records: &[Record]) -> String {
     let groups = groups(records);
     let mut engines: Vec<&str> = Vec::new();
-    let mut sections: Vec<(&str, usize)> = Vec::new();
+    let mut sections: Vec<&Group<'_>> = Vec::new();
     for g in &groups {
         if !engines.contains(&g.engine) {
             engines.push(g.engine);
         }
-        if !sections.contains(&(g.workload, g.threads)) {
-            sections.push((g.workload, g.threads));
+        if !sections.iter().any(|s| s.beside(g)) {
+            sections.push(g);
         }
     }
     let mut s = format!(
@@ -30,10 +30,9 @@ pub fn page(records: &[Record]) -> String {
     s += &legend(&engines);
     s += &summary(&groups, &engines, &sections);
     s += "<h2>Workloads</h2><div class=\"panels\">";
-    for (workload, threads) in &sections {
-        let of: Vec<&Group<'_>> =
-            groups.iter().filter(|g| g.workload == *workload && g.threads == *threads).collect();
-        s += &panel(workload, *threads, &of, &engines);
+    for (at, section) in sections.iter().enumerate() {
+        let of: Vec<&Group<'_>> = groups.iter().filter(|g| g.beside(section)).collect();
+        s += &panel(at, section, &of, &engines);
     }
     s += "</div>";
     s += &options(records, &engines);
@@ -83,7 +82,7 @@ fn head(records: &[Record]) -> String {
         let _ = write!(
             s,
             "<p class=\"where\">{} keys, {:?} keys, {:?} values, sync {:?}, {:?} compression, memtable {} MB, cache {} MB, seed {}. \
-             Every value read and every key found was compared.</p>",
+             Where runs differ, the difference stands beside the workload. Every value read and every key found was compared.</p>",
             short(t.num as f64),
             t.keys,
             t.values,
@@ -120,7 +119,7 @@ fn legend(engines: &[&str]) -> String {
 }
 
 /// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where the first is ahead.
-fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -> String {
+fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> String {
     let Some((base, peers)) = engines.split_first() else { return String::new() };
     let mut s = format!(
         "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above 1, {0} is faster. \
@@ -132,15 +131,16 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -
         let _ = write!(s, "<th>vs {}</th>", escape(p));
     }
     s += "</tr>";
-    for (workload, threads) in sections {
-        let find = |e: &str| {
-            groups.iter().find(|g| g.engine == e && g.workload == *workload && g.threads == *threads)
-        };
+    for (at, section) in sections.iter().enumerate() {
+        let find =
+            |e: &str| groups.iter().find(|g| g.engine == e && g.beside(section) && g.skipped().is_none());
         let Some(ours) = find(base) else { continue };
         let _ = write!(
             s,
-            "<tr><td><a href=\"#{0}-{threads}\">{0}</a></td><td>{threads}</td><td>{1}</td>",
-            escape(workload),
+            "<tr><td><a href=\"#w{at}\">{0}</a>{1}</td><td>{2}</td><td>{3}</td>",
+            escape(section.workload),
+            label(section),
+            section.threads,
             short(ours.of(|r| r.ops_per_sec).median)
         );
         for p in peers {
@@ -152,6 +152,15 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -
         s += "</tr>";
     }
     s + "</table></div>"
+}
+
+/// What sets this apart from other runs of its workload, in small letters.
+fn label(g: &Group<'_>) -> String {
+    if g.label.is_empty() {
+        String::new()
+    } else {
+        format!("<small class=\"label\">{}</small>", escape(&g.label))
+    }
 }
 
 /// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers of two.
@@ -166,11 +175,14 @@ fn ratio_cell(ratio: f64) -> String {
     )
 }
 
-fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]) -> String {
-    let about = crate::workload::find(workload).map_or("", |w| w.about);
+fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]) -> String {
+    let about = crate::workload::find(section.workload).map_or("", |w| w.about);
     let mut s = format!(
-        "<section id=\"{0}-{threads}\"><h3>{0} <small>{threads} threads</small></h3><p>{1}</p>",
-        escape(workload),
+        "<section id=\"w{at}\"><h3>{0} <small>{1} {2}</small></h3>{3}<p>{4}</p>",
+        escape(section.workload),
+        section.threads,
+        if section.threads == 1 { "thread" } else { "threads" },
+        label(section),
         escape(about)
     );
     for g in groups {

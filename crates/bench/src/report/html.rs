@@ -123,28 +123,37 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> S
     let Some((base, peers)) = engines.split_first() else { return String::new() };
     let mut s = format!(
         "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above 1, {0} is faster. \
-         Medians of neighbouring repetitions.</p><div class=\"wide\"><table class=\"ratios\"><tr><th>workload</th><th>thr</th>\
-         <th>{0} ops/s</th>",
+         Medians of neighbouring repetitions.</p><div class=\"wide\"><table class=\"ratios\"><tr><th>workload</th><th class=\"more\">thr</th>\
+         <th class=\"more\">{0} ops/s</th>",
         escape(base)
     );
     for p in peers {
-        let _ = write!(s, "<th>vs {}</th>", escape(p));
+        let _ = write!(s, "<th><span class=\"more\">vs </span>{}</th>", escape(p));
     }
     s += "</tr>";
+    let mut last = "";
     for (at, section) in sections.iter().enumerate() {
         let find =
             |e: &str| groups.iter().find(|g| g.engine == e && g.beside(section) && g.skipped().is_none());
         let Some(ours) = find(base) else { continue };
+        if section.label != last {
+            last = &section.label;
+            let columns = 3 + peers.len();
+            let _ = write!(s, "<tr class=\"sub\"><th colspan=\"{columns}\">{}</th></tr>", escape(last));
+        }
         let _ = write!(
             s,
-            "<tr><td><a href=\"#w{at}\">{0}</a>{1}</td><td>{2}</td><td>{3}</td>",
+            "<tr><td><a href=\"#w{at}\">{}</a></td><td class=\"more\">{}</td><td class=\"more\">{}</td>",
             escape(section.workload),
-            label(section),
             section.threads,
             short(ours.of(|r| r.ops_per_sec).median)
         );
         for p in peers {
-            s += &match find(p).map(|theirs| ours.ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+            let theirs = find(p);
+            s += &match theirs.map(|theirs| ours.ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+                _ if ours.failed() || theirs.is_some_and(Group::failed) => {
+                    "<td class=\"wrong\">wrong</td>".to_owned()
+                }
                 Some(r) => ratio_cell(r),
                 None => "<td>-</td>".to_owned(),
             };
@@ -152,6 +161,12 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> S
         s += "</tr>";
     }
     s + "</table></div>"
+}
+
+/// Text with what stands between backquotes in the letters of code.
+fn code(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    parts.map(|(i, t)| if i % 2 == 1 { format!("<code>{}</code>", escape(t)) } else { escape(t) }).collect()
 }
 
 /// What sets this apart from other runs of its workload, in small letters.
@@ -169,7 +184,7 @@ fn ratio_cell(ratio: f64) -> String {
     let (x, class) = if reach < 0.0 { (40.0 + reach, "behind") } else { (40.0, "ahead") };
     format!(
         "<td><svg viewBox=\"0 0 80 14\" class=\"cell\" aria-hidden=\"true\"><rect class=\"{class}\" x=\"{x:.1}\" y=\"2\" width=\"{:.1}\" \
-         height=\"10\" rx=\"1\"/><path class=\"axis\" d=\"M40 0v14\"/></svg>{}</td>",
+         height=\"10\" rx=\"1\"/><path class=\"axis\" d=\"M40 0v14\"/></svg><span class=\"{class}\">{}</span></td>",
         reach.abs().max(0.5),
         if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
     )
@@ -183,7 +198,7 @@ fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]
         section.threads,
         if section.threads == 1 { "thread" } else { "threads" },
         label(section),
-        escape(about)
+        code(about)
     );
     for g in groups {
         if let Some(why) = g.skipped() {
@@ -198,7 +213,9 @@ fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]
         let bars: Vec<Bar<'_>> = (groups.iter())
             .map(|g| {
                 let value = g.of(measure);
-                Bar { name: g.engine, colour: colour(g.engine, engines), value, label: label(value.median) }
+                let mark = if g.failed() { " WRONG" } else { "" };
+                let label = format!("{}{mark}", label(value.median));
+                Bar { name: g.engine, colour: colour(g.engine, engines), value, label }
             })
             .collect();
         if bars.iter().all(|b| b.value.max <= 0.0) { String::new() } else { svg::bars(title, &bars) }

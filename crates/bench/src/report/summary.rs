@@ -100,6 +100,10 @@ impl Group<'_> {
     pub fn skipped(&self) -> Option<&str> {
         self.records.iter().find_map(|r| r.skipped.as_deref())
     }
+    /// Whether anything of it was refused or wrong: then its figures mean nothing.
+    pub fn failed(&self) -> bool {
+        self.failures() != (0, 0)
+    }
     pub fn failures(&self) -> (u64, u64) {
         self.records.iter().fold((0, 0), |(e, w), r| (e + r.errors, w + r.wrong))
     }

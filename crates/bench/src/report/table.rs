@@ -45,7 +45,7 @@ pub fn table(records: &[Record]) -> String {
             g.threads.to_string(),
             short(rate.median),
             format!("{}..{}", short(rate.min), short(rate.max)),
-            format!("{:.2}", g.ratio(first)),
+            if g.failed() || first.failed() { "-".into() } else { format!("{:.2}", g.ratio(first)) },
             format!("{:.2}", g.of(|r| r.cpu_us_per_op).median),
             of(|r| r.p50_us),
             of(|r| r.p99_us),

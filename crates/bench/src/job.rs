@@ -92,6 +92,10 @@ impl<'d> Amplification<'d> {
         Some(Amplification { dir, given, live, ops: 0, io: sys::io(), samples: Vec::new() })
     }
     fn sample(&mut self, at: Duration, ops: u64) {
+        // A moment at the end is too short to say anything.
+        if self.samples.last().is_some_and(|s| at.as_secs_f64() - s.seconds < 0.5) {
+            return;
+        }
         let (io, given) = (sys::io(), (ops - self.ops) as f64 * self.given);
         let since = io.since(self.io);
         // Without a write in this time there is nothing to divide by: what was written counts for the next.

@@ -20,8 +20,9 @@ pub struct Order {
     pub settings: Settings,
 }
 
-/// Runs everything; a repetition that could not be run at all is a record with an error.
-pub fn run(orders: &[Order]) -> Vec<Record> {
+/// Runs everything, and shows `so_far` what there is after each repetition; one that could not be run at all is a record
+/// with an error.
+pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
     let jobs = orders.iter().flat_map(jobs).collect::<Vec<_>>();
     let bar = ProgressBar::new(jobs.len() as u64);
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
@@ -47,6 +48,7 @@ pub fn run(orders: &[Order]) -> Vec<Record> {
             bar.println(format!("FAILED {} on {}: {failure}", job.workload, job.engine));
         }
         records.push(record);
+        so_far(&records);
         bar.inc(1);
     }
     bar.finish_and_clear();

@@ -286,9 +286,9 @@ fn amplification(lines: &dyn Fn(Points) -> Vec<Line>) -> String {
     if !write.iter().any(|l| l.points.len() > 2) {
         return String::new();
     }
-    svg::timeline("bytes written for each byte given, second by second", &write)
-        + &svg::timeline("bytes on disk for each live byte", &space)
-        + &svg::timeline("bytes read for each byte given (compaction and reads)", &read)
+    svg::ratio_over_time("bytes written for each byte given, second by second", &write)
+        + &svg::ratio_over_time("bytes on disk for each live byte", &space)
+        + &svg::ratio_over_time("bytes read for each byte given (compaction and reads)", &read)
 }
 
 /// What each engine was told, side by side.

@@ -67,7 +67,7 @@ fn an_import_can_be_recorded() {
     assert_eq!((first.len(), &first[0]["op"], &first[0]["n"]), (3, &"batch".into(), &2.into()));
     assert!(first.iter().any(|l| l["op"] == "put" && l["key"] == "736561" && l["bytes"] == 9));
     assert!(lines("again.jsonl").iter().all(|l| l["op"] == "get"));
-    w.fails(1, "nowhere", &["import", "db", "in", "--trace", "nowhere/t.jsonl"]);
+    w.fails(2, "nowhere", &["import", "db", "in", "--trace", "nowhere/t.jsonl"]);
 }
 
 #[test]

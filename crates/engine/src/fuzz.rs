@@ -122,12 +122,17 @@ fn settings() -> Settings {
     };
     Settings {
         create_if_missing: true,
+        read_only: false,
+        salvage: false,
         error_if_exists: false,
         durability: Durability::Full,
         block_cache_bytes: 1 << 16,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

@@ -4,8 +4,11 @@ use crate::control::Job;
 use crate::core::Core;
 use crate::family::Family;
 use crate::recover;
+use crate::stalls::Stall;
 use perigee_base::Error;
 use perigee_base::format::FileKind;
+use perigee_base::io::{Cause, Moved};
+use perigee_base::latency::{Operation, Summary};
 use perigee_file::name;
 use perigee_tree::{Table, Version};
 use std::collections::BTreeSet;
@@ -24,8 +27,18 @@ pub struct Status {
     pub durable_sequence: u64,
     /// Bytes in the block cache, and its capacity.
     pub cache: (u64, u64),
+    /// Blocks in it, and how many were dropped to make room.
+    pub cache_blocks: (u64, u64),
     /// Bytes of resident indexes and filters.
     pub table_memory: u64,
+    /// Memory by owner.
+    pub memory: Vec<(&'static str, u64)>,
+    /// Input and output by cause.
+    pub io: Vec<(Cause, Moved)>,
+    /// Latencies by operation.
+    pub latency: Vec<(Operation, Summary)>,
+    /// Why writers waited.
+    pub stalls: Vec<(&'static str, Stall)>,
     /// Log segments and their bytes.
     pub wal: (usize, u64),
     /// Bytes of all files.
@@ -86,6 +99,11 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),
+        cache_blocks: (core.shelf.cache().blocks(), core.shelf.cache().evictions()),
+        memory: memory(core),
+        io: core.counters.io.all(),
+        latency: core.counters.latency.all(),
+        stalls: core.stalls.all(),
         cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
         table_memory,
         wal,
@@ -95,6 +113,27 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         recovery: recovery.clone(),
         background_error: core.health.background(),
     }
+}
+
+/// Who holds how much memory. A table that several levels share is counted once.
+fn memory(core: &Core) -> Vec<(&'static str, u64)> {
+    let (mut active, mut sealed, mut indexes, mut filters) = (0, 0, 0, 0);
+    let mut seen = BTreeSet::new();
+    for view in core.families.all().iter().map(|f| f.tree.view()) {
+        active += view.active.bytes();
+        sealed += view.sealed.iter().map(|m| m.bytes()).sum::<u64>();
+        for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
+            filters += t.reader.filter_bytes();
+            indexes += t.reader.memory_bytes() - t.reader.filter_bytes();
+        }
+    }
+    vec![
+        ("active memtables", active),
+        ("sealed memtables", sealed),
+        ("block cache", core.shelf.cache().used_bytes()),
+        ("indexes", indexes),
+        ("filters", filters),
+    ]
 }
 
 /// Bytes of tables and value logs, and of their resident indexes and filters: what clones share counts once.

@@ -19,13 +19,18 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        read_only: false,
+        salvage: false,
         create_if_missing: true,
         error_if_exists: false,
         durability: Durability::None,
         block_cache_bytes: 1 << 16,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

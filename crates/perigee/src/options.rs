@@ -1,7 +1,9 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
-use perigee_base::KeyOrder;
+use perigee_base::{KeyOrder, limits};
 use perigee_env::Env;
+use perigee_file::filter;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What an acknowledged write has survived.
@@ -55,6 +57,15 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open if there is one already (default false).
     pub error_if_exists: bool,
+    /// Open without changing a byte and without a lock, also beside the process that writes (default false). Seen is the
+    /// database at the moment of this open; later writes are not. Safe beside a writer: files that it removes
+    /// meanwhile are held open, its log is read into memory and never cut. Writes fail with
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
+    pub read_only: bool,
+    /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
+    /// `Corruption`, never "not there"; so does, if part of the log is lost, every key that is not found, and the end of every
+    /// scan (default false). `perigee repair` makes a new database of it.
+    pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
     /// Bytes of decompressed blocks kept in memory (default 64 MiB).
@@ -65,9 +76,18 @@ pub struct Options {
     /// Bytes per second that flushes may write and compactions may read and write (default `None`: no limit). Flushes come
     /// first: a compaction never makes a flush wait. Can be changed while open: [`crate::Db::set_background_rate`].
     pub background_rate: Option<u64>,
+    /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
+    pub latency_stats: bool,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
+    /// Settings of other families, by name. On open those that exist are compared: what may differ is stored and used for
+    /// new files (see `stats().recovery.changed_options`), what may not (the key order) is refused; those that do not
+    /// exist are created. Families not named here keep what is stored.
+    pub families: BTreeMap<String, FamilyOptions>,
+    /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
+    /// open.
+    pub orders: Vec<KeyOrder>,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -78,11 +98,16 @@ impl Options {
         Options {
             create_if_missing: true,
             error_if_exists: false,
+            read_only: false,
+            salvage_readonly: false,
             durability: Durability::Full,
             block_cache_bytes: 64 << 20,
             verify_outputs: true,
             background_rate: None,
+            latency_stats: true,
             default_family: None,
+            families: BTreeMap::new(),
+            orders: Vec::new(),
             env: Env::real(),
         }
     }
@@ -100,6 +125,32 @@ impl Options {
     #[must_use]
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.error_if_exists = yes;
+        self
+    }
+    /// Sets [`Options::read_only`].
+    ///
+    /// ```
+    /// # use perigee::{Db, ErrorKind, Options, env::{Env, fs::memory::SimDisk}};
+    /// # fn main() -> perigee::Result<()> {
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let writer = Db::open("/db", Options::in_env(env.clone()))?;
+    /// writer.put("moon", "full")?;
+    /// let reader = Db::open("/db", Options::in_env(env).read_only(true))?;
+    /// writer.put("moon", "new")?;
+    /// assert_eq!(reader.get("moon")?.as_deref(), Some(&b"full"[..]));
+    /// assert_eq!(reader.put("moon", "half").unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+    /// Sets [`Options::salvage_readonly`].
+    #[must_use]
+    pub fn salvage_readonly(mut self, yes: bool) -> Self {
+        self.salvage_readonly = yes;
         self
     }
     /// Sets [`Options::durability`].
@@ -120,6 +171,12 @@ impl Options {
         self.verify_outputs = yes;
         self
     }
+    /// Sets [`Options::latency_stats`].
+    #[must_use]
+    pub fn latency_stats(mut self, yes: bool) -> Self {
+        self.latency_stats = yes;
+        self
+    }
     /// Sets [`Options::background_rate`].
     #[must_use]
     pub fn background_rate(mut self, bytes_per_second: Option<u64>) -> Self {
@@ -132,6 +189,39 @@ impl Options {
         self.default_family = Some(options);
         self
     }
+    /// Adds to [`Options::orders`] (see [`KeyOrder::register`]).
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, KeyOrder, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    /// // Only identical keys are equal, so a key is its own canonical form.
+    /// let order = KeyOrder::register_canonical("short-first", short_first, |key| key.to_vec())?;
+    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_order(order))?;
+    /// let words = db.create_family("words", FamilyOptions::new().order(order))?;
+    /// for word in ["neap", "ebb", "slack"] {
+    ///     words.put(word, "")?;
+    /// }
+    /// let first = words.iter()?.next().expect("there are words")?;
+    /// assert_eq!(&first.0[..], b"ebb");
+    /// db.close()?;
+    /// assert!(Db::open("/doc", Options::in_env(env)).is_err(), "without its order it is not opened");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_order(mut self, order: KeyOrder) -> Self {
+        self.orders.push(order);
+        self
+    }
+    /// Adds to [`Options::families`].
+    #[must_use]
+    pub fn family(mut self, name: impl Into<String>, options: FamilyOptions) -> Self {
+        self.families.insert(name.into(), options);
+        self
+    }
 }
 
 impl Default for Options {
@@ -141,10 +231,26 @@ impl Default for Options {
 }
 
 /// Settings of one column family, stored with it.
+///
+/// ```
+/// # use perigee::{Compression, Db, FamilyOptions, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// let options = FamilyOptions::new().compression(Compression::Zstd(3)).filter_rate(0.001);
+/// let archive = db.create_family("archive", options)?;
+/// assert_eq!(archive.options().filter_bits, 17);
+/// // Later, while it is in use: new files are written so, old ones stay readable as they are.
+/// archive.set_options(archive.options().compression(Compression::Lz4).block_bytes(4096))?;
+/// assert_eq!(archive.options().block_bytes, 4096);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FamilyOptions {
-    /// The order of keys (fixed for the family's life).
+    /// The order of keys: fixed for the family's life; everything else may change at any time
+    /// ([`Family::set_options`](crate::Family::set_options)).
     pub order: KeyOrder,
     /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger files and
     /// less rewriting, more memory and a longer recovery.
@@ -181,6 +287,12 @@ impl FamilyOptions {
             level_ratio: 10,
         }
     }
+    /// Sets [`FamilyOptions::order`].
+    #[must_use]
+    pub fn order(mut self, order: KeyOrder) -> Self {
+        self.order = order;
+        self
+    }
     /// Sets [`FamilyOptions::memtable_bytes`].
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: u64) -> Self {
@@ -210,6 +322,17 @@ impl FamilyOptions {
     pub fn filter_bits(mut self, bits: u8) -> Self {
         self.filter_bits = bits;
         self
+    }
+    /// Sets [`FamilyOptions::filter_bits`] to the fewest that answer at most this share of absent keys with "perhaps":
+    /// 0.01 takes 11 bits a key, 0.001 takes 17; 1.0 is no filter.
+    #[must_use]
+    pub fn filter_rate(mut self, rate: f64) -> Self {
+        self.filter_bits = filter::bits_for_rate(rate, limits::FILTER_BITS_MAX);
+        self
+    }
+    /// The share of absent keys that the filters answer with "perhaps", and so cost a block read.
+    pub fn false_positive_rate(&self) -> f64 {
+        filter::false_positive_rate(self.filter_bits)
     }
     /// Sets [`FamilyOptions::target_file_bytes`].
     #[must_use]

@@ -45,6 +45,7 @@ mod snapshot;
 mod db;
 mod backups;
 mod ttl;
+mod erase;
 mod operate;
 mod metrics;
 mod explain;

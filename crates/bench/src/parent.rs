@@ -88,7 +88,12 @@ fn child(job: &Job) -> Result<Record, String> {
         let _ = std::fs::remove_dir_all(dir);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let last = stderr.trim().lines().last().unwrap_or("no message").to_owned();
-        return Err(format!("the measuring process ended with {}: {last}", output.status));
+        let memory = if job.settings.memory.is_some() && output.status.code().is_none() {
+            " (the memory that --memory allows may have been too little for it)"
+        } else {
+            ""
+        };
+        return Err(format!("the measuring process ended with {}: {last}{memory}", output.status));
     }
     serde_json::from_slice(&output.stdout).map_err(|e| say("the record", &e))
 }

@@ -1,18 +1,18 @@
 //! A new database of everything that can still be read of a damaged one, and a list of what cannot. The source is only read,
 //! through a directory that refuses every change.
 //!
-//! The stages, each a file: `survey` (what files there are, and how far the manifest can be believed), `tables` (the
-//! entries of each table, around its damage), `logs` (the records of each log, on both sides of its holes), `write` (one
-//! merge of all that, by the rewrite road, into a directory that appears whole or not at all).
+//! The stages, each a file: `survey` (what files there are, and how far the manifest can be believed), `write` (one
+//! merge of all that is found, by the rewrite road), `tables` (the entries of each table, around its damage), `logs` (the
+//! records of each log, on both sides of its holes). The directory appears whole or not at all.
 //!
 //! Every entry carries its sequence number, so no order between files has to be trusted: of each key the newest version
 //! that was found counts. What was lost may have hidden older versions; the report says so.
 
 pub mod report;
 mod survey;
+mod write;
 mod tables;
 mod logs;
-mod write;
 
 pub use report::{Loss, Repaired};
 

@@ -6,7 +6,7 @@ use super::report::{Loss, Repaired};
 use super::survey::Survey;
 use super::write::Making;
 use perigee_base::format::FileKind;
-use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
+use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyOrder, Result, SeqNo};
 use perigee_file::klog::Salvage;
 use perigee_file::name;
 
@@ -147,13 +147,5 @@ fn plain(file: &str, family: &str, why: Error) -> Loss {
         last_key: None,
         entries: None,
         why,
-    }
-}
-
-/// Where a separated value lies.
-pub fn pointer(value: &ValueRef<'_>) -> Option<perigee_base::key::VlogPointer> {
-    match value {
-        ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => Some(*p),
-        _ => None,
     }
 }

@@ -3,7 +3,6 @@
 use super::is_damage;
 use super::report::Repaired;
 use super::survey::Survey;
-use super::tables::pointer;
 use crate::manifest::{Catalog, Edit, Place, write_snapshot_file};
 use crate::settings::FamilySettings;
 use perigee_base::expiry::Frozen;
@@ -266,5 +265,13 @@ impl Making {
         write_snapshot_file(&*self.dir, name::MANIFEST_TMP, place, manifest, 1, &catalog)?;
         self.dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
         self.dir.sync()
+    }
+}
+
+/// Where a separated value lies.
+fn pointer(value: &ValueRef<'_>) -> Option<perigee_base::key::VlogPointer> {
+    match value {
+        ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => Some(*p),
+        _ => None,
     }
 }

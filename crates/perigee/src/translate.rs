@@ -42,6 +42,8 @@ pub(crate) fn settings(o: &Options) -> Settings {
         verify_outputs: o.verify_outputs,
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         latency_stats: o.latency_stats,
+        log_file_bytes: o.log_file_bytes,
+        log_files_kept: o.log_files_kept,
         orders: o.orders.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),

@@ -4,6 +4,7 @@ use super::flush::{bytes, discard, install, setting};
 use super::pace::JobPace;
 use crate::control::{Job, Kind};
 use crate::core::Core;
+use crate::events::{self, Event};
 use crate::family::Family;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
@@ -15,7 +16,7 @@ use perigee_tree::Version;
 use perigee_tree::compact::pick::manual::{self, Span};
 use perigee_tree::compact::pick::{Limits, leveled, pick};
 use perigee_tree::compact::{Plan, Shape, compact};
-use perigee_tree::rewrite::{Created, Pace};
+use perigee_tree::rewrite::{Created, Output, Pace};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -149,6 +150,8 @@ fn run(
     pace: &dyn Pace,
     created: &mut Created,
 ) -> Result<()> {
+    let _span = events::span("compaction", &family.name());
+    let since = core.env.clock.monotonic_us();
     let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
     let (edit, output) = compact(plan, setting(core, family, version, pace), created)?;
     core.sync_dir()?;
@@ -159,10 +162,29 @@ fn run(
     }
     core.counters.compaction_bytes_written.add(bytes(&output));
     core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
+    tell(core, family, version, plan, &output, since);
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
+}
+
+fn tell(core: &Core, family: &Family, version: &Version, plan: &Plan, output: &Output, since: u64) {
+    let mut from: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).collect();
+    from.sort_unstable();
+    from.dedup();
+    let files = if plan.trivial { plan.inputs.len() } else { output.tables.len() };
+    let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
+    core.tell(&Event::Compacted {
+        family: &family.name(),
+        reason: if plan.trivial { "moved" } else { plan.reason.name() },
+        from: &from,
+        to: plan.to.0,
+        files: (plan.inputs.len(), files),
+        bytes: (read, if plan.trivial { read } else { bytes(output) }),
+        entries: (output.counts.read, output.counts.written),
+        us: core.env.clock.monotonic_us().saturating_sub(since),
+    });
 }
 
 fn inputs<'a>(version: &'a Version, plan: &Plan) -> impl Iterator<Item = &'a KlogSummary> {

@@ -91,7 +91,15 @@ bugs! {
     /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
     NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
-    SortedAnswers = 40,
+    SortedAnswers = 140,
+    /// A load is named by the manifest before its files' names are durable.
+    LoadBeforeDirSync = 141,
+    /// Loaded tables keep the numbers of their files instead of getting the sequence number of the load.
+    LoadWithoutNumber = 142,
+    /// A load is installed beneath memtables that hold older versions of its keys.
+    LoadUnderMemtables = 143,
+    /// Of a key given twice to a load, the first value wins.
+    LoadFirstWins = 144,
 }
 
 /// Plants one bug (or none), for the whole process.

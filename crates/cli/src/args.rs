@@ -2,7 +2,7 @@
 
 use crate::commands::{
     backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
-    manifest, metrics, purge, put, restore, scan, sst, stats, verify,
+    load, manifest, metrics, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -35,6 +35,8 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(import::ImportArgs),
+    /// The same, all at once and faster: visible and durable when it ends, or not at all
+    Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV
     Export(export::ExportArgs),
     /// Print the value of a key, as it is

@@ -77,6 +77,10 @@ pub struct Core {
     pub visible: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
+    /// One flush at a time, so that a family's memtables are installed oldest first.
+    pub flushing: Mutex<()>,
+    /// Loads at work on callers' threads: closing waits for them.
+    pub loads: AtomicU64,
     /// One compaction at a time.
     pub compacting: Mutex<()>,
     /// Which jobs may start, and which run.
@@ -163,6 +167,9 @@ impl Opener for ShelfOpener<'_> {
     fn table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
         let reader =
             self.shelf.klog(meta.id, meta.summary.bytes).map_err(|e| missing(e, meta.id, FileKind::Klog))?;
+        if let Some(seq) = meta.stamp {
+            reader.stamp(seq);
+        }
         Ok(Arc::new(Table { meta: meta.clone(), reader }))
     }
     fn vlog(&self, meta: &VlogMeta) -> perigee_base::Result<Arc<Vlog>> {

@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
 use crate::jobs::{self, Workers};
+use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
 use crate::now::LogicalClock;
 use crate::recover;
@@ -215,6 +216,18 @@ impl Engine {
         self.told(crate::ddl::drop_family(&self.core, name), "dropped", name)
     }
 
+    /// Starts a bulk load of a family.
+    pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
+        Load::new(&self.core, family)
+    }
+    /// Ingests standalone tables: number, entries, bytes.
+    pub fn ingest(&self, files: &[load::ingest::Files]) -> Result<(SeqNo, u64, u64)> {
+        load::ingest(&self.core, files)
+    }
+    /// Publishes loads together.
+    pub fn finish_loads(&self, loads: &mut [&mut Load]) -> Result<SeqNo> {
+        load::finish(&self.core, loads)
+    }
     /// Gives a family another name.
     pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
         self.told(crate::ddl::rename(&self.core, name, to), "renamed", to)
@@ -319,6 +332,7 @@ impl Engine {
         if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
+        self.wait_for_loads();
         // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
         let _last_job = self.core.compacting.lock();
         if self.core.health.is_read_only() {
@@ -329,6 +343,17 @@ impl Engine {
         let _ = self.core.retire.sweep(&self.core.shelf);
         drop(lock.take());
         marked
+    }
+
+    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and outputs.
+    fn wait_for_loads(&self) {
+        loop {
+            let seen = self.core.signal.now();
+            if self.core.loads.load(SeqCst) == 0 {
+                return;
+            }
+            self.core.signal.wait_us(seen, 50_000);
+        }
     }
 
     /// First the log names the last edit, then the manifest names the log's end: each proves the other whole.

@@ -26,6 +26,7 @@ pub mod core;
 pub mod commit;
 pub mod jobs;
 pub mod ddl;
+pub mod load;
 pub mod recover;
 pub mod verify;
 pub mod safety;

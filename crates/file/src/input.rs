@@ -45,6 +45,10 @@ impl Input {
     pub fn id(&self) -> FileId {
         self.id
     }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
     /// The file's length.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -133,15 +137,17 @@ impl Pass<'_> {
         Ok(&self.buf)
     }
 
-    /// Demands that every byte was taken, and that the whole has that checksum.
-    pub fn finish(self, checksum: u64) -> Result<()> {
+    /// Demands that every byte was taken, and that the whole has that checksum, if there is one to compare with.
+    pub fn finish(self, checksum: impl Into<Option<u64>>) -> Result<()> {
         if self.offset != self.input.bytes {
             let e = Error::corruption("bytes behind the last part of the file")
                 .expected(self.input.bytes, self.offset);
             return Err(self.input.damage(self.offset, e));
         }
         let got = self.running.finish();
-        if got != checksum {
+        if let Some(checksum) = checksum.into()
+            && got != checksum
+        {
             let e = Error::corruption("the checksum of the whole file differs from the manifest's")
                 .expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}"));
             return Err(self.input.damage(0, e));

@@ -31,14 +31,18 @@ pub(crate) struct Output {
 impl Output {
     /// Creates the file and puts its header into the buffer.
     pub fn create(dir: &dyn Dir, header: FileHeader) -> Result<Output> {
-        let name = file_name(header.file, header.kind);
-        let file = dir.create(&name)?;
+        Self::create_named(dir, &file_name(header.file, header.kind), header)
+    }
+
+    /// The same under another name.
+    pub fn create_named(dir: &dyn Dir, name: &str, header: FileHeader) -> Result<Output> {
+        let file = dir.create(name)?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
         buffer.extend_from_slice(&header.encode());
         Ok(Output {
             file,
             id: header.file,
-            name,
+            name: name.to_owned(),
             buffer,
             appended: 0,
             appends: 0,

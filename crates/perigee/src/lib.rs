@@ -47,9 +47,12 @@ mod metrics;
 mod explain;
 mod read;
 mod estimate;
+mod bulk;
+mod table_writer;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
+pub use bulk::{BulkLoad, LoadProgress, LoadReport};
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
@@ -68,6 +71,7 @@ pub use stats::{
     CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
     StallStats, Stats, VerifyReport,
 };
+pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].

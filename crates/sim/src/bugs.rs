@@ -66,6 +66,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::CloneForgetsMemtable
         | Bug::RenameInMemory
         | Bug::SortedAnswers
+        | Bug::LoadWithoutNumber
+        | Bug::LoadUnderMemtables
+        | Bug::LoadFirstWins
         | Bug::LoseLastEntry
         | Bug::ShortSeparator
         | Bug::FilterHashesRawKey

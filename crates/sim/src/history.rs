@@ -79,6 +79,8 @@ pub enum Op {
     Get { family: usize, key: Bytes, snapshot: Option<usize> },
     /// Many point reads at once, now or in a snapshot.
     MultiGet { family: usize, keys: Vec<Bytes>, snapshot: Option<usize> },
+    /// A bulk load with so much memory.
+    Load { family: usize, entries: Vec<(Bytes, Value)>, memory: usize },
     /// Presence, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
     /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
@@ -210,9 +212,11 @@ impl Generator {
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
             1 => Op::Write { writes: vec![self.write(family, true)], batched: false },
+            2 if self.rng.percent(7) => self.load(family),
             2 => self.batch(),
             3 if self.rng.percent(15) => {
-                let keys = (0..self.rng.between(0, 40)).map(|_| self.near(family)).collect();
+                // At least one: an answer for each key leaves no place for an error when there are none.
+                let keys = (0..self.rng.between(1, 40)).map(|_| self.near(family)).collect();
                 Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
             }
             3 => Op::Get { family, key: self.key(family), snapshot: self.maybe_snapshot() },
@@ -253,6 +257,15 @@ impl Generator {
             6 | 7 => Op::Cancel { us: self.rng.log_uniform(3000) },
             _ => Op::Rate { bytes_per_second: self.rng.pick(&[0, 0, 2 << 20, 200 << 10]) },
         }
+    }
+
+    fn load(&mut self, family: usize) -> Op {
+        let n = self.rng.log_uniform(120) as usize;
+        let mut entries: Vec<(Bytes, Value)> = (0..n).map(|_| (self.key(family), self.value())).collect();
+        if self.rng.percent(40) {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        Op::Load { family, entries, memory: self.rng.pick(&[1, 200, 1 << 10, 1 << 20]) }
     }
 
     fn rare(&mut self) -> Op {
@@ -443,6 +456,7 @@ mod tests {
             "Write",
             "Get",
             "MultiGet",
+            "Load",
             "Contains",
             "Scan",
             "TakeSnapshot",

@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
 
-use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Write, family_name};
+use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name};
 use crate::orders::{self, Key};
 use perigee::{ErrorKind, KeyOrder};
 use std::collections::{BTreeMap, VecDeque};
@@ -111,6 +111,7 @@ impl Target for Oracle {
     fn perform(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { writes, .. } => self.write(writes),
+            Op::Load { family, entries, .. } => self.write(&loaded(*family, entries)),
             Op::Get { family, key, snapshot } => self
                 .read(*family, *snapshot, |map| Outcome::Value(map.get(&self.key(key)).map(|v| v.to_vec()))),
             Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
@@ -371,6 +372,13 @@ impl Oracle {
         self.open = Default::default();
         Outcome::Done
     }
+}
+
+/// A load is a batch of puts, as far as anybody can see.
+fn loaded(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
+    let put = |(key, value): &(Bytes, Value)| Write { family, key: key.clone(), value: Some(*value) };
+    // Also a load of nothing needs a family that is there.
+    entries.iter().map(put).collect()
 }
 
 fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {

@@ -17,7 +17,8 @@ pub fn flush(
 ) -> Result<(VersionEdit, Output)> {
     let order = setting.options.order;
     let source = MergeCursor::new(order, vec![Source::Mem(memtable.cursor())]);
-    let output = run(Input { source, bottom: false, relocate: BTreeSet::new() }, setting, created)?;
+    let output =
+        run(Input { source, bottom: false, relocate: BTreeSet::new(), renumber: false }, setting, created)?;
     let added = |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {
         added: output.tables.iter().map(added).collect(),

@@ -18,6 +18,7 @@ pub mod estimate;
 pub mod rewrite;
 pub mod flush;
 pub mod compact;
+pub mod bulk;
 pub mod tree;
 
 pub use memtable::Memtable;

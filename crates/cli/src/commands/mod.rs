@@ -14,6 +14,7 @@ pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+pub mod load;
 pub mod manifest;
 pub mod metrics;
 pub mod purge;
@@ -32,6 +33,7 @@ use crate::output::Out;
 pub fn run(command: Command, out: &mut Out) -> Result<u8> {
     match command {
         Command::Import(args) => import::run(&args, out),
+        Command::Load(args) => load::run(&args, out),
         Command::Export(args) => export::run(&args, out),
         Command::Get(args) => get::run(&args, out),
         Command::Put(args) => put::run(&args, out),

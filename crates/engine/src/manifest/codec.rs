@@ -22,6 +22,7 @@ const LOG_GONE: u64 = 21;
 const DURABLE: u64 = 25;
 const CLEAN: u64 = 27;
 const CLOCK: u64 = 29;
+const STAMP: u64 = 31;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -95,6 +96,11 @@ fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
     for t in &v.added {
         field(out, KLOG, |b| put_table(b, family, t));
     }
+    for t in &v.added {
+        if let Some(seq) = t.meta.stamp {
+            numbers(out, STAMP, &[family, t.meta.id.0, seq.0]);
+        }
+    }
     v.removed.iter().for_each(|(level, id)| numbers(out, KLOG_GONE, &[family, u64::from(level.0), id.0]));
     for l in &v.vlogs_added {
         field(out, VLOG, |b| {
@@ -166,6 +172,19 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         KLOG => {
             let (family, table) = take_table(b)?;
             version(e, family).added.push(table);
+        }
+        STAMP => {
+            let family = FamilyId(b.varint32()?);
+            let (id, seq) = (FileId(b.varint()?), SeqNo(b.varint()?));
+            let mut added = version(e, family).added.iter_mut();
+            match added.find(|t| t.meta.id == id) {
+                Some(t) if seq > SeqNo::ZERO => t.meta.stamp = Some(seq),
+                _ => {
+                    return Err(Error::corruption(format!(
+                        "a stamp of klog {id}, which the edit does not add"
+                    )));
+                }
+            }
         }
         KLOG_GONE => {
             let family = FamilyId(b.varint32()?);
@@ -246,7 +265,7 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
         raw_value_bytes,
         vlogs,
     };
-    Ok((family, AddedTable { level, run, meta: TableMeta { id, summary } }))
+    Ok((family, AddedTable { level, run, meta: TableMeta { id, summary, stamp: None } }))
 }
 
 /// Small negative numbers as small numbers: 0, -1, 1, -2, ...

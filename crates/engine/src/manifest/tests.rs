@@ -21,7 +21,11 @@ fn sample() -> Edit {
         raw_value_bytes: 900,
         vlogs: vec![(FileId(8), 77)],
     };
-    let table = AddedTable { level: LevelNo(1), run: RunId(4), meta: TableMeta { id: FileId(7), summary } };
+    let table = AddedTable {
+        level: LevelNo(1),
+        run: RunId(4),
+        meta: TableMeta { id: FileId(7), summary, stamp: Some(perigee_base::SeqNo(40)) },
+    };
     let version = VersionEdit {
         added: vec![table],
         removed: vec![(LevelNo(0), FileId(5))],

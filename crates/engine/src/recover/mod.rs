@@ -165,6 +165,8 @@ fn assemble(
         families,
         ids,
         closing: AtomicBool::new(false),
+        flushing: Mutex::new(()),
+        loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
         control: Control::default(),
         stalls: Stalls::default(),

@@ -11,6 +11,7 @@ use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
 use perigee_file::name;
+use perigee_tree::version::AddedTable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -252,6 +253,7 @@ impl Replay<'_> {
         match self.found.catalog.families.get(&family) {
             Some(entry) if SeqNo(seq) <= entry.flushed => Ok(None),
             Some(_) => Ok(Some(family)),
+            None if family == FamilyId::NOBODY => Ok(None),
             None if family.0 < self.found.catalog.next.1 => {
                 Ok(bug::on(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
             }
@@ -325,7 +327,8 @@ impl Replay<'_> {
     /// The log reaches as far as anything says it must.
     fn check_end(&self) -> Result<()> {
         let c = &self.found.catalog;
-        let largest = |f: &FamilyEntry| f.tables.values().map(|t| t.meta.summary.largest).max();
+        let newest = |t: &AddedTable| t.meta.stamp.unwrap_or(t.meta.summary.largest);
+        let largest = |f: &FamilyEntry| f.tables.values().map(newest).max();
         let ahead =
             c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.out.next);
         if ahead

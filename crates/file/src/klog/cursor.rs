@@ -52,6 +52,17 @@ impl KlogCursor {
 
     /// To the first entry at or after (key, seq) in entry order.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.seek_stored(key, seq)?;
+        if self.hides(key, seq) { self.next() } else { Ok(()) }
+    }
+
+    /// Whether the cursor is on `key`, whose stamp is newer than `seq`.
+    fn hides(&self, key: &[u8], seq: SeqNo) -> bool {
+        let same = || self.valid && self.reader.order().cmp(&self.key, key).is_eq();
+        self.reader.stamped().is_some_and(|stamp| stamp > seq) && same()
+    }
+
+    fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.valid = false;
         let i = self.find(key, seq);
         if i == self.blocks() {
@@ -70,6 +81,16 @@ impl KlogCursor {
 
     /// To the last entry before (key, seq) in entry order.
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if self.reader.stamped().is_some_and(|stamp| stamp > seq) {
+            self.seek_stored(key, SeqNo::MAX)?;
+            if self.hides(key, seq) {
+                return Ok(());
+            }
+        }
+        self.seek_stored_before(key, seq)
+    }
+
+    fn seek_stored_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.valid = false;
         let i = self.find(key, seq);
         if i == self.blocks() {
@@ -127,7 +148,8 @@ impl KlogCursor {
     /// If the cursor is not valid.
     pub fn entry(&self) -> EntryRef<'_> {
         let block = self.at();
-        EntryRef { key: &self.key, seq: block.seq(self.entry), value: block.value(self.entry) }
+        let seq = self.reader.seq_of(block.seq(self.entry));
+        EntryRef { key: &self.key, seq, value: block.value(self.entry) }
     }
 
     /// The entry's value, pinned.

@@ -9,6 +9,7 @@ mod broken;
 pub mod cursor;
 pub mod trace;
 mod verify;
+pub mod standalone;
 
 pub use cursor::KlogCursor;
 pub use props::KlogSummary;

@@ -20,6 +20,10 @@ use perigee_base::stats::Counters;
 use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
 use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 
 /// What a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +86,8 @@ pub struct KlogReader {
     pub(super) parts: Parts,
     pub(super) cache: Arc<BlockCache>,
     counters: Arc<Counters>,
+    /// The sequence number of all entries, if the manifest says one (0: each has its own).
+    stamp: AtomicU64,
 }
 
 /// Everything of a klog but its data blocks.
@@ -188,7 +194,7 @@ impl KlogReader {
         parts: Parts,
         (cache, counters): (Arc<BlockCache>, Arc<Counters>),
     ) -> KlogReader {
-        KlogReader { input, database, parts, cache, counters }
+        KlogReader { input, database, parts, cache, counters, stamp: AtomicU64::new(0) }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
@@ -209,8 +215,11 @@ impl KlogReader {
             let entry = n.block.lower_bound(self.parts.order, key, at);
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
-                let found = || (n.block.seq(entry), Found::of(&n.block, entry));
-                return Ok(n.block.key_is(self.parts.order, entry, key).then(found));
+                return Ok(if n.block.key_is(self.parts.order, entry, key) {
+                    self.seen(&n.block, entry, at)
+                } else {
+                    None
+                });
             }
             n.close = false;
         }
@@ -265,10 +274,33 @@ impl KlogReader {
         let block = block(i)?;
         let entry = block.lower_bound(self.parts.order, key, at);
         if entry < block.len() && block.key_is(self.parts.order, entry, key) {
-            return Ok(Some((block.seq(entry), Found::of(&block, entry))));
+            return Ok(self.seen(&block, entry, at));
         }
         self.count_miss(key, i, Some((&block, entry)));
         Ok(None)
+    }
+
+    /// An entry as a reader at `at` sees it: under the stamp, if there is one, it may be too new.
+    fn seen(&self, block: &Block, entry: usize, at: SeqNo) -> Option<(SeqNo, Found)> {
+        let seq = self.seq_of(block.seq(entry));
+        (seq <= at).then(|| (seq, Found::of(block, entry)))
+    }
+
+    /// From now on all entries have this sequence number: a table that was loaded, whose number was not known when it was
+    /// written. Its entries are stored under number 0, one for each key. Called before any reader of the tree sees it.
+    pub fn stamp(&self, seq: SeqNo) {
+        self.stamp.store(seq.0, Release);
+    }
+    /// The stamp, if there is one.
+    pub fn stamped(&self) -> Option<SeqNo> {
+        match self.stamp.load(Acquire) {
+            0 => None,
+            seq => Some(SeqNo(seq)),
+        }
+    }
+    /// The sequence number of an entry that is stored under `stored`.
+    pub fn seq_of(&self, stored: SeqNo) -> SeqNo {
+        self.stamped().unwrap_or(stored)
     }
 
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.

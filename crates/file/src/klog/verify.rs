@@ -14,6 +14,10 @@ impl KlogReader {
     /// order, separators, every key in the filter, and counts and key range as the properties say. `progress`
     /// hears how many bytes were checked so far.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.verify_against(Some(checksum), progress)
+    }
+
+    pub(super) fn verify_against(&self, checksum: Option<u64>, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let parts = Parts::read(&self.input, self.database)?;
         let mut pass = self.input.pass(progress);
         let mut walk = Walk {

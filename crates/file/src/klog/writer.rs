@@ -11,6 +11,7 @@ use crate::block::writer::BlockWriter;
 use crate::compress::{Compression, Compressor};
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
+use crate::name::file_name;
 use crate::output::{Output, table_header};
 use crate::sketch::Sketch;
 use perigee_base::bug::{self, Bug};
@@ -62,13 +63,22 @@ pub struct KlogWriter {
 impl KlogWriter {
     /// Creates the file.
     pub fn create(dir: &dyn Dir, id: FileId, options: KlogOptions) -> Result<KlogWriter> {
+        Self::create_named(dir, &file_name(id, FileKind::Klog), id, options)
+    }
+
+    pub(super) fn create_named(
+        dir: &dyn Dir,
+        name: &str,
+        id: FileId,
+        options: KlogOptions,
+    ) -> Result<KlogWriter> {
         if options.block_bytes > BLOCK_BYTES_MAX {
             return Err(Error::invalid("the block size is too large")
                 .expected(format_args!("at most {BLOCK_BYTES_MAX}"), options.block_bytes));
         }
         let header = table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
         Ok(KlogWriter {
-            output: Output::create(dir, header)?,
+            output: Output::create_named(dir, name, header)?,
             block: BlockWriter::new(options.order),
             index: IndexWriter::new(options.order),
             filter: FilterWriter::new(if options.order.can_filter() { options.filter_bits } else { 0 }),

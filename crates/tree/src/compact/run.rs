@@ -25,7 +25,12 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
         .into_iter()
         .map(|r| Source::Run(RunCursor::new(r, order, false).caused_by(Cause::Compaction)))
         .collect();
-    let input = Input { source: MergeCursor::new(order, sources), bottom, relocate: plan.relocate.clone() };
+    let input = Input {
+        source: MergeCursor::new(order, sources),
+        bottom,
+        relocate: plan.relocate.clone(),
+        renumber: false,
+    };
     let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),

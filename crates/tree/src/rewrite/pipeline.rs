@@ -11,12 +11,13 @@ use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
-use perigee_base::{EntryRef, Error, FileId, Now, Result, ValueRef};
+use perigee_base::{EntryRef, Error, FileId, Now, Result, SeqNo, ValueRef};
 use perigee_file::{KlogOptions, Shelf};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 /// For whom a rewrite works, and into what: the same for flush and compaction.
+#[derive(Clone)]
 pub struct Setting<'a> {
     /// The current version of the family; separated values of the source are read there.
     pub version: &'a Version,
@@ -48,6 +49,8 @@ pub struct Input {
     pub bottom: bool,
     /// Value logs whose values move to a new one.
     pub relocate: BTreeSet<FileId>,
+    /// Every entry is written under number 0: the table will get a stamp.
+    pub renumber: bool,
 }
 
 /// What was made.
@@ -115,7 +118,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 if split.cut(new_key, table_bytes, index_bytes) {
                     sink.cut()?;
                 }
-                write(job.version, &place, &mut sink, entry)?;
+                let seq = if input.renumber { SeqNo::ZERO } else { entry.seq };
+                write(job.version, &place, &mut sink, EntryRef { seq, ..entry })?;
                 counts.written += 1;
             }
         }
@@ -124,6 +128,39 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     sink.finish()?;
     // What is finished is not thrown away because somebody cancels now.
     let _ = job.pace.step(quantum.take(sink.written()));
+    check_counts(&counts, &sink.tables)?;
+    Ok(Output {
+        tables: std::mem::take(&mut sink.tables),
+        vlogs: std::mem::take(&mut sink.vlogs),
+        counts,
+        write_calls: sink.write_calls,
+    })
+}
+
+/// The end of the road alone, for entries that are in order already, each key once: nothing is dropped.
+pub fn write_sorted<'e>(
+    entries: impl Iterator<Item = EntryRef<'e>>,
+    job: Setting<'_>,
+    created: &mut Created,
+) -> Result<Output> {
+    let place = Place { threshold: job.threshold, relocate: BTreeSet::new() };
+    let split = Split { target_bytes: job.target_bytes };
+    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
+    let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
+    for entry in entries {
+        if quantum.is_full() {
+            job.pace.step(quantum.take(sink.written()))?;
+        }
+        counts.read += 1;
+        quantum.add(moved_bytes(&entry));
+        let (table_bytes, index_bytes) = sink.pending();
+        if split.cut(true, table_bytes, index_bytes) {
+            sink.cut()?;
+        }
+        write(job.version, &place, &mut sink, entry)?;
+        counts.written += 1;
+    }
+    sink.finish()?;
     check_counts(&counts, &sink.tables)?;
     Ok(Output {
         tables: std::mem::take(&mut sink.tables),

@@ -105,7 +105,7 @@ impl<'a> Sink<'a> {
             let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
         }
-        self.tables.push(TableMeta { id, summary });
+        self.tables.push(TableMeta { id, summary, stamp: None });
         Ok(())
     }
 

@@ -10,6 +10,8 @@ pub struct TableMeta {
     pub id: FileId,
     /// Its bounds, counts, length and checksum.
     pub summary: KlogSummary,
+    /// The sequence number of all its entries, if it was loaded: it was not known when the file was written.
+    pub stamp: Option<SeqNo>,
 }
 
 /// What the manifest knows of a value log.

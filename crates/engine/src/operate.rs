@@ -96,6 +96,8 @@ impl Engine {
         loop {
             let seen = self.core.signal.now();
             if idle() {
+                // What the last jobs replaced is gone, too. (What readers hold stays; what cannot be removed is an orphan.)
+                let _ = self.core.retire.sweep(&self.core.shelf);
                 return Ok(true);
             }
             self.core.health.check_writable()?;

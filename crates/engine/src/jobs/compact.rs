@@ -36,7 +36,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let Some((_, family)) = best else { return Ok(false) };
     let version = Arc::clone(&family.tree.view().version);
     let Some(plan) = pick(&Shape::of(&version), &limits(&family)) else { return Ok(false) };
-    match carry_out(core, &family, &version, &plan) {
+    match carry_out(core, &family, version, &plan) {
         // Held back, or cancelled on the way: the bell rings when it may go on.
         Err(e) if e.kind() == ErrorKind::Busy && core.control.check(Kind::Compaction).is_err() => Ok(false),
         done => done.map(|()| true),
@@ -84,7 +84,7 @@ fn merge(core: &Arc<Core>, family: &Arc<Family>, extent: &Extent, percent: u64) 
         Extent::Whole { .. } => manual::pick(&shape, &Span::default(), &garbage(&version, percent)),
         Extent::Range(span) => manual::pick(&shape, span, &BTreeSet::new()),
     };
-    plan.map_or(Ok(()), |plan| carry_out(core, family, &version, &plan))
+    plan.map_or(Ok(()), |plan| carry_out(core, family, version, &plan))
 }
 
 /// Value logs of which less than so many percent are referenced.
@@ -118,17 +118,19 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
     }
 }
 
-fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, plan: &Plan) -> Result<()> {
-    let running = core.control.begin(&core.signal, job(core, family, version, plan))?;
+fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: Arc<Version>, plan: &Plan) -> Result<()> {
+    let running = core.control.begin(&core.signal, job(core, family, &version, plan))?;
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
     let started = core.start(Operation::Compaction, 0);
-    let done = run(core, family, version, plan, &pace, &mut created);
+    let done = run(core, family, &version, plan, &pace, &mut created);
     if done.is_ok() {
         core.stop(Operation::Compaction, started);
     } else {
         discard(core, &created);
     }
+    // Whoever waits for the end of the job may remove its inputs.
+    drop(version);
     drop(running);
     if (family.is_dropped() || cleared(family, plan)) && core.health.poisoned().is_none() {
         return Ok(());

@@ -207,6 +207,14 @@ impl Engine {
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
         self.told(crate::ddl::create(&self.core, name, settings), "created", name)
     }
+    /// The settings that were given at open.
+    pub fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+    /// The world.
+    pub fn env(&self) -> &Env {
+        &self.core.env
+    }
     /// Gives a family other settings.
     pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
         self.told(crate::ddl::set_settings(&self.core, family, settings), "has other options", &family.name())

@@ -86,6 +86,18 @@ bugs! {
     ExpiredFallsThrough = 30,
     /// Compaction destroys expired entries although the clock has just jumped forward.
     ExpireDespiteJump = 31,
+    /// At the end of a table, the rest of a range tombstone that reaches over it is lost.
+    RangeLostAtCut = 32,
+    /// A single delete is dropped above the bottom before it met its put.
+    SingleDeleteLost = 33,
+    /// A range tombstone hides entries that are newer than it from scans.
+    RangeCoversNewer = 34,
+    /// Whole tables inside a range tombstone are dropped although a snapshot still reads them.
+    DropTableIgnoresSnapshot = 35,
+    /// Compaction drops range tombstones above the bottom.
+    DropRangeEarly = 36,
+    /// A scan that leaves a deleted stretch backward lands one key too far.
+    LeaveTooFar = 37,
     /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
     InstallCancelled = 60,
     /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.

@@ -13,6 +13,7 @@ pub mod seqno;
 pub mod expiry;
 pub mod kind;
 pub mod order;
+pub mod cut;
 pub mod key;
 pub mod format;
 pub mod latency;

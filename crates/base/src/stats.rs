@@ -88,6 +88,14 @@ counters! {
     dropped_shadowed,
     /// Tombstones dropped at the bottom of the tree.
     dropped_tombstones,
+    /// Entries dropped because a range tombstone hides them.
+    dropped_covered,
+    /// Single deletes and the puts that they cancelled.
+    dropped_cancelled,
+    /// Range tombstones (in fragments) dropped by compactions.
+    dropped_ranges,
+    /// Tables dropped unread because a range tombstone hides everything in them.
+    dropped_tables,
     /// Expired entries dropped at the bottom of the tree, or replaced by a tombstone above it.
     dropped_expired,
     /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the clock is confirmed.

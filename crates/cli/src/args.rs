@@ -2,7 +2,7 @@
 
 use crate::commands::{
     backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
-    load, manifest, metrics, purge, put, restore, scan, sst, stats, verify,
+    load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -51,6 +51,8 @@ pub enum Command {
     Count(count::CountArgs),
     /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
+    /// Show the options of a database and what each trades, or store options from a file
+    Options(options::OptionsArgs),
     /// Show counters, levels, memory, log and what the last recovery did
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them

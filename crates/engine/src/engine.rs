@@ -186,6 +186,14 @@ impl Engine {
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
         crate::ddl::create(&self.core, name, settings)
     }
+    /// The settings that were given at open.
+    pub fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+    /// The world.
+    pub fn env(&self) -> &Env {
+        &self.core.env
+    }
     /// Gives a family other settings.
     pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
         crate::ddl::set_settings(&self.core, family, settings)

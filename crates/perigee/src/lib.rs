@@ -29,19 +29,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod human;
 mod options;
+mod option_table;
 mod batch;
 mod slice;
 mod stats;
 mod json;
 mod safety;
 mod translate;
+mod config;
 mod iter;
 mod family;
 mod snapshot;
 mod db;
 mod backups;
 mod ttl;
+mod erase;
 mod operate;
 mod metrics;
 mod explain;
@@ -54,12 +58,14 @@ mod watch;
 pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use bulk::{BulkLoad, LoadProgress, LoadReport};
+pub use config::FILE_NAME as OPTIONS_FILE_NAME;
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;
+pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};

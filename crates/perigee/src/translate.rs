@@ -16,9 +16,12 @@ use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, 
 use perigee_engine::stalls::Stall;
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
+use perigee_env::Env;
 use perigee_file::Compression as Inner;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     match d {
@@ -46,6 +49,30 @@ pub(crate) fn settings(o: &Options) -> Settings {
         filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
+    }
+}
+
+/// Back again, with these options of families.
+pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, FamilyOptions>) -> Options {
+    Options {
+        create_if_missing: s.create_if_missing,
+        read_only: s.read_only,
+        salvage_readonly: s.salvage,
+        error_if_exists: s.error_if_exists,
+        durability: match s.durability {
+            perigee_engine::Durability::Full => Durability::Full,
+            perigee_engine::Durability::Interval(us) => Durability::Interval(Duration::from_micros(us)),
+            perigee_engine::Durability::None => Durability::None,
+        },
+        block_cache_bytes: s.block_cache_bytes,
+        verify_outputs: s.verify_outputs,
+        background_rate: Some(s.background_bytes_per_second).filter(|rate| *rate > 0),
+        latency_stats: s.latency_stats,
+        default_family: families.remove("default"),
+        families,
+        orders: s.orders.clone(),
+        filters: s.filters.clone(),
+        env,
     }
 }
 

@@ -59,7 +59,7 @@ pub fn explain(
     let timed = |since: u64| clock().saturating_sub(since);
     for (number, memtable) in view.memtables().enumerate() {
         let since = clock();
-        let found = memtable.get(key, at);
+        let found = get::newer(memtable.get(key, at), memtable.cover(key, at));
         let outcome = outcome(view, &Ok(found));
         steps.push(Step { place: Place::Memtable(number), outcome, ns: timed(since) });
         if outcome != Outcome::Nothing {
@@ -70,7 +70,8 @@ pub fn explain(
     let answer = get::look(view, key, at, |run, table, hash| {
         let since = clock();
         let (answer, trace) = table.reader.get_traced(key, hash, at);
-        asked.push((run, table.meta.id, trace, outcome(view, &answer), timed(since)));
+        let told = answer.clone().map(|point| get::newer(point, get::cover(table, view, key, at)));
+        asked.push((run, table.meta.id, trace, outcome(view, &told), timed(since)));
         answer
     });
     let in_memory = steps.last().is_some_and(|s| s.outcome != Outcome::Nothing);

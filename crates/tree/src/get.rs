@@ -59,7 +59,7 @@ pub(crate) fn look(
     mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
 ) -> Result<Option<(SeqNo, Found)>> {
     for memtable in view.memtables() {
-        if let Some(found) = memtable.get(key, at) {
+        if let Some(found) = newer(memtable.get(key, at), memtable.cover(key, at)) {
             return Ok(Some(found));
         }
     }
@@ -67,13 +67,31 @@ pub(crate) fn look(
     let order = view.version.order;
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
-        match ask(number, table, hash) {
-            Ok(None) => {}
-            Err(_) if bug::on(Bug::ErrorIsNotFound) => {}
-            answer => return answer,
+        let cover = cover(table, view, key, at);
+        let point = match ask(number, table, hash) {
+            Err(_) if bug::on(Bug::ErrorIsNotFound) => None,
+            answer => answer?,
+        };
+        if let Some(found) = newer(point, cover) {
+            return Ok(Some(found));
         }
     }
     view.version.absent()
+}
+
+/// The newest range tombstone of a table over `key` that a reader at `at` sees.
+pub fn cover(table: &Table, view: &View, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+    table.reader.ranges().covering(view.version.order, key)?.newest(at)
+}
+
+/// What one source has to say: its newest version of the key, or the range tombstone over that. Either hides all that
+/// older sources hold.
+pub fn newer(point: Option<(SeqNo, Found)>, cover: Option<SeqNo>) -> Option<(SeqNo, Found)> {
+    match (point, cover) {
+        (Some((seq, found)), Some(cover)) if seq > cover => Some((seq, found)),
+        (_, Some(cover)) => Some((cover, Found::Tombstone)),
+        (point, None) => point,
+    }
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.

@@ -18,6 +18,7 @@ pub mod load;
 pub mod manifest;
 pub mod metrics;
 pub mod purge;
+pub mod options;
 pub mod put;
 pub mod restore;
 pub mod scan;
@@ -41,6 +42,7 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Scan(args) => scan::run(&args, out),
         Command::Count(args) => count::run(&args, out),
         Command::Families(args) => families::run(&args, out),
+        Command::Options(args) => options::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),

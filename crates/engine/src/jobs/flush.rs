@@ -114,6 +114,8 @@ fn flush_one(
     core.counters.flush_bytes_written.add(bytes(&output));
     core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
+    core.counters.dropped_covered.add(output.counts.covered);
+    core.counters.dropped_cancelled.add(output.counts.cancelled);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }

@@ -9,8 +9,8 @@ use crate::family::Family;
 use crate::jobs::flush::{discard, setting};
 use perigee_base::{Error, Result, RunId, SeqNo};
 use perigee_env::OpenDir;
-use perigee_file::KlogReader;
 use perigee_file::klog::standalone;
+use perigee_file::{Fragments, KlogReader};
 use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Input, Setting, run};
 use perigee_tree::scan::{MergeCursor, RunCursor, Source};
@@ -122,7 +122,8 @@ fn rewrite(
     let (empty, pace) = (Version::empty(order), LoadPace(core));
     let job = setting(core, &family, &empty, &pace);
     let job = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..job };
-    let input = Input { source, bottom: false, relocate: BTreeSet::new(), renumber: true };
+    let (ranges, relocate) = (Fragments::default(), BTreeSet::new());
+    let input = Input { source, ranges, bottom: false, relocate, renumber: true };
     let output = run(input, job, created)?;
     Ok(Part { family, tables: output.tables, vlogs: output.vlogs })
 }

@@ -97,7 +97,8 @@ fn job(core: &Core, parts: &[Part]) -> Job {
 fn in_memtables(part: &Part) -> bool {
     let holds = |view: &View, t: &TableMeta| {
         let (from, to) = ((&t.summary.first_key[..], SeqNo::MAX), (&t.summary.last_key[..], SeqNo::ZERO));
-        view.memtables().any(|m| m.count(Some(from), Some(to)) > 0)
+        // A range tombstone may reach over any key.
+        view.memtables().any(|m| m.ranges().any() || m.count(Some(from), Some(to)) > 0)
     };
     let view = part.family.tree.view();
     !bug::on(Bug::LoadUnderMemtables) && part.tables.iter().any(|t| holds(&view, t))

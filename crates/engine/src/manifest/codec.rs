@@ -4,7 +4,7 @@ use super::edit::{CleanClose, Edit};
 use crate::settings::FamilySettings;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, Result, RunId, SeqNo, limits};
-use perigee_file::{Codec, Compression, KlogSummary};
+use perigee_file::{Codec, Compression, KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
 
@@ -133,6 +133,7 @@ fn put_table(b: &mut Vec<u8>, family: u64, t: &AddedTable) {
         put_varint(b, id.0);
         put_varint(b, *bytes);
     }
+    RangeSummary::encode(s.ranges.as_ref(), b);
 }
 
 /// Decodes an edit that fills `bytes`.
@@ -277,6 +278,7 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
         raw_key_bytes,
         raw_value_bytes,
         vlogs,
+        ranges: RangeSummary::decode(b)?,
     };
     Ok((family, AddedTable { level, run, meta: TableMeta { id, summary, stamp: None } }))
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::settings::FamilySettings;
+use perigee_base::cut::Cut;
 use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo};
-use perigee_file::KlogSummary;
+use perigee_file::{KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
 
@@ -20,6 +21,7 @@ fn sample() -> Edit {
         raw_key_bytes: 30,
         raw_value_bytes: 900,
         vlogs: vec![(FileId(8), 77)],
+        ranges: Some(RangeSummary { count: 3, begin: Cut::First, end: Cut::After(b"zz".to_vec()) }),
     };
     let table = AddedTable {
         level: LevelNo(1),
@@ -37,6 +39,7 @@ fn sample() -> Edit {
         snapshot: true,
         next: Some((9, 2, 5)),
         families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
+        filters: vec![(FamilyId(1), "f".into())],
         dropped: vec![FamilyId(3)],
         versions: vec![(FamilyId(1), version)],
         logs_added: vec![(FileId(9), 13)],

@@ -6,7 +6,9 @@
 //! does later is seen. If the writer changed the manifest while we read, what we found may not fit together: then
 //! we begin again.
 
-use super::{Report, Standing, adopt_settings, assemble, manifest, open_families, renew, replay};
+use super::{
+    Report, Standing, adopt_settings, assemble, check_orders, manifest, open_families, renew, replay,
+};
 use crate::core::{Core, ShelfOpener};
 use crate::dirsync::DirSync;
 use crate::manifest::{Manifest, Place};
@@ -69,6 +71,7 @@ fn state_of_manifest(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
 fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
     let start = env.clock.monotonic_us();
     let mut found = manifest::read(&env, &*dir, boot, &settings).map_err(|e| no_map(e, &settings))?;
+    check_orders(&found.catalog, &settings)?;
     let counters = Arc::new(Counters::default());
     let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
     let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));

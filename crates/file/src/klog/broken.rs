@@ -36,6 +36,7 @@ impl KlogReader {
             properties: (end, 0),
             blocks: 1,
             entries: summary.entries,
+            ranges: 0,
         };
         let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
         let parts = Parts {
@@ -43,9 +44,11 @@ impl KlogReader {
             footer,
             summary: summary.clone(),
             order,
-            index: Index::decode(raw, start..end, order)?,
+            index: Index::decode(raw, start..end, order)?.over_everything(),
             filter: None,
             sketch: None,
+            // Unknown too: every key is answered with the reason before they could matter.
+            ranges: Arc::default(),
         };
         let input = Input::broken(id, FileKind::Klog, bytes, why);
         Ok(KlogReader::with_parts(input, database, parts, shared))

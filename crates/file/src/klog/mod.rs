@@ -12,7 +12,7 @@ mod verify;
 pub mod standalone;
 
 pub use cursor::KlogCursor;
-pub use props::KlogSummary;
+pub use props::{KlogSummary, RangeSummary};
 pub use reader::{Found, KlogReader, Near};
 pub use trace::{BlockTrace, Trace};
 pub use writer::{KlogOptions, KlogWriter};

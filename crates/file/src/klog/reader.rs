@@ -5,13 +5,14 @@
 //! hold it was read and verified.
 
 use super::layout::{FOOTER_BYTES, Footer, Place};
-use super::props::{self, KlogSummary};
+use super::props::{self, KlogSummary, RangeSummary};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
 use crate::cache::BlockCache;
 use crate::filter::Filter;
 use crate::index::Index;
 use crate::input::Input;
+use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::io::Cause;
@@ -44,7 +45,7 @@ impl Found {
     /// Entry `i` of a block.
     pub(crate) fn of(block: &Block, i: usize) -> Found {
         match block.value(i) {
-            ValueRef::None => Found::Tombstone,
+            ValueRef::None | ValueRef::Single => Found::Tombstone,
             ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
             ValueRef::Pointer(p) => Found::Pointer(p),
             ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
@@ -100,6 +101,7 @@ pub(super) struct Parts {
     pub index: Index,
     pub filter: Option<Filter>,
     pub sketch: Option<Sketch>,
+    pub ranges: Arc<Fragments>,
 }
 
 impl Parts {
@@ -114,9 +116,20 @@ impl Parts {
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
         })?;
-        let index = part_with_slack(input, footer.index, FrameKind::Index, |raw| {
-            Index::decode(raw, footer.data(), order)
-        })?;
+        let index = match footer.index {
+            (0, 0) => Index::empty(),
+            place => part_with_slack(input, place, FrameKind::Index, |raw| {
+                Index::decode(raw, footer.data(), order)
+            })?,
+        };
+        let ranges = match footer.ranges() {
+            (0, 0) => Fragments::default(),
+            place => part(input, place, FrameKind::Ranges, |raw| Fragments::decode(&raw, order))?,
+        };
+        if RangeSummary::of(&ranges) != summary.ranges {
+            let e = Error::corruption("the properties are not those of the range tombstones");
+            return Err(input.damage(footer.properties.0, e));
+        }
         let filter = match footer.filter {
             (0, 0) => None,
             // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
@@ -131,7 +144,8 @@ impl Parts {
             return Err(input.damage(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        Ok(Parts { family: FamilyId(family), footer, summary, order, index, filter, sketch })
+        let (family, ranges) = (FamilyId(family), Arc::new(ranges));
+        Ok(Parts { family, footer, summary, order, index, filter, sketch, ranges })
     }
 }
 
@@ -336,6 +350,10 @@ impl KlogReader {
     pub fn id(&self) -> FileId {
         self.input.id()
     }
+    /// Its range tombstones.
+    pub fn ranges(&self) -> &Arc<Fragments> {
+        &self.parts.ranges
+    }
     /// The family it was written for. A clone of that family may share it.
     pub fn family(&self) -> FamilyId {
         self.parts.family
@@ -372,7 +390,7 @@ impl KlogReader {
         let index = &self.parts.index;
         let first = lower.map_or(0, |k| index.find(self.parts.order, k, SeqNo::MAX));
         let last = upper.map_or(usize::MAX, |k| index.find(self.parts.order, k, SeqNo::ZERO));
-        let last = last.min(index.len() - 1);
+        let last = last.min(index.len().checked_sub(1)?);
         if first > last {
             return None;
         }

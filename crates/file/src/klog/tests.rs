@@ -377,6 +377,7 @@ fn random_bytes_never_panic() {
             crate::fuzz::fuzz_block,
             crate::fuzz::fuzz_column,
             crate::fuzz::fuzz_filter,
+            crate::fuzz::fuzz_ranges,
             crate::fuzz::fuzz_props,
             crate::fuzz::fuzz_footer,
             crate::fuzz::fuzz_pointer,

@@ -39,7 +39,10 @@ impl KlogReader {
                 .map_err(|e| self.input.damage(offset, e))?;
         }
         // These were verified above; here they only count for the checksum of the whole.
-        for (_, length) in [parts.footer.filter, parts.footer.index, parts.footer.properties] {
+        walk.tally.add_ranges(&parts.ranges);
+        for (_, length) in
+            [parts.footer.ranges(), parts.footer.filter, parts.footer.index, parts.footer.properties]
+        {
             pass.take(length)?;
         }
         pass.take(FOOTER_BYTES as u64)?;

@@ -13,6 +13,7 @@ use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::name::file_name;
 use crate::output::{Output, table_header};
+use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
@@ -55,6 +56,7 @@ pub struct KlogWriter {
     tally: Tally,
     sketch: Sketch,
     keys: u64,
+    ranges: Fragments,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -85,6 +87,7 @@ impl KlogWriter {
             tally: Tally::new(options.order),
             sketch: Sketch::new(),
             keys: 0,
+            ranges: Fragments::default(),
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -172,17 +175,30 @@ impl KlogWriter {
         self.index.gathered_bytes()
     }
 
-    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry.
+    /// The range tombstones of the file.
+    pub fn set_ranges(&mut self, ranges: Fragments) {
+        self.tally.add_ranges(&ranges);
+        self.ranges = ranges;
+    }
+
+    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
+    /// tombstone.
     pub fn finish(mut self) -> Result<KlogSummary> {
-        let Some((last, _)) = self.tally.last() else {
+        let last = self.tally.last().map(|(key, _)| key.to_vec());
+        if last.is_none() && self.ranges.is_empty() {
             return Err(Error::internal("a klog without entries").in_file(self.output.name()));
-        };
-        let last = last.to_vec();
-        self.write_block(&last, SeqNo::ZERO)?;
-        let filter = self.write_filter()?;
+        }
+        if let Some(last) = &last {
+            self.write_block(last, SeqNo::ZERO)?;
+        }
+        let ranges = self.write_ranges()?;
+        let filter = if last.is_some() { self.write_filter()? } else { (0, 0) };
         let blocks = self.index.len() as u64;
-        self.index.finish(&mut self.raw);
-        let index = self.write_frame(FrameKind::Index, self.options.compression)?;
+        let mut index = (0, 0);
+        if last.is_some() {
+            self.index.finish(&mut self.raw);
+            index = self.write_frame(FrameKind::Index, self.options.compression)?;
+        }
         let order = self.options.order;
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
@@ -190,11 +206,20 @@ impl KlogWriter {
             props::append_sketch(&mut self.raw, &self.sketch);
         }
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
-        let footer = Footer { filter, index, properties, blocks, entries: summary.entries };
+        let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
         let (bytes, checksum) = self.output.finish()?;
         Ok(KlogSummary { bytes, checksum, ..summary })
+    }
+
+    /// The length of the frame; 0 if there is none.
+    fn write_ranges(&mut self) -> Result<u64> {
+        if self.ranges.is_empty() {
+            return Ok(0);
+        }
+        self.raw = self.ranges.encode();
+        Ok(self.write_frame(FrameKind::Ranges, self.options.compression)?.1)
     }
 
     /// A filter is noise to every codec, so it is stored as it is.

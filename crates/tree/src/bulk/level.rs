@@ -7,12 +7,13 @@
 use crate::compact::pick::Limits;
 use crate::compact::pick::leveled::{capacity, overlapping};
 use crate::compact::plan::Shape;
+use perigee_base::cut::CutRef;
 use perigee_base::{LevelNo, limits};
 
 /// The level for a table of a load of `bytes` in all, whose keys are `first..=last`. 0: a new run there.
 pub fn target(shape: &Shape, l: &Limits, first: &[u8], last: &[u8], bytes: u64) -> LevelNo {
-    let in_the_way =
-        (0..limits::LEVELS).find(|level| overlapping(shape, *level, first, last).next().is_some());
+    let (from, to) = (CutRef::Before(first), CutRef::After(last));
+    let in_the_way = (0..limits::LEVELS).find(|level| overlapping(shape, *level, from, to).next().is_some());
     let lowest = match in_the_way {
         Some(level) => level.saturating_sub(1),
         None => limits::LEVELS - 1,
@@ -31,7 +32,8 @@ fn roomy(shape: &Shape, l: &Limits, bytes: u64) -> usize {
 mod tests {
     use super::*;
     use crate::compact::plan::TableShape;
-    use perigee_base::{FileId, KeyOrder};
+    use perigee_base::cut::Cut;
+    use perigee_base::{FileId, KeyOrder, SeqNo};
 
     fn shape(tables: &[(usize, &str, &str, u64)]) -> Shape {
         let mut levels = vec![Vec::new(); limits::LEVELS];
@@ -39,8 +41,11 @@ mod tests {
             let table = TableShape {
                 id: FileId(n as u64),
                 bytes: *bytes,
-                first: first.as_bytes().into(),
-                last: last.as_bytes().into(),
+                first: Cut::Before(first.as_bytes().into()),
+                last: Cut::After(last.as_bytes().into()),
+                smallest: SeqNo(1),
+                largest: SeqNo(1),
+                ranges: None,
                 vlogs: vec![],
             };
             levels[*level].push(vec![table]);

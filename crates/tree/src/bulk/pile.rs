@@ -122,7 +122,8 @@ impl Pile {
         let source = MergeCursor::new(self.order, sources);
         // No reader sees any of it yet: of each key only the newest entry counts.
         let setting = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..setting };
-        run(Input { source, bottom: false, relocate: BTreeSet::new(), renumber }, setting, created)
+        let ranges = perigee_file::Fragments::default();
+        run(Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber }, setting, created)
     }
 
     fn replace(&mut self, from: usize, generation: u32, output: Output) {

@@ -2,6 +2,7 @@
 //! tombstone or has expired, within the bounds, in both directions.
 
 use super::bounds::Bounds;
+use super::cover::Cover;
 use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
@@ -23,6 +24,8 @@ pub struct VisibleCursor {
     at: SeqNo,
     bounds: Bounds,
     merge: MergeCursor,
+    /// What range tombstones hide, if there are any.
+    cover: Option<Box<Cover>>,
     key: Vec<u8>,
     value: Option<Found>,
 }
@@ -32,7 +35,8 @@ impl VisibleCursor {
     pub fn new(view: Arc<View>, at: SeqNo, bounds: Bounds, fill_cache: bool) -> VisibleCursor {
         let merge = MergeCursor::over_view(&view, fill_cache);
         let order = view.version.order;
-        VisibleCursor { view, order, at, bounds, merge, key: Vec::new(), value: None }
+        let cover = Cover::over(&view, at);
+        VisibleCursor { view, order, at, bounds, merge, cover, key: Vec::new(), value: None }
     }
 
     /// To the first visible key.
@@ -119,6 +123,10 @@ impl VisibleCursor {
             if self.bounds.behind(self.order, e.key) {
                 return Ok(());
             }
+            if self.cover.as_mut().is_some_and(|c| c.hides(e.key, e.seq)) {
+                self.step_over()?;
+                continue;
+            }
             self.key.clear();
             self.key.extend_from_slice(e.key);
             let found = self.merge.found();
@@ -151,7 +159,12 @@ impl VisibleCursor {
             if newest.is_none() && self.bounds.before(self.order, e.key) {
                 return Ok(());
             }
-            if e.seq <= self.at {
+            let hidden = e.seq <= self.at && self.cover.as_mut().is_some_and(|c| c.hides(e.key, e.seq));
+            if hidden && newest.is_none() {
+                self.step_over()?;
+                continue;
+            }
+            if e.seq <= self.at && !hidden {
                 // Where versions of a key may differ in their bytes, the newest one's are shown.
                 if newest.is_none() || !self.order.is_bytewise() {
                     self.key.clear();
@@ -163,6 +176,23 @@ impl VisibleCursor {
         }
         self.value = newest.filter(|f| get::is_live(f, &*self.view.now));
         Ok(())
+    }
+
+    /// From an entry that a range tombstone hides to the next that it may not hide.
+    fn step_over(&mut self) -> Result<()> {
+        let forward = self.merge.forward();
+        let Some(cover) = &mut self.cover else { return self.merge.step() };
+        match cover.way_out(forward) {
+            Some((cut, seq)) => {
+                self.merge.leave(cut.as_ref(), seq)?;
+                if bug::on(Bug::LeaveTooFar) && !forward {
+                    self.merge.step()?;
+                }
+                cover.left();
+                Ok(())
+            }
+            None => self.merge.step(),
+        }
     }
 
     /// Whether it is on a key.

@@ -14,6 +14,13 @@ pub struct TableMeta {
     pub stamp: Option<SeqNo>,
 }
 
+impl TableMeta {
+    /// The oldest and the newest sequence number that readers see in it.
+    pub fn seqs(&self) -> (SeqNo, SeqNo) {
+        self.stamp.map_or((self.summary.smallest, self.summary.largest), |stamp| (stamp, stamp))
+    }
+}
+
 /// What the manifest knows of a value log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlogMeta {

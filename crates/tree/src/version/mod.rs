@@ -26,6 +26,8 @@ pub struct Version {
     pub levels: Vec<Vec<Arc<Run>>>,
     /// Value logs by id.
     pub vlogs: BTreeMap<FileId, Arc<Vlog>>,
+    /// Whether any table has range tombstones.
+    pub has_ranges: bool,
     /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
     pub gap: Option<Error>,
 }
@@ -33,7 +35,8 @@ pub struct Version {
 impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
-        Version { order, levels: vec![Vec::new(); limits::LEVELS], vlogs: BTreeMap::new(), gap: None }
+        let levels = vec![Vec::new(); limits::LEVELS];
+        Version { order, levels, vlogs: BTreeMap::new(), has_ranges: false, gap: None }
     }
 
     /// "Not here", if that can be said.

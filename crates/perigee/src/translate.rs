@@ -48,6 +48,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
         orders: o.orders.clone(),
+        filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }
@@ -74,6 +75,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
+        filters: s.filters.clone(),
         env,
     }
 }

@@ -54,6 +54,7 @@ mod read;
 mod estimate;
 mod bulk;
 mod table_writer;
+mod watch;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
@@ -68,6 +69,7 @@ pub use operate::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{LostPiece, RepairReport, repair, repair_in};
 pub use safety::{
     BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
@@ -81,6 +83,7 @@ pub use stats::{
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
+pub use watch::{CommitEvent, CommitOperation};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

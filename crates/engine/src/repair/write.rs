@@ -236,6 +236,7 @@ impl Making {
             pace: &Unhindered,
             // Nothing expires by a repair.
             now: &Frozen(0),
+            filter: None,
         };
         let output = run(input, setting, &mut Created::default())?;
         let level = LevelNo((LEVELS - 1) as u8);

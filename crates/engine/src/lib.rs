@@ -20,6 +20,8 @@ pub mod manifest;
 pub mod family;
 pub mod pressure;
 pub mod throttle;
+pub mod info_log;
+pub mod events;
 pub mod control;
 pub mod stalls;
 pub mod core;

@@ -44,6 +44,7 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
+        settings.check()?;
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
         let dir = env.fs.open_dir(path, mode)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {

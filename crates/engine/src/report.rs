@@ -3,6 +3,7 @@
 use crate::control::Job;
 use crate::core::Core;
 use crate::family::Family;
+use crate::memory::Owners;
 use crate::recover;
 use perigee_base::Error;
 use perigee_base::format::FileKind;
@@ -24,8 +25,14 @@ pub struct Status {
     pub durable_sequence: u64,
     /// Bytes in the block cache, and its capacity.
     pub cache: (u64, u64),
-    /// Bytes of resident indexes and filters.
-    pub table_memory: u64,
+    /// The memory budget, and who holds how much of it.
+    pub memory_budget: u64,
+    /// See there; the cache beside it.
+    pub memory: Owners,
+    /// Table files open now, and the limit.
+    pub open_files: (usize, usize),
+    /// Free space that is kept, and what there was at the last look.
+    pub space: (u64, u64),
     /// Log segments and their bytes.
     pub wal: (usize, u64),
     /// Bytes of all files.
@@ -75,7 +82,7 @@ pub struct TableStatus {
 /// Gathers the status.
 pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     let families: Vec<FamilyStatus> = core.families.all().into_iter().map(family).collect();
-    let (data_bytes, table_memory) = data_files(core);
+    let data_bytes = data_bytes(core);
     let wal = {
         let appender = core.wal.appender();
         (appender.older.len() + 1, appender.total_bytes())
@@ -87,7 +94,10 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),
         cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
-        table_memory,
+        memory_budget: core.memory.budget,
+        memory: owners(core),
+        open_files: (core.shelf.handles().count(), core.shelf.handles().limit()),
+        space: core.space.status(),
         wal,
         snapshots: core.snapshots.count(),
         running: running(core),
@@ -97,19 +107,24 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     }
 }
 
-/// Bytes of tables and value logs, and of their resident indexes and filters: what clones share counts once.
-fn data_files(core: &Core) -> (u64, u64) {
-    let (mut bytes, mut memory, mut seen) = (0, 0, BTreeSet::new());
+fn owners(core: &Core) -> Owners {
+    core.refresh_load();
+    let (active, sealed) = core.memory.memtables();
+    Owners { active, sealed, tables: core.shelf.resident_bytes(), jobs: core.job_bytes() }
+}
+
+/// Bytes of tables and value logs: what clones share counts once.
+fn data_bytes(core: &Core) -> u64 {
+    let (mut bytes, mut seen) = (0, BTreeSet::new());
     for f in core.families.all() {
         let view = f.tree.view();
         for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
             bytes += t.meta.summary.bytes;
-            memory += t.reader.memory_bytes();
         }
         bytes +=
             view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)).map(|v| v.meta.bytes).sum::<u64>();
     }
-    (bytes, memory)
+    bytes
 }
 
 fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {

@@ -60,7 +60,9 @@ pub use safety::{
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+pub use stats::{
+    FamilyStats, FileStats, JobStats, LevelStats, MemoryStats, RecoveryReport, Stats, VerifyReport,
+};
 pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].

@@ -18,6 +18,12 @@ pub struct Stats {
     pub block_cache_bytes: (u64, u64),
     /// Bytes of resident indexes and filters.
     pub table_memory_bytes: u64,
+    /// The memory budget, and who holds how much of it.
+    pub memory: MemoryStats,
+    /// Table files open now, and how many are kept open at most.
+    pub open_files: (usize, usize),
+    /// Bytes free on the disk when the guard last looked (`u64::MAX`: not yet, or without bound).
+    pub free_space: u64,
     /// Write-ahead log segments and their bytes.
     pub wal: (usize, u64),
     /// Bytes of all files of the database.
@@ -32,6 +38,32 @@ pub struct Stats {
     pub recovery: RecoveryReport,
     /// The error that stopped writes, or the last one of a background task that is being retried.
     pub background_error: Option<Error>,
+}
+
+/// Memory by owner, in bytes. Not in it: what iterators and snapshots of the application pin, and batches that wait for their
+/// commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// What all together may hold ([`crate::Options::memory_budget`]).
+    pub budget: u64,
+    /// Blocks in the cache.
+    pub block_cache: u64,
+    /// Active memtables of all families.
+    pub memtables: u64,
+    /// Sealed memtables.
+    pub sealed: u64,
+    /// Resident indexes and filters of all tables.
+    pub tables: u64,
+    /// Flushes and compactions that are running, about.
+    pub jobs: u64,
+}
+
+impl MemoryStats {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.block_cache + self.memtables + self.sealed + self.tables + self.jobs
+    }
 }
 
 /// A flush or compaction that is running.

@@ -4,7 +4,9 @@ use crate::options::{Compression, Durability, FamilyOptions, Options};
 use crate::safety::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
 };
-use crate::stats::{FamilyStats, FileStats, JobStats, LevelStats, RecoveryReport, Stats, VerifyReport};
+use crate::stats::{
+    FamilyStats, FileStats, JobStats, LevelStats, MemoryStats, RecoveryReport, Stats, VerifyReport,
+};
 use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
@@ -29,7 +31,10 @@ pub(crate) fn settings(o: &Options) -> Settings {
         create_if_missing: o.create_if_missing,
         error_if_exists: o.error_if_exists,
         durability: durability(o.durability),
+        memory_budget: o.memory_budget,
         block_cache_bytes: o.block_cache_bytes,
+        max_open_files: o.max_open_files,
+        min_free_space: o.min_free_space,
         verify_outputs: o.verify_outputs,
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         default_family: o.default_family.as_ref().map(family_settings),
@@ -83,7 +88,17 @@ pub(crate) fn stats(s: Status) -> Stats {
         last_sequence: s.last_sequence,
         durable_sequence: s.durable_sequence,
         block_cache_bytes: s.cache,
-        table_memory_bytes: s.table_memory,
+        table_memory_bytes: s.memory.tables,
+        memory: MemoryStats {
+            budget: s.memory_budget,
+            block_cache: s.cache.0,
+            memtables: s.memory.active,
+            sealed: s.memory.sealed,
+            tables: s.memory.tables,
+            jobs: s.memory.jobs,
+        },
+        open_files: s.open_files,
+        free_space: s.space.1,
         wal: s.wal,
         disk_bytes: s.disk_bytes,
         snapshots: s.snapshots,

@@ -15,11 +15,13 @@ use crate::dirsync::DirSync;
 use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
+use crate::memory::{self, Memory};
 use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
 use crate::settings::{FamilySettings, Settings};
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
@@ -63,8 +65,12 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         orphans::remove_all_unknown(&*dir, &found.catalog)?;
     }
     let counters = Arc::new(Counters::default());
-    let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
-    let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
+    let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
+    let cache = Arc::new(BlockCache::new(memory.cache_max.min(memory.budget)));
+    let open_files = open_files(&env, &settings);
+    let shelf =
+        Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), open_files);
+    let shelf = Arc::new(shelf);
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now)?;
@@ -100,6 +106,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     };
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
+        memory,
+        space: Space::new(settings.min_free_space),
+        retries: AtomicU64::new(0),
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
         runs: AtomicU64::new(catalog.next.2),
         visible: AtomicU64::new(replayed.next - 1),
@@ -131,6 +140,22 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     core.refresh_limits();
     core.refresh_load();
     Ok((core, report))
+}
+
+fn budget(env: &Env, settings: &Settings) -> u64 {
+    match settings.memory_budget {
+        0 => memory::default_budget(env.fs.memory_bytes()),
+        bytes => bytes,
+    }
+}
+
+/// Half of what the process may have open: the other half is the application's.
+fn open_files(env: &Env, settings: &Settings) -> usize {
+    let limit = match settings.max_open_files {
+        0 => env.fs.open_files().map_or(u64::MAX, |n| n / 2),
+        limit => limit,
+    };
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.

@@ -47,7 +47,8 @@ fn the_sum_stays_within_the_budget_while_writing_and_reading() {
 #[test]
 fn hundreds_of_files_need_four_handles() {
     let disk = SimDisk::new(1);
-    let small = FamilyOptions::new().target_file_bytes(2048).value_threshold(100).block_bytes(256);
+    let small =
+        FamilyOptions::new().target_file_bytes(2048).compression(perigee::Compression::None).block_bytes(256);
     let db =
         Db::open("/db", options(&disk).max_open_files(4).block_cache_bytes(0).default_family(small)).unwrap();
     for i in 0..1500u32 {

@@ -68,6 +68,12 @@ bugs! {
     ReplayDroppedFamily = 19,
     /// One entry of fifty is lost on its way into a table.
     LoseLastEntry = 20,
+    /// Separators are shortened as bytes under every key order.
+    ShortSeparator = 120,
+    /// Filters hash a key as it was written, not its canonical form.
+    FilterHashesRawKey = 121,
+    /// A rewrite takes keys for different that only differ in bytes, not in their order: old versions come back.
+    CollapseByBytes = 122,
     /// Clearing a family does not note how far the log is spent: replay brings the contents back.
     ClearReplays = 41,
     /// Files that go from one family are deleted although a clone still names them.
@@ -80,12 +86,32 @@ bugs! {
     ExpiredFallsThrough = 30,
     /// Compaction destroys expired entries although the clock has just jumped forward.
     ExpireDespiteJump = 31,
+    /// At the end of a table, the rest of a range tombstone that reaches over it is lost.
+    RangeLostAtCut = 32,
+    /// A single delete is dropped above the bottom before it met its put.
+    SingleDeleteLost = 33,
+    /// A range tombstone hides entries that are newer than it from scans.
+    RangeCoversNewer = 34,
+    /// Whole tables inside a range tombstone are dropped although a snapshot still reads them.
+    DropTableIgnoresSnapshot = 35,
+    /// Compaction drops range tombstones above the bottom.
+    DropRangeEarly = 36,
+    /// A scan that leaves a deleted stretch backward lands one key too far.
+    LeaveTooFar = 37,
     /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
     InstallCancelled = 60,
     /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
     NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
-    SortedAnswers = 40,
+    SortedAnswers = 140,
+    /// A load is named by the manifest before its files' names are durable.
+    LoadBeforeDirSync = 141,
+    /// Loaded tables keep the numbers of their files instead of getting the sequence number of the load.
+    LoadWithoutNumber = 142,
+    /// A load is installed beneath memtables that hold older versions of its keys.
+    LoadUnderMemtables = 143,
+    /// Of a key given twice to a load, the first value wins.
+    LoadFirstWins = 144,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -55,6 +55,8 @@ impl VlogPointer {
 pub enum ValueRef<'a> {
     /// A tombstone has none.
     None,
+    /// Nor has one that takes the put below it along.
+    Single,
     /// The bytes themselves.
     Inline(&'a [u8]),
     /// They lie in a value log.
@@ -78,11 +80,16 @@ impl<'a> ValueRef<'a> {
     pub fn kind(&self) -> EntryKind {
         match self {
             ValueRef::None => EntryKind::Delete,
+            ValueRef::Single => EntryKind::SingleDelete,
             ValueRef::Inline(_) => EntryKind::Put,
             ValueRef::Pointer(_) => EntryKind::PutPointer,
             ValueRef::InlineUntil(..) => EntryKind::PutExpiring,
             ValueRef::PointerUntil(..) => EntryKind::PointerExpiring,
         }
+    }
+    /// Whether it only hides older versions.
+    pub fn is_tombstone(&self) -> bool {
+        matches!(self, ValueRef::None | ValueRef::Single)
     }
     /// When it ends, if it does.
     pub fn expiry(&self) -> Option<Expiry> {
@@ -97,7 +104,7 @@ impl<'a> ValueRef<'a> {
             out.extend_from_slice(&x.encode());
         }
         match self {
-            ValueRef::None => {}
+            ValueRef::None | ValueRef::Single => {}
             ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => out.extend_from_slice(v),
             ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => p.encode(out),
         }
@@ -107,7 +114,13 @@ impl<'a> ValueRef<'a> {
         Ok(match kind {
             EntryKind::Put => ValueRef::Inline(stored),
             EntryKind::Delete if stored.is_empty() => ValueRef::None,
-            EntryKind::Delete => return Err(crate::Error::corruption("a tombstone has a value")),
+            EntryKind::SingleDelete if stored.is_empty() => ValueRef::Single,
+            EntryKind::Delete | EntryKind::SingleDelete => {
+                return Err(crate::Error::corruption("a tombstone has a value"));
+            }
+            EntryKind::RangeDelete => {
+                return Err(crate::Error::corruption("a range tombstone among the entries of keys"));
+            }
             EntryKind::PutPointer => ValueRef::Pointer(VlogPointer::decode(stored)?),
             EntryKind::PutExpiring => {
                 let (x, v) = Expiry::split(stored)?;

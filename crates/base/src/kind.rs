@@ -16,6 +16,10 @@ pub enum EntryKind {
     PutExpiring = 4,
     /// The same with the value in a value log; only in tables.
     PointerExpiring = 5,
+    /// A tombstone that takes the one put below it along.
+    SingleDelete = 6,
+    /// A tombstone over a range of keys: in batches, an end in the key and one in the value. Tables keep them apart.
+    RangeDelete = 7,
 }
 
 impl EntryKind {
@@ -27,7 +31,9 @@ impl EntryKind {
             3 => Ok(EntryKind::PutPointer),
             4 => Ok(EntryKind::PutExpiring),
             5 => Ok(EntryKind::PointerExpiring),
-            other => Err(Error::corruption("unknown entry kind").expected("1 to 5", other)),
+            6 => Ok(EntryKind::SingleDelete),
+            7 => Ok(EntryKind::RangeDelete),
+            other => Err(Error::corruption("unknown entry kind").expected("1 to 7", other)),
         }
     }
     /// The number on disk.
@@ -36,6 +42,6 @@ impl EntryKind {
     }
     /// Whether it hides older versions instead of carrying a value.
     pub fn is_tombstone(self) -> bool {
-        self == EntryKind::Delete
+        matches!(self, EntryKind::Delete | EntryKind::SingleDelete)
     }
 }

@@ -13,8 +13,11 @@ pub mod seqno;
 pub mod expiry;
 pub mod kind;
 pub mod order;
+pub mod cut;
 pub mod key;
 pub mod format;
+pub mod latency;
+pub mod io;
 pub mod stats;
 pub mod bug;
 

@@ -24,6 +24,12 @@ pub const INDEX_BYTES_CUT: usize = 16 << 20;
 /// Values at or above the family's threshold go to a value log; the threshold itself is capped by this, so
 /// that a data block always stays under `BLOCK_RAW_BYTES_MAX`.
 pub const INLINE_VALUE_BYTES_MAX: usize = 1 << 20;
+/// Most filter bits a key that may be asked for.
+pub const FILTER_BITS_MAX: u8 = 30;
+/// Longest name of a user's key order, in bytes.
+pub const ORDER_NAME_BYTES_MAX: usize = 64;
+/// Most users' key orders in one process: they are never forgotten.
+pub const ORDERS_MAX: usize = 256;
 /// Raw bytes in one chunk of a value log.
 pub const VLOG_CHUNK_BYTES: usize = 1 << 20;
 /// LZ4 cannot expand further than this factor; a declared size beyond it is damage.

@@ -1,6 +1,8 @@
 //! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is promised
 //! between two of them.
 
+use crate::io::Io;
+use crate::latency::Latencies;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that only grows.
@@ -22,7 +24,13 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// All counters of one open database.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: Counter,)+ }
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)+
+            /// Input and output by cause.
+            pub io: Io,
+            /// How long operations took.
+            pub latency: Latencies,
+        }
 
         impl Counters {
             /// Every counter by name, in a stable order.
@@ -46,6 +54,10 @@ counters! {
     wal_bytes_written,
     /// Syncs of the write-ahead log.
     wal_syncs,
+    /// Iterators and cursors positioned.
+    seeks,
+    /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
+    nexts,
     /// Point reads.
     gets,
     /// Point reads that found a value.
@@ -76,6 +88,14 @@ counters! {
     dropped_shadowed,
     /// Tombstones dropped at the bottom of the tree.
     dropped_tombstones,
+    /// Entries dropped because a range tombstone hides them.
+    dropped_covered,
+    /// Single deletes and the puts that they cancelled.
+    dropped_cancelled,
+    /// Range tombstones (in fragments) dropped by compactions.
+    dropped_ranges,
+    /// Tables dropped unread because a range tombstone hides everything in them.
+    dropped_tables,
     /// Expired entries dropped at the bottom of the tree, or replaced by a tombstone above it.
     dropped_expired,
     /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the clock is confirmed.

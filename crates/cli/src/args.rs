@@ -1,8 +1,8 @@
 //! The command line: one subcommand for each file of `commands`.
 
 use crate::commands::{
-    backup, checkpoint, compact, count, delete, demo, dump, export, families, get, import, levels, put,
-    restore, scan, stats, verify,
+    backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
+    load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -35,6 +35,8 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(import::ImportArgs),
+    /// The same, all at once and faster: visible and durable when it ends, or not at all
+    Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV
     Export(export::ExportArgs),
     /// Print the value of a key, as it is
@@ -49,10 +51,20 @@ pub enum Command {
     Count(count::CountArgs),
     /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
+    /// Show the options of a database and what each trades, or store options from a file
+    Options(options::OptionsArgs),
     /// Show counters, levels, memory, log and what the last recovery did
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them
     Levels(levels::LevelsArgs),
+    /// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+    Explain(explain::ExplainArgs),
+    /// Show the properties of one klog or vlog
+    Sst(sst::SstArgs),
+    /// Show the history of the database: every edit of its manifest
+    Manifest(manifest::ManifestArgs),
+    /// Show statistics as OpenMetrics text
+    Metrics(metrics::MetricsArgs),
     /// Read every byte of every file and check it
     Verify(verify::VerifyArgs),
     /// Decode a file of a database to text, damaged or in use as it may be
@@ -65,6 +77,8 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level
     Compact(compact::CompactArgs),
+    /// Reclaim everything that deletes and overwrites left behind
+    Purge(purge::PurgeArgs),
     /// Import a real tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
 }

@@ -148,6 +148,10 @@ fn the_state_is_shown() {
     assert_eq!(verify["ok"], true);
     assert!(verify["bytes"].as_u64().unwrap() > 0);
     assert!(w.json(&["compact", "db"])[0]["bytes_after"].is_u64());
+    assert!(w.json(&["compact", "db", "--range", "a", "-"])[0]["bytes_after"].is_u64());
+    assert!(w.ok(&["purge", "db"]).starts_with("purged: "));
+    assert!(w.ok(&["metrics", "db"]).ends_with("# EOF\n"));
+    assert!(w.json(&["stats", "db"])[0]["latency"]["get"]["one_in"].is_u64());
     assert_eq!(w.json(&["count", "db"])[0]["count"], 4);
 }
 
@@ -192,7 +196,7 @@ fn help_has_examples_for_every_command() {
     assert!(help.contains("Examples:") && help.contains("Exit codes:"));
     for command in [
         "import", "export", "get", "put", "delete", "scan", "count", "families", "stats", "levels", "verify",
-        "dump", "compact", "demo",
+        "dump", "compact", "purge", "metrics", "explain", "sst", "manifest", "demo",
     ] {
         assert!(help.contains(command), "{command}");
         let own = w.ok(&[command, "--help"]);

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 /// Commands that read: none of them may create anything.
-const READERS: [&[&str]; 10] = [
+const READERS: [&[&str]; 12] = [
     &["get", "db", "k"],
     &["delete", "db", "k"],
     &["scan", "db"],
@@ -18,6 +18,8 @@ const READERS: [&[&str]; 10] = [
     &["levels", "db"],
     &["verify", "db"],
     &["compact", "db"],
+    &["purge", "db"],
+    &["metrics", "db"],
     &["export", "db"],
 ];
 

@@ -10,9 +10,9 @@ fn backups_come_back_and_say_when_they_are_damaged() {
     let w = World::new();
     w.ok(&["put", "db", "moon", "full"]);
     w.ok(&["compact", "db"]);
-    assert_eq!(w.json(&["backup", "create", "db", "b", "--reread", "--json"])[0]["generation"], 1);
+    assert_eq!(w.json(&["backup", "create", "db", "b", "--reread"])[0]["generation"], 1);
     w.ok(&["put", "db", "moon", "new"]);
-    let second = &w.json(&["backup", "create", "db", "b", "--json"])[0];
+    let second = &w.json(&["backup", "create", "db", "b"])[0];
     assert_eq!((second["generation"].as_u64(), second["shared_files"].as_u64()), (Some(2), Some(1)));
     assert!(w.ok(&["backup", "list", "b"]).contains("UTC"));
     assert!(w.ok(&["backup", "verify", "b"]).starts_with("ok:"));
@@ -24,7 +24,7 @@ fn backups_come_back_and_say_when_they_are_damaged() {
     w.fails(2, "no generation 9", &["restore", "b", "x", "--generation", "9"]);
     w.fails(2, "at least one generation", &["backup", "prune", "b", "--keep", "0"]);
     w.fails(2, "is a database", &["backup", "list", "db"]);
-    assert_eq!(w.json(&["backup", "prune", "b", "--keep", "1", "--json"])[0]["removed"][0], 1);
+    assert_eq!(w.json(&["backup", "prune", "b", "--keep", "1"])[0]["removed"][0], 1);
     let klog = w.names("b").into_iter().find(|n| n.ends_with(".klog")).unwrap();
     w.flip(&format!("b/{klog}"), 100);
     let run = w.run(&["backup", "verify", "b"]);

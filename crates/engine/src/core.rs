@@ -13,9 +13,11 @@ use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
+use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::format::FileKind;
+use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, SeqNo};
 use perigee_env::sync::Mutex;
@@ -81,10 +83,16 @@ pub struct Core {
     pub visible: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
+    /// One flush at a time, so that a family's memtables are installed oldest first.
+    pub flushing: Mutex<()>,
+    /// Loads at work on callers' threads: closing waits for them.
+    pub loads: AtomicU64,
     /// One compaction at a time.
     pub compacting: Mutex<()>,
     /// Which jobs may start, and which run.
     pub control: Control,
+    /// Why writers waited so far.
+    pub stalls: Stalls,
     /// How fast they may go.
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
@@ -98,6 +106,20 @@ pub struct Core {
 }
 
 impl Core {
+    /// The time, if this one of the operation is to be measured; `before` counts those before it.
+    #[inline]
+    pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {
+        let measured = self.settings.latency_stats && before % operation.one_in() == 0;
+        measured.then(|| self.env.clock.monotonic_ns())
+    }
+    /// The end of what [`Core::start`] began.
+    #[inline]
+    pub fn stop(&self, operation: Operation, started: Option<u64>) {
+        if let Some(started) = started {
+            let took = self.env.clock.monotonic_ns().saturating_sub(started);
+            self.counters.latency.of(operation).record(took);
+        }
+    }
     /// The last visible operation.
     pub fn visible(&self) -> SeqNo {
         SeqNo(self.visible.load(Acquire))
@@ -128,7 +150,7 @@ impl Core {
     }
     /// Derives what depends on the families' settings; called where families come and go.
     pub fn refresh_limits(&self) {
-        let largest = self.families.all().iter().map(|f| f.settings.memtable_bytes).max().unwrap_or(0);
+        let largest = self.families.all().iter().map(|f| f.settings().memtable_bytes).max().unwrap_or(0);
         self.log_bytes_max.store(largest.saturating_mul(LOG_MEMTABLES), SeqCst);
     }
     /// The back-pressure now.
@@ -162,6 +184,9 @@ impl Opener for ShelfOpener<'_> {
     fn table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
         let reader =
             self.shelf.klog(meta.id, meta.summary.bytes).map_err(|e| missing(e, meta.id, FileKind::Klog))?;
+        if let Some(seq) = meta.stamp {
+            reader.stamp(seq);
+        }
         Ok(Arc::new(Table { meta: meta.clone(), reader }))
     }
     fn vlog(&self, meta: &VlogMeta) -> perigee_base::Result<Arc<Vlog>> {

@@ -10,7 +10,8 @@ use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
 use perigee_tree::{Tree, Version, VersionEdit};
 use std::sync::Arc;
 
-fn check_name(name: &str) -> Result<()> {
+/// Refuses a name that no family can have.
+pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_BYTES_MAX || name.contains('\0') {
         return Err(Error::invalid("a family's name has 1 to 255 bytes and no NUL")
             .expected("1 to 255 bytes", name.len()));
@@ -21,6 +22,7 @@ fn check_name(name: &str) -> Result<()> {
 /// Creates a family, durably.
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
     settings.check()?;
+    settings.order.check_known(&core.settings.orders)?;
     let _commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
@@ -180,6 +182,27 @@ fn entry(catalog: &Catalog, id: FamilyId) -> Result<&FamilyEntry> {
     catalog.families.get(&id).ok_or_else(|| Error::internal(format!("the catalog has lost family {id}")))
 }
 
+/// Gives a family other settings, durably. Files written from now on follow them; the others stay as they are.
+pub fn set_settings(core: &Core, family: &Family, settings: FamilySettings) -> Result<()> {
+    settings.check()?;
+    core.health.check_writable()?;
+    core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |catalog| {
+            family.check()?;
+            let entry = entry(catalog, family.id)?;
+            entry.settings.may_become(&settings, &entry.name)?;
+            let changed = (family.id, entry.name.clone(), settings.clone());
+            Ok((Edit { families: vec![changed], ..Edit::default() }, settings))
+        },
+        |settings| family.set_settings(settings),
+    )?;
+    core.refresh_limits();
+    core.signal.ring();
+    Ok(())
+}
+
 /// After files went: what depends on them is counted again, and they are deleted if nobody holds them.
 fn tidy(core: &Core) {
     core.refresh_limits();
@@ -206,7 +229,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
             core.families.remove(family.id);
         },
     )?;
-    let empty = Version::empty(family.settings.order);
+    let empty = Version::empty(family.tree.order());
     core.retire.difference(&family.tree.view().version, &empty);
     family.tree.clear();
     tidy(core);

@@ -5,6 +5,7 @@ use crate::control::Kind;
 use crate::core::Core;
 use crate::family::Family;
 use crate::jobs::{self, Workers};
+use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
 use crate::now::LogicalClock;
 use crate::recover;
@@ -14,6 +15,8 @@ use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
+use perigee_base::latency::Operation;
+use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
@@ -45,6 +48,9 @@ impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
         settings.check()?;
+        let mut settings = settings;
+        settings.read_only |= settings.salvage;
+        settings.create_if_missing &= !settings.read_only;
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
         let dir = env.fs.open_dir(path, mode)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
@@ -53,19 +59,33 @@ impl Engine {
                 format!("there is no database in {}", path.display()),
             ));
         }
-        let lock = dir.lock(name::LOCK)?;
         let boot = env.fs.boot_id();
+        if settings.read_only {
+            let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
+            return Ok(Engine::around(Arc::new(core), None, recovery, path, None));
+        }
+        let lock = dir.lock(name::LOCK)?;
         let (core, recovery) = recover::open(env, dir, boot, settings)?;
         let core = Arc::new(core);
         let workers = jobs::start(&core)?;
-        Ok(Engine {
+        Ok(Engine::around(core, Some(workers), recovery, path, Some(lock)))
+    }
+
+    fn around(
+        core: Arc<Core>,
+        workers: Option<Workers>,
+        recovery: recover::Report,
+        path: &Path,
+        lock: Option<Box<dyn DirLock>>,
+    ) -> Engine {
+        Engine {
             core,
             queue: Queue::new(),
-            workers: Mutex::new(Some(workers)),
+            workers: Mutex::new(workers),
             recovery,
             path: path.to_owned(),
-            lock: Mutex::new(Some(lock)),
-        })
+            lock: Mutex::new(lock),
+        }
     }
 
     /// Its directory.
@@ -74,7 +94,15 @@ impl Engine {
     }
     /// Commits a batch; `None`: with the database's durability.
     pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        commit::write(&self.core, &self.queue, batch, durability.unwrap_or(self.core.settings.durability))
+        self.write_as(Operation::Write, batch, durability)
+    }
+    /// The same, measured as that operation.
+    pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
+        let started = self.core.start(operation, self.core.counters.commits.get());
+        let durability = durability.unwrap_or(self.core.settings.durability);
+        commit::write(&self.core, &self.queue, batch, durability)?;
+        self.core.stop(operation, started);
+        Ok(())
     }
 
     /// `Closed` if it is closed.
@@ -106,6 +134,35 @@ impl Engine {
         self.core.health.check_open()?;
         Ok(self.core.snapshots.take(&self.core.visible))
     }
+    /// Begins a point read: the time, if it is one that is measured.
+    #[inline]
+    pub fn start_get(&self) -> Option<u64> {
+        self.core.start(Operation::Get, self.core.counters.gets.get())
+    }
+    /// Ends and counts a point read.
+    #[inline]
+    pub fn stop_get(&self, started: Option<u64>, hit: bool) {
+        self.count_get(hit);
+        self.core.stop(Operation::Get, started);
+    }
+    /// Begins another operation; `before` counts those before it.
+    #[inline]
+    pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {
+        self.core.start(operation, before)
+    }
+    /// Ends what was begun.
+    #[inline]
+    pub fn stop(&self, operation: Operation, started: Option<u64>) {
+        self.core.stop(operation, started);
+    }
+    /// The time, for measuring.
+    pub fn now_ns(&self) -> u64 {
+        self.core.env.clock.monotonic_ns()
+    }
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
     /// Counts a point read.
     pub fn count_get(&self, hit: bool) {
         self.core.counters.gets.add(1);
@@ -130,11 +187,35 @@ impl Engine {
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
         crate::ddl::create(&self.core, name, settings)
     }
+    /// The settings that were given at open.
+    pub fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+    /// The world.
+    pub fn env(&self) -> &Env {
+        &self.core.env
+    }
+    /// Gives a family other settings.
+    pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
+        crate::ddl::set_settings(&self.core, family, settings)
+    }
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         crate::ddl::drop_family(&self.core, name)
     }
 
+    /// Starts a bulk load of a family.
+    pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
+        Load::new(&self.core, family)
+    }
+    /// Ingests standalone tables: number, entries, bytes.
+    pub fn ingest(&self, files: &[load::ingest::Files]) -> Result<(SeqNo, u64, u64)> {
+        load::ingest(&self.core, files)
+    }
+    /// Publishes loads together.
+    pub fn finish_loads(&self, loads: &mut [&mut Load]) -> Result<SeqNo> {
+        load::finish(&self.core, loads)
+    }
     /// Gives a family another name.
     pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
         crate::ddl::rename(&self.core, name, to)
@@ -239,12 +320,27 @@ impl Engine {
         if let Some(workers) = self.workers.lock().take() {
             workers.join();
         }
+        self.wait_for_loads();
         // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
         let _last_job = self.core.compacting.lock();
+        if self.core.health.is_read_only() {
+            return Ok(());
+        }
         let marked = self.mark_clean();
         let _ = self.core.retire.sweep(&self.core.shelf);
         drop(lock.take());
         marked
+    }
+
+    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and outputs.
+    fn wait_for_loads(&self) {
+        loop {
+            let seen = self.core.signal.now();
+            if self.core.loads.load(SeqCst) == 0 {
+                return;
+            }
+            self.core.signal.wait_us(seen, 50_000);
+        }
     }
 
     /// First the log names the last edit, then the manifest names the log's end: each proves the other whole.

@@ -14,8 +14,8 @@ pub struct Family {
     /// Its number.
     pub id: FamilyId,
     name: RwLock<Arc<str>>,
-    /// Its settings.
-    pub settings: FamilySettings,
+    /// Replaced as a whole by [`Family::set_settings`].
+    settings: RwLock<Arc<FamilySettings>>,
     /// Its sorted map.
     pub tree: Tree,
     dropped: AtomicBool,
@@ -29,7 +29,7 @@ impl Family {
         Family {
             id,
             name: RwLock::new(name.into()),
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
             tree,
             dropped: AtomicBool::new(false),
             since: AtomicU64::new(0),
@@ -52,6 +52,14 @@ impl Family {
         }
         Ok(())
     }
+    /// Its settings now.
+    pub fn settings(&self) -> Arc<FamilySettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Other settings from now on, once the manifest holds them.
+    pub fn set_settings(&self, settings: FamilySettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
     /// `NotFound` if it was dropped.
     pub fn check(&self) -> Result<()> {
         if self.dropped.load(SeqCst) {
@@ -69,13 +77,14 @@ impl Family {
     }
     /// The format of its new tables.
     pub fn klog_options(&self, database: u64) -> KlogOptions {
+        let settings = self.settings();
         KlogOptions {
             database,
             family: self.id,
-            order: self.settings.order,
-            block_bytes: self.settings.block_bytes as usize,
-            compression: self.settings.compression,
-            filter_bits: self.settings.filter_bits,
+            order: settings.order,
+            block_bytes: settings.block_bytes as usize,
+            compression: settings.compression,
+            filter_bits: settings.filter_bits,
         }
     }
 }

@@ -122,6 +122,8 @@ fn settings() -> Settings {
     };
     Settings {
         create_if_missing: true,
+        read_only: false,
+        salvage: false,
         error_if_exists: false,
         durability: Durability::Full,
         memory_budget: 0,
@@ -130,7 +132,10 @@ fn settings() -> Settings {
         min_free_space: 0,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

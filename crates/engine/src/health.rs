@@ -29,6 +29,7 @@ struct Background {
 pub struct Health {
     poison: OnceLock<Error>,
     closed: AtomicBool,
+    read_only: AtomicBool,
     background: Mutex<Background>,
 }
 
@@ -54,11 +55,29 @@ impl Health {
     }
     /// Refuses what needs the log as a writer knows it: a read-only database does not.
     pub fn check_readable_log(&self) -> Result<()> {
-        self.check_open()
+        self.check_open()?;
+        if self.read_only.load(SeqCst) {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the database was opened read-only, without the log that this needs; open it for writing",
+            ));
+        }
+        Ok(())
     }
-    /// `Closed` or `Poisoned` if nothing may be written.
+    /// From now on nothing may be written.
+    pub fn set_read_only(&self) {
+        self.read_only.store(true, SeqCst);
+    }
+    /// Whether it was opened so.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(SeqCst)
+    }
+    /// `Closed`, `ReadOnly` or `Poisoned` if nothing may be written.
     pub fn check_writable(&self) -> Result<()> {
         self.check_open()?;
+        if self.read_only.load(SeqCst) {
+            return Err(perigee_env::fs::readonly::refusal());
+        }
         match self.poison.get() {
             None => Ok(()),
             Some(cause) => {

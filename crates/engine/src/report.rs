@@ -3,10 +3,12 @@
 use crate::control::Job;
 use crate::core::Core;
 use crate::family::Family;
-use crate::memory::Owners;
 use crate::recover;
+use crate::stalls::Stall;
 use perigee_base::Error;
 use perigee_base::format::FileKind;
+use perigee_base::io::{Cause, Moved};
+use perigee_base::latency::{Operation, Summary};
 use perigee_file::name;
 use perigee_tree::{Table, Version};
 use std::collections::BTreeSet;
@@ -25,10 +27,20 @@ pub struct Status {
     pub durable_sequence: u64,
     /// Bytes in the block cache, and its capacity.
     pub cache: (u64, u64),
-    /// The memory budget, and who holds how much of it.
+    /// Blocks in it, and how many were dropped to make room.
+    pub cache_blocks: (u64, u64),
+    /// Bytes of resident indexes and filters.
+    pub table_memory: u64,
+    /// Memory by owner.
+    pub memory: Vec<(&'static str, u64)>,
+    /// Input and output by cause.
+    pub io: Vec<(Cause, Moved)>,
+    /// Latencies by operation.
+    pub latency: Vec<(Operation, Summary)>,
+    /// Why writers waited.
+    pub stalls: Vec<(&'static str, Stall)>,
+    /// Memory for everything together.
     pub memory_budget: u64,
-    /// See there; the cache beside it.
-    pub memory: Owners,
     /// Table files open now, and the limit.
     pub open_files: (usize, usize),
     /// Free space that is kept, and what there was at the last look.
@@ -93,9 +105,14 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),
+        cache_blocks: (core.shelf.cache().blocks(), core.shelf.cache().evictions()),
+        memory: memory(core),
+        io: core.counters.io.all(),
+        latency: core.counters.latency.all(),
+        stalls: core.stalls.all(),
         cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
+        table_memory: core.shelf.resident_bytes(),
         memory_budget: core.memory.budget,
-        memory: owners(core),
         open_files: (core.shelf.handles().count(), core.shelf.handles().limit()),
         space: core.space.status(),
         wal,
@@ -107,10 +124,26 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     }
 }
 
-fn owners(core: &Core) -> Owners {
-    core.refresh_load();
-    let (active, sealed) = core.memory.memtables();
-    Owners { active, sealed, tables: core.shelf.resident_bytes(), jobs: core.job_bytes() }
+/// Who holds how much memory. A table that several levels share is counted once.
+fn memory(core: &Core) -> Vec<(&'static str, u64)> {
+    let (mut active, mut sealed, mut indexes, mut filters) = (0, 0, 0, 0);
+    let mut seen = BTreeSet::new();
+    for view in core.families.all().iter().map(|f| f.tree.view()) {
+        active += view.active.bytes();
+        sealed += view.sealed.iter().map(|m| m.bytes()).sum::<u64>();
+        for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
+            filters += t.reader.filter_bytes();
+            indexes += t.reader.memory_bytes() - t.reader.filter_bytes();
+        }
+    }
+    vec![
+        ("active memtables", active),
+        ("sealed memtables", sealed),
+        ("block cache", core.shelf.cache().used_bytes()),
+        ("indexes", indexes),
+        ("filters", filters),
+        ("flushes and compactions", core.job_bytes()),
+    ]
 }
 
 /// Bytes of tables and value logs: what clones share counts once.

@@ -2,6 +2,8 @@
 
 use perigee_base::{Error, KeyOrder, Result, limits};
 use perigee_file::Compression;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 /// What an acknowledged write has survived. Ordered: more is safer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,10 @@ const MEMORY_BUDGET_MIN: u64 = 64 << 10;
 pub struct Settings {
     /// Create it if there is none.
     pub create_if_missing: bool,
+    /// Change nothing on disk, take no lock.
+    pub read_only: bool,
+    /// The same for a damaged database: what cannot be read answers so.
+    pub salvage: bool,
     /// Refuse if there is one.
     pub error_if_exists: bool,
     /// Durability of writes that do not say.
@@ -36,10 +42,16 @@ pub struct Settings {
     pub min_free_space: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// The users' key orders that families may have.
+    pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
+    /// Measure how long operations take.
+    pub latency_stats: bool,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
+    /// Settings for other families that there may be, by name.
+    pub families: BTreeMap<String, FamilySettings>,
 }
 
 impl Settings {
@@ -99,7 +111,7 @@ impl FamilySettings {
             ("memtable_bytes", self.memtable_bytes, 1 << 10, 2 << 30),
             ("value_threshold", self.value_threshold, 0, limits::INLINE_VALUE_BYTES_MAX as u64),
             ("block_bytes", self.block_bytes, 64, 1 << 20),
-            ("filter_bits", u64::from(self.filter_bits), 0, 30),
+            ("filter_bits", u64::from(self.filter_bits), 0, limits::FILTER_BITS_MAX.into()),
             ("target_file_bytes", self.target_file_bytes, 1 << 10, 64 << 30),
             ("level1_bytes", self.level1_bytes, 1 << 10, 1 << 50),
             ("level_ratio", u64::from(self.level_ratio), 2, 100),
@@ -111,5 +123,37 @@ impl FamilySettings {
             }
         }
         self.compression.check()
+    }
+
+    /// Refuses to become `wanted`, for the family `name`, where that would make stored bytes wrong.
+    pub fn may_become(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
+        if self.order == wanted.order {
+            return Ok(());
+        }
+        let what = format!(
+            "the key order of the family {name:?} cannot change, its tables are sorted by it: open it with the order it \
+             has, or copy its entries into a new family"
+        );
+        Err(Error::invalid(what).expected(self.order.name(), wanted.order.name()))
+    }
+
+    /// What would change if these became `wanted`: `name: old -> new`.
+    pub fn changes(&self, wanted: &FamilySettings) -> Vec<String> {
+        let line = |name: &str, old: &dyn Debug, new: &dyn Debug| {
+            let (old, new) = (format!("{old:?}"), format!("{new:?}"));
+            (old != new).then(|| format!("{name}: {old} -> {new}"))
+        };
+        let (a, b) = (self, wanted);
+        let all = [
+            line("memtable_bytes", &a.memtable_bytes, &b.memtable_bytes),
+            line("value_threshold", &a.value_threshold, &b.value_threshold),
+            line("block_bytes", &a.block_bytes, &b.block_bytes),
+            line("compression", &a.compression, &b.compression),
+            line("filter_bits", &a.filter_bits, &b.filter_bits),
+            line("target_file_bytes", &a.target_file_bytes, &b.target_file_bytes),
+            line("level1_bytes", &a.level1_bytes, &b.level1_bytes),
+            line("level_ratio", &a.level_ratio, &b.level_ratio),
+        ];
+        all.into_iter().flatten().collect()
     }
 }

@@ -29,6 +29,7 @@ fn no_decoder_panics() {
     smoke("frame", 20_000, 200, file::fuzz_frame);
     smoke("block", 20_000, 300, file::fuzz_block);
     smoke("column", 20_000, 64, file::fuzz_column);
+    smoke("ranges", 20_000, 200, file::fuzz_ranges);
     smoke("filter", 20_000, 200, file::fuzz_filter);
     smoke("props", 20_000, 100, file::fuzz_props);
     smoke("footer", 20_000, 120, file::fuzz_footer);

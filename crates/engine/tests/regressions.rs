@@ -19,6 +19,8 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        read_only: false,
+        salvage: false,
         create_if_missing: true,
         error_if_exists: false,
         durability: Durability::None,
@@ -28,7 +30,10 @@ fn settings() -> Settings {
         min_free_space: 0,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        latency_stats: true,
         default_family: Some(family),
+        families: Default::default(),
+        orders: Vec::new(),
     }
 }
 

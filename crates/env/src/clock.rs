@@ -9,6 +9,10 @@ pub trait Clock: Send + Sync + Debug {
     fn wall_ms(&self) -> u64;
     /// Microseconds since some start; never goes back.
     fn monotonic_us(&self) -> u64;
+    /// The same in nanoseconds, as fine as the clock is: for measuring, not for waiting.
+    fn monotonic_ns(&self) -> u64 {
+        self.monotonic_us().saturating_mul(1000)
+    }
     /// Waits. Under the simulation this passes virtual time and lets other threads run.
     fn sleep_us(&self, us: u64);
 }
@@ -40,6 +44,9 @@ impl Clock for RealClock {
     }
     fn monotonic_us(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
     fn sleep_us(&self, us: u64) {
         std::thread::sleep(Duration::from_micros(us));

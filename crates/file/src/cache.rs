@@ -36,6 +36,7 @@ struct Shard {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     hand: usize,
+    evicted: u64,
 }
 
 #[derive(Debug)]
@@ -95,6 +96,14 @@ impl BlockCache {
     pub fn used_bytes(&self) -> u64 {
         self.shards.iter().map(|s| read(s).used).sum()
     }
+    /// Blocks dropped to make room for others, ever.
+    pub fn evictions(&self) -> u64 {
+        self.shards.iter().map(|s| read(s).evicted).sum()
+    }
+    /// Blocks held now.
+    pub fn blocks(&self) -> u64 {
+        self.shards.iter().map(|s| read(s).map.len() as u64).sum()
+    }
     /// The budget.
     pub fn capacity(&self) -> u64 {
         self.capacity.load(Relaxed)
@@ -146,6 +155,7 @@ impl Shard {
             if let Some(slot) = &mut self.slots[self.hand]
                 && !std::mem::take(slot.touched.get_mut())
             {
+                self.evicted += 1;
                 return self.drop_slot(self.hand);
             }
         }

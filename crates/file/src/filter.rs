@@ -107,6 +107,27 @@ impl Filter {
     }
 }
 
+/// The share of absent keys for which a filter of so many bits a key says "perhaps": keys fall into blocks like rain
+/// (Poisson); in a block of i keys each of the eight words has the asked bit set with 1 - (31/32)^i.
+pub fn false_positive_rate(bits_per_key: u8) -> f64 {
+    if bits_per_key == 0 {
+        return 1.0;
+    }
+    let mean = (8 * BLOCK_BYTES) as f64 / f64::from(bits_per_key);
+    let mut chance = (-mean).exp();
+    let mut rate = 0.0;
+    for i in 1..2000 {
+        chance *= mean / f64::from(i);
+        rate += chance * (1.0 - (31.0f64 / 32.0).powi(i)).powi(8);
+    }
+    rate
+}
+
+/// The fewest bits a key whose rate of false positives is at most `rate`, up to `most`; 0 if no filter is needed for it.
+pub fn bits_for_rate(rate: f64, most: u8) -> u8 {
+    (0..most).find(|bits| false_positive_rate(*bits) <= rate).unwrap_or(most)
+}
+
 /// High bits choose the block, in proportion, so that any number of blocks is used evenly.
 #[inline]
 fn block_of(hash: u64, blocks: usize) -> usize {
@@ -141,6 +162,8 @@ mod tests {
                 (1 << 20..(1 << 20) + 100_000u32).filter(|k| f.may_hold(key_hash(&k.to_be_bytes()))).count();
             assert!(wrong <= most_per_mille * 100, "{bits} bits: {wrong} of 100000");
         }
+        assert!((0.012..0.014).contains(&false_positive_rate(10)), "{}", false_positive_rate(10));
+        assert_eq!([1.0, 0.02, 0.01, 0.001, 0.0].map(|rate| bits_for_rate(rate, 30)), [0, 10, 11, 17, 30]);
         let empty = build(0..0, 10);
         assert!(!empty.may_hold(7));
     }

@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::input::Input;
 use crate::klog::layout::{FOOTER_BYTES, Footer};
 use crate::klog::{KlogReader, props};
+use crate::ranges::Fragments;
 use crate::vlog::VlogReader;
 use perigee_base::checksum::{checksum, key_hash};
 use perigee_base::format::HEADER_BYTES;
@@ -31,8 +32,8 @@ pub const VLOG: FileId = FileId(10);
 pub fn fuzz_frame(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     mend(&mut bytes, 0, KLOG, 72);
-    let kinds =
-        [FrameKind::Data, FrameKind::Index, FrameKind::Filter, FrameKind::Properties, FrameKind::Chunk];
+    use FrameKind::{Chunk, Data, Filter, Index, Properties, Ranges};
+    let kinds = [Data, Index, Filter, Properties, Chunk, Ranges];
     let accepted = |kind: &FrameKind| {
         let _ = frame::claimed_bytes(&bytes, *kind);
         let Ok(f) = Frame::decode(KLOG, 72, &bytes, *kind) else { return false };
@@ -47,7 +48,7 @@ pub fn fuzz_block(raw: &[u8]) -> bool {
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        assert!(block.key_is(i, &key));
+        assert!(block.key_is(KeyOrder::Bytes, i, &key));
         std::hint::black_box((block.value(i), block.pinned_value(i)));
         assert!(block.lower_bound(KeyOrder::Bytes, &key, block.seq(i)) <= block.len());
         key.push(0);
@@ -64,6 +65,16 @@ pub fn fuzz_column(bytes: &[u8]) -> bool {
     let buf = [&raw[..end], &[0xcc; SLACK_BYTES]].concat();
     let ends_ascend = column.ascends_to(&buf, n, column.get(&buf, n - 1));
     assert_eq!(ends_ascend, (0..n).map(|i| column.get(&buf, i)).is_sorted());
+    true
+}
+
+/// Any bytes as fragments of range tombstones.
+pub fn fuzz_ranges(raw: &[u8]) -> bool {
+    let Ok(fragments) = Fragments::decode(raw, KeyOrder::Bytes) else { return false };
+    assert_eq!(Fragments::decode(&fragments.encode(), KeyOrder::Bytes).ok().as_ref(), Some(&fragments));
+    for key in [&b""[..], b"a", raw] {
+        std::hint::black_box(fragments.window(KeyOrder::Bytes, key));
+    }
     true
 }
 

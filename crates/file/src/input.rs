@@ -61,9 +61,18 @@ impl Input {
         }
     }
 
+    /// A file that could not be opened: every read answers with the reason.
+    pub fn broken(id: FileId, kind: FileKind, bytes: u64, why: Error) -> Input {
+        Input { source: Source::Own(Arc::new(Broken(why))), id, name: file_name(id, kind), bytes }
+    }
+
     /// The file's number.
     pub fn id(&self) -> FileId {
         self.id
+    }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
     /// The file's length.
     pub fn bytes(&self) -> u64 {
@@ -117,6 +126,19 @@ impl Input {
     }
 }
 
+/// What stands for a file that could not be opened.
+#[derive(Debug)]
+struct Broken(Error);
+
+impl ReadAt for Broken {
+    fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> Result<()> {
+        Err(self.0.clone())
+    }
+    fn len(&self) -> Result<u64> {
+        Err(self.0.clone())
+    }
+}
+
 /// One pass over a file from its first byte to its last, with the checksum of the whole.
 pub(crate) struct Pass<'a> {
     input: &'a Input,
@@ -142,15 +164,17 @@ impl Pass<'_> {
         Ok(&self.buf)
     }
 
-    /// Demands that every byte was taken, and that the whole has that checksum.
-    pub fn finish(self, checksum: u64) -> Result<()> {
+    /// Demands that every byte was taken, and that the whole has that checksum, if there is one to compare with.
+    pub fn finish(self, checksum: impl Into<Option<u64>>) -> Result<()> {
         if self.offset != self.input.bytes {
             let e = Error::corruption("bytes behind the last part of the file")
                 .expected(self.input.bytes, self.offset);
             return Err(self.input.damage(self.offset, e));
         }
         let got = self.running.finish();
-        if got != checksum {
+        if let Some(checksum) = checksum.into()
+            && got != checksum
+        {
             let e = Error::corruption("the checksum of the whole file differs from the manifest's")
                 .expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}"));
             return Err(self.input.damage(0, e));

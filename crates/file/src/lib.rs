@@ -18,6 +18,7 @@ pub mod filter;
 pub mod sketch;
 pub mod index;
 pub mod vlog;
+pub mod ranges;
 pub mod klog;
 pub mod shelf;
 #[doc(hidden)]
@@ -29,7 +30,8 @@ pub use block::Block;
 pub use cache::BlockCache;
 pub use compress::{Codec, Compression};
 pub use handles::Handles;
-pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near};
+pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near, RangeSummary};
+pub use ranges::{Fragment, Fragments};
 pub use shelf::Shelf;
 pub use sketch::Sketch;
 pub use vlog::{VlogReader, VlogSummary, VlogWriter};

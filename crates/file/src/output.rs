@@ -21,6 +21,8 @@ pub(crate) struct Output {
     buffer: Vec<u8>,
     /// Bytes handed to the file system; the buffer follows.
     appended: u64,
+    /// Calls of the file system so far.
+    appends: u64,
     checksum: Running,
     /// An append failed: what the file holds is unknown, and nothing may follow it.
     failed: bool,
@@ -29,16 +31,21 @@ pub(crate) struct Output {
 impl Output {
     /// Creates the file and puts its header into the buffer.
     pub fn create(dir: &dyn Dir, header: FileHeader) -> Result<Output> {
-        let name = file_name(header.file, header.kind);
-        let file = dir.create(&name)?;
+        Self::create_named(dir, &file_name(header.file, header.kind), header)
+    }
+
+    /// The same under another name.
+    pub fn create_named(dir: &dyn Dir, name: &str, header: FileHeader) -> Result<Output> {
+        let file = dir.create(name)?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
         buffer.extend_from_slice(&header.encode());
         Ok(Output {
             file,
             id: header.file,
-            name,
+            name: name.to_owned(),
             buffer,
             appended: 0,
+            appends: 0,
             checksum: Running::new(header.file),
             failed: false,
         })
@@ -55,6 +62,10 @@ impl Output {
     /// Where the next byte goes.
     pub fn offset(&self) -> u64 {
         self.appended + self.buffer.len() as u64
+    }
+    /// How often the file system was called.
+    pub fn appends(&self) -> u64 {
+        self.appends
     }
     /// The buffer, to append to. Call [`Output::spill`] afterwards.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
@@ -76,6 +87,7 @@ impl Output {
         self.checksum.update(&self.buffer);
         self.file.append(&[&self.buffer]).map_err(|e| e.at(&self.name, self.appended))?;
         self.appended += self.buffer.len() as u64;
+        self.appends += 1;
         self.buffer.clear();
         self.failed = false;
         Ok(())

@@ -6,10 +6,10 @@
 use crate::cache::BlockCache;
 use crate::compress::Compression;
 use crate::handles::Handles;
-use crate::klog::{KlogOptions, KlogReader, KlogWriter};
+use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FileId, Result};
+use perigee_base::{Error, FileId, KeyOrder, Result};
 use perigee_env::Dir;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,6 +68,22 @@ impl Shelf {
         let (reader, _) = keep(&self.vlogs, id, open)?;
         same_bytes(id, reader.bytes(), bytes)?;
         Ok(reader)
+    }
+
+    /// Stands for a klog that could not be opened: every key in its range answers with the reason.
+    pub fn broken_klog(
+        &self,
+        id: FileId,
+        summary: &KlogSummary,
+        order: KeyOrder,
+        why: Error,
+    ) -> Result<KlogReader> {
+        let shared = (self.cache.clone(), self.counters.clone());
+        KlogReader::broken((id, self.database), summary, order, why, shared)
+    }
+    /// Stands for a vlog that could not be opened.
+    pub fn broken_vlog(&self, id: FileId, bytes: u64, why: Error) -> VlogReader {
+        VlogReader::broken(id, self.database, bytes, why, self.counters.clone())
     }
 
     /// A writer of a new klog; `options.database` is filled in.

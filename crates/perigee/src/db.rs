@@ -5,6 +5,7 @@ use crate::{
     WriteBatch, WriteOptions, translate,
 };
 use perigee_engine::{Engine, Family as Inner};
+use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +41,14 @@ impl Db {
     /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let settings = translate::settings(&options);
+        let families = settings.families.clone();
+        let reads_only = options.read_only || options.salvage_readonly;
         let engine = Arc::new(Engine::open(options.env, path.as_ref(), settings)?);
+        for (name, settings) in families.iter().filter(|_| !reads_only) {
+            if !engine.families().contains(name) {
+                engine.create_family(name, settings.clone())?;
+            }
+        }
         let inner = engine.family("default")?;
         Ok(Db { default: Family { inner, engine: Arc::clone(&engine) }, engine })
     }
@@ -52,6 +60,15 @@ impl Db {
     /// Its directory.
     pub fn path(&self) -> &Path {
         self.engine.path()
+    }
+    /// The options that hold now: those given at open, with the families' as they are stored. Saved with
+    /// [`Options::save`], they are the file of this database.
+    pub fn options(&self) -> Options {
+        let mut families: BTreeMap<String, FamilyOptions> = BTreeMap::new();
+        for f in self.engine.all_families() {
+            families.insert(f.name().to_string(), translate::family_options(&f.settings()));
+        }
+        translate::options(self.engine.settings(), self.engine.env().clone(), families)
     }
     /// The family `default`, which always exists.
     pub fn default_family(&self) -> Family {

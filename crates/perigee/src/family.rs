@@ -2,6 +2,7 @@
 
 use crate::iter::bounds;
 use crate::{Cursor, FamilyOptions, Iter, Result, Slice, WriteOptions, translate};
+use perigee_base::latency::Operation;
 use perigee_engine::{Engine, Family as Inner};
 use perigee_file::log::Batch;
 use perigee_tree::get;
@@ -43,7 +44,15 @@ impl Family {
     }
     /// Its effective options.
     pub fn options(&self) -> FamilyOptions {
-        translate::family_options(&self.inner.settings)
+        translate::family_options(&self.inner.settings())
+    }
+    /// Gives it other options, durably; they hold from now on, for new files where they concern files. Start from
+    /// [`Family::options`] and change what is to change.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another key order, or an option out of range: then nothing has changed.
+    pub fn set_options(&self, options: FamilyOptions) -> Result<()> {
+        self.engine.set_family_settings(&self.inner, translate::family_settings(&options))
     }
     /// Sets `key` to `value`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -69,7 +78,7 @@ impl Family {
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete(self.inner.id, key.as_ref())?;
-        self.engine.write(batch, options.durability.map(translate::durability))
+        self.engine.write_as(Operation::Delete, batch, options.durability.map(translate::durability))
     }
     /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -77,16 +86,18 @@ impl Family {
     }
     /// The value of `key` without a copy.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let started = self.engine.start_get();
         let (view, at) = self.engine.read_view(&self.inner)?;
         let value = get::get(&view, key.as_ref(), at)?;
-        self.engine.count_get(value.is_some());
+        self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` is there. Does not fetch a separated value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let started = self.engine.start_get();
         let (view, at) = self.engine.read_view(&self.inner)?;
         let found = get::contains(&view, key.as_ref(), at)?;
-        self.engine.count_get(found);
+        self.engine.stop_get(started, found);
         Ok(found)
     }
     /// All entries in key order, from both ends.
@@ -97,9 +108,13 @@ impl Family {
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
         self.scan(bounds(&range))
     }
-    /// The entries whose key starts with `prefix`.
+    /// The entries whose key starts with `prefix`: in any case under `CaseInsensitive`, up to its first NUL under
+    /// `Lexicographic`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` under `U64`, `I64` and a user's own order, where keys with one prefix do not lie together.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(Bounds::prefix(prefix.as_ref()))
+        self.scan(Bounds::prefix(self.inner.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries.
     pub fn cursor(&self) -> Result<Cursor> {

@@ -2,6 +2,7 @@
 //! database as it was when they were made, whatever writers, flushes and compactions do meanwhile.
 
 use crate::{Result, Slice};
+use perigee_base::latency::Operation;
 use perigee_base::{SeqNo, Shared};
 use perigee_engine::Engine;
 use perigee_tree::View;
@@ -38,6 +39,14 @@ use std::sync::Arc;
 pub struct Cursor {
     inner: VisibleCursor,
     engine: Arc<Engine>,
+    /// Steps that the counters do not know yet.
+    steps: u64,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.engine.counters().nexts.add(self.steps);
+    }
 }
 
 pub(crate) fn bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
@@ -47,36 +56,55 @@ pub(crate) fn bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
 
 impl Cursor {
     pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Cursor {
-        Cursor { inner: VisibleCursor::new(view, at, bounds, true), engine: Arc::clone(engine) }
+        Cursor { inner: VisibleCursor::new(view, at, bounds, true), engine: Arc::clone(engine), steps: 0 }
     }
     fn go(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         self.engine.check_open()?;
         go(&mut self.inner)
     }
+    fn position(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
+        let seeks = &self.engine.counters().seeks;
+        seeks.add(1);
+        let started = self.engine.start(Operation::Seek, seeks.get());
+        self.go(go)?;
+        self.engine.stop(Operation::Seek, started);
+        Ok(())
+    }
+    fn step(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
+        self.steps += 1;
+        if self.steps < Operation::Next.one_in() {
+            return self.go(go);
+        }
+        self.engine.counters().nexts.add(std::mem::take(&mut self.steps));
+        let started = self.engine.start(Operation::Next, 0);
+        self.go(go)?;
+        self.engine.stop(Operation::Next, started);
+        Ok(())
+    }
     /// To the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.go(VisibleCursor::seek_to_first)
+        self.position(VisibleCursor::seek_to_first)
     }
     /// To the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.go(VisibleCursor::seek_to_last)
+        self.position(VisibleCursor::seek_to_last)
     }
     /// To the first entry at or after `key` (of those within the bounds).
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.go(|c| c.seek(key.as_ref()))
+        self.position(|c| c.seek(key.as_ref()))
     }
     /// To the last entry at or before `key` (of those within the bounds).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.go(|c| c.seek_for_prev(key.as_ref()))
+        self.position(|c| c.seek_for_prev(key.as_ref()))
     }
     /// To the next entry; invalid after the last. On an invalid cursor: stays invalid.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<()> {
-        self.go(VisibleCursor::next)
+        self.step(VisibleCursor::next)
     }
     /// To the previous entry; invalid before the first. On an invalid cursor: stays invalid.
     pub fn prev(&mut self) -> Result<()> {
-        self.go(VisibleCursor::prev)
+        self.step(VisibleCursor::prev)
     }
     /// Whether the cursor is on an entry.
     pub fn valid(&self) -> bool {

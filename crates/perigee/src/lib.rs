@@ -29,29 +29,42 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod human;
 mod options;
+mod option_table;
 mod batch;
 mod slice;
 mod stats;
+mod json;
 mod safety;
 mod translate;
+mod config;
 mod iter;
 mod family;
 mod snapshot;
 mod db;
 mod backups;
 mod ttl;
+mod erase;
 mod operate;
+mod metrics;
+mod explain;
 mod read;
 mod estimate;
+mod bulk;
+mod table_writer;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
+pub use bulk::{BulkLoad, LoadProgress, LoadReport};
+pub use config::FILE_NAME as OPTIONS_FILE_NAME;
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
+pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;
+pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use safety::{
@@ -61,8 +74,10 @@ pub use safety::{
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{
-    FamilyStats, FileStats, JobStats, LevelStats, MemoryStats, RecoveryReport, Stats, VerifyReport,
+    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
+    StallStats, Stats, VerifyReport,
 };
+pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].

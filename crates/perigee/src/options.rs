@@ -1,7 +1,9 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
-use perigee_base::KeyOrder;
+use perigee_base::{KeyOrder, limits};
 use perigee_env::Env;
+use perigee_file::filter;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What an acknowledged write has survived.
@@ -55,17 +57,26 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open if there is one already (default false).
     pub error_if_exists: bool,
+    /// Open without changing a byte and without a lock, also beside the process that writes (default false). Seen is the
+    /// database at the moment of this open; later writes are not. Safe beside a writer: files that it removes
+    /// meanwhile are held open, its log is read into memory and never cut. Writes fail with
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
+    pub read_only: bool,
+    /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
+    /// `Corruption`, never "not there"; so does, if part of the log is lost, every key that is not found, and the end of every
+    /// scan (default false). `perigee repair` makes a new database of it.
+    pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
     /// One number for the memory of block cache, memtables, resident indexes and filters, flushes and compactions (default
     /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, writers
     /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what.
     pub memory_budget: u64,
-    /// Bytes of decompressed blocks kept in memory, at most (default: whatever the memory budget leaves).
+    /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
     pub block_cache_bytes: u64,
     /// Table files open at once, about (default 0: half of what the process may have open). Fewer cost
     /// a reopening now and then; files in use are never closed.
-    pub max_open_files: u64,
+    pub max_open_files: u32,
     /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and compactions go on, and writes
     /// resume by themselves when there is room (default 16 MiB; 0 turns the guard off).
     pub min_free_space: u64,
@@ -75,9 +86,18 @@ pub struct Options {
     /// Bytes per second that flushes may write and compactions may read and write (default `None`: no limit). Flushes come
     /// first: a compaction never makes a flush wait. Can be changed while open: [`crate::Db::set_background_rate`].
     pub background_rate: Option<u64>,
+    /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
+    pub latency_stats: bool,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
+    /// Settings of other families, by name. On open those that exist are compared: what may differ is stored and used for
+    /// new files (see `stats().recovery.changed_options`), what may not (the key order) is refused; those that do not
+    /// exist are created. Families not named here keep what is stored.
+    pub families: BTreeMap<String, FamilyOptions>,
+    /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
+    /// open.
+    pub orders: Vec<KeyOrder>,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -88,14 +108,19 @@ impl Options {
         Options {
             create_if_missing: true,
             error_if_exists: false,
+            read_only: false,
+            salvage_readonly: false,
             durability: Durability::Full,
             memory_budget: 0,
-            block_cache_bytes: u64::MAX,
+            block_cache_bytes: 1 << 40,
             max_open_files: 0,
             min_free_space: 16 << 20,
             verify_outputs: true,
             background_rate: None,
+            latency_stats: true,
             default_family: None,
+            families: BTreeMap::new(),
+            orders: Vec::new(),
             env: Env::real(),
         }
     }
@@ -115,6 +140,32 @@ impl Options {
         self.error_if_exists = yes;
         self
     }
+    /// Sets [`Options::read_only`].
+    ///
+    /// ```
+    /// # use perigee::{Db, ErrorKind, Options, env::{Env, fs::memory::SimDisk}};
+    /// # fn main() -> perigee::Result<()> {
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let writer = Db::open("/db", Options::in_env(env.clone()))?;
+    /// writer.put("moon", "full")?;
+    /// let reader = Db::open("/db", Options::in_env(env).read_only(true))?;
+    /// writer.put("moon", "new")?;
+    /// assert_eq!(reader.get("moon")?.as_deref(), Some(&b"full"[..]));
+    /// assert_eq!(reader.put("moon", "half").unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+    /// Sets [`Options::salvage_readonly`].
+    #[must_use]
+    pub fn salvage_readonly(mut self, yes: bool) -> Self {
+        self.salvage_readonly = yes;
+        self
+    }
     /// Sets [`Options::durability`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
@@ -130,9 +181,8 @@ impl Options {
     /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
     /// let db = Db::open("/doc", options.memory_budget(64 << 20).max_open_files(100).min_free_space(1 << 20))?;
     /// db.put("moon", "full")?;
-    /// let memory = db.stats().memory;
-    /// assert_eq!(memory.budget, 64 << 20);
-    /// assert!(memory.memtables > 0 && memory.total() < memory.budget);
+    /// let held: u64 = db.stats().memory.iter().map(|(_owner, bytes)| bytes).sum();
+    /// assert!(held > 0 && held < db.stats().memory_budget);
     /// # Ok(())
     /// # }
     /// ```
@@ -143,7 +193,7 @@ impl Options {
     }
     /// Sets [`Options::max_open_files`].
     #[must_use]
-    pub fn max_open_files(mut self, files: u64) -> Self {
+    pub fn max_open_files(mut self, files: u32) -> Self {
         self.max_open_files = files;
         self
     }
@@ -165,6 +215,12 @@ impl Options {
         self.verify_outputs = yes;
         self
     }
+    /// Sets [`Options::latency_stats`].
+    #[must_use]
+    pub fn latency_stats(mut self, yes: bool) -> Self {
+        self.latency_stats = yes;
+        self
+    }
     /// Sets [`Options::background_rate`].
     #[must_use]
     pub fn background_rate(mut self, bytes_per_second: Option<u64>) -> Self {
@@ -177,6 +233,39 @@ impl Options {
         self.default_family = Some(options);
         self
     }
+    /// Adds to [`Options::orders`] (see [`KeyOrder::register`]).
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, KeyOrder, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    /// // Only identical keys are equal, so a key is its own canonical form.
+    /// let order = KeyOrder::register_canonical("short-first", short_first, |key| key.to_vec())?;
+    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_order(order))?;
+    /// let words = db.create_family("words", FamilyOptions::new().order(order))?;
+    /// for word in ["neap", "ebb", "slack"] {
+    ///     words.put(word, "")?;
+    /// }
+    /// let first = words.iter()?.next().expect("there are words")?;
+    /// assert_eq!(&first.0[..], b"ebb");
+    /// db.close()?;
+    /// assert!(Db::open("/doc", Options::in_env(env)).is_err(), "without its order it is not opened");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_order(mut self, order: KeyOrder) -> Self {
+        self.orders.push(order);
+        self
+    }
+    /// Adds to [`Options::families`].
+    #[must_use]
+    pub fn family(mut self, name: impl Into<String>, options: FamilyOptions) -> Self {
+        self.families.insert(name.into(), options);
+        self
+    }
 }
 
 impl Default for Options {
@@ -186,10 +275,26 @@ impl Default for Options {
 }
 
 /// Settings of one column family, stored with it.
+///
+/// ```
+/// # use perigee::{Compression, Db, FamilyOptions, Options};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// let options = FamilyOptions::new().compression(Compression::Zstd(3)).filter_rate(0.001);
+/// let archive = db.create_family("archive", options)?;
+/// assert_eq!(archive.options().filter_bits, 17);
+/// // Later, while it is in use: new files are written so, old ones stay readable as they are.
+/// archive.set_options(archive.options().compression(Compression::Lz4).block_bytes(4096))?;
+/// assert_eq!(archive.options().block_bytes, 4096);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FamilyOptions {
-    /// The order of keys (fixed for the family's life).
+    /// The order of keys: fixed for the family's life; everything else may change at any time
+    /// ([`Family::set_options`](crate::Family::set_options)).
     pub order: KeyOrder,
     /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger files and
     /// less rewriting, more memory and a longer recovery.
@@ -226,6 +331,12 @@ impl FamilyOptions {
             level_ratio: 10,
         }
     }
+    /// Sets [`FamilyOptions::order`].
+    #[must_use]
+    pub fn order(mut self, order: KeyOrder) -> Self {
+        self.order = order;
+        self
+    }
     /// Sets [`FamilyOptions::memtable_bytes`].
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: u64) -> Self {
@@ -255,6 +366,17 @@ impl FamilyOptions {
     pub fn filter_bits(mut self, bits: u8) -> Self {
         self.filter_bits = bits;
         self
+    }
+    /// Sets [`FamilyOptions::filter_bits`] to the fewest that answer at most this share of absent keys with "perhaps":
+    /// 0.01 takes 11 bits a key, 0.001 takes 17; 1.0 is no filter.
+    #[must_use]
+    pub fn filter_rate(mut self, rate: f64) -> Self {
+        self.filter_bits = filter::bits_for_rate(rate, limits::FILTER_BITS_MAX);
+        self
+    }
+    /// The share of absent keys that the filters answer with "perhaps", and so cost a block read.
+    pub fn false_positive_rate(&self) -> f64 {
+        filter::false_positive_rate(self.filter_bits)
     }
     /// Sets [`FamilyOptions::target_file_bytes`].
     #[must_use]

@@ -1,6 +1,7 @@
 //! Richer reads: many keys at once, and values into a caller's buffer.
 
 use crate::{Db, Error, Family, Result, Slice, Snapshot};
+use perigee_base::latency::Operation;
 use perigee_base::{SeqNo, Shared};
 use perigee_engine::Engine;
 use perigee_tree::View;
@@ -24,7 +25,9 @@ fn many<K: AsRef<[u8]>>(
         Err(e) => return refuse(keys.len(), &e),
     };
     let borrowed: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+    let started = engine.start(Operation::MultiGet, 0);
     let answers = multi_get(&view, &borrowed, at);
+    engine.stop(Operation::MultiGet, started);
     answers.iter().flatten().for_each(|value| engine.count_get(value.is_some()));
     answers.into_iter().map(|a| a.map(|v| v.map(Slice))).collect()
 }
@@ -53,9 +56,10 @@ impl Family {
         self.engine.read_view(&self.inner)
     }
     fn value(&self, key: &[u8]) -> Result<Option<Shared>> {
+        let started = self.engine.start_get();
         let (view, at) = self.now()?;
         let value = get::get(&view, key, at)?;
-        self.engine.count_get(value.is_some());
+        self.engine.stop_get(started, value.is_some());
         Ok(value)
     }
 
@@ -117,8 +121,9 @@ impl Family {
 
 impl Snapshot {
     fn value(&self, family: &Family, key: &[u8]) -> Result<Option<Shared>> {
+        let started = self.engine.start_get();
         let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key, self.held.seq())?;
-        self.engine.count_get(value.is_some());
+        self.engine.stop_get(started, value.is_some());
         Ok(value)
     }
     /// [`Family::multi_get`] as of the snapshot.

@@ -43,15 +43,17 @@ impl Snapshot {
     }
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let started = self.engine.start_get();
         let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
-        self.engine.count_get(value.is_some());
+        self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` was there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        let started = self.engine.start_get();
         let found =
             get::contains(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
-        self.engine.count_get(found);
+        self.engine.stop_get(started, found);
         Ok(found)
     }
     /// All entries then.
@@ -64,7 +66,7 @@ impl Snapshot {
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(prefix.as_ref()))
+        self.scan(family, Bounds::prefix(family.inner.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries then.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {

@@ -5,16 +5,23 @@ use crate::safety::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
 };
 use crate::stats::{
-    FamilyStats, FileStats, JobStats, LevelStats, MemoryStats, RecoveryReport, Stats, VerifyReport,
+    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
+    StallStats, Stats, VerifyReport,
 };
+use perigee_base::io::{Cause, Moved};
+use perigee_base::latency::{Operation, Summary};
 use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
+use perigee_engine::stalls::Stall;
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
+use perigee_env::Env;
 use perigee_file::Compression as Inner;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     match d {
@@ -27,17 +34,49 @@ pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
 }
 
 pub(crate) fn settings(o: &Options) -> Settings {
+    let named = o.families.iter().filter(|(name, _)| *name != "default");
     Settings {
         create_if_missing: o.create_if_missing,
+        read_only: o.read_only,
+        salvage: o.salvage_readonly,
         error_if_exists: o.error_if_exists,
         durability: durability(o.durability),
         memory_budget: o.memory_budget,
         block_cache_bytes: o.block_cache_bytes,
-        max_open_files: o.max_open_files,
+        max_open_files: u64::from(o.max_open_files),
         min_free_space: o.min_free_space,
         verify_outputs: o.verify_outputs,
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
-        default_family: o.default_family.as_ref().map(family_settings),
+        latency_stats: o.latency_stats,
+        orders: o.orders.clone(),
+        default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
+        families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
+    }
+}
+
+/// Back again, with these options of families.
+pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, FamilyOptions>) -> Options {
+    Options {
+        create_if_missing: s.create_if_missing,
+        read_only: s.read_only,
+        salvage_readonly: s.salvage,
+        error_if_exists: s.error_if_exists,
+        durability: match s.durability {
+            perigee_engine::Durability::Full => Durability::Full,
+            perigee_engine::Durability::Interval(us) => Durability::Interval(Duration::from_micros(us)),
+            perigee_engine::Durability::None => Durability::None,
+        },
+        memory_budget: s.memory_budget,
+        block_cache_bytes: s.block_cache_bytes,
+        max_open_files: u32::try_from(s.max_open_files).unwrap_or(u32::MAX),
+        min_free_space: s.min_free_space,
+        verify_outputs: s.verify_outputs,
+        background_rate: Some(s.background_bytes_per_second).filter(|rate| *rate > 0),
+        latency_stats: s.latency_stats,
+        default_family: families.remove("default"),
+        families,
+        orders: s.orders.clone(),
+        env,
     }
 }
 
@@ -82,26 +121,25 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
 }
 
 pub(crate) fn stats(s: Status) -> Stats {
+    let cache = cache_stats(&s);
     Stats {
         counters: s.counters,
         families: s.families.iter().map(family_stats).collect(),
         last_sequence: s.last_sequence,
         durable_sequence: s.durable_sequence,
         block_cache_bytes: s.cache,
-        table_memory_bytes: s.memory.tables,
-        memory: MemoryStats {
-            budget: s.memory_budget,
-            block_cache: s.cache.0,
-            memtables: s.memory.active,
-            sealed: s.memory.sealed,
-            tables: s.memory.tables,
-            jobs: s.memory.jobs,
-        },
+        table_memory_bytes: s.table_memory,
+        memory_budget: s.memory_budget,
         open_files: s.open_files,
         free_space: s.space.1,
         wal: s.wal,
         disk_bytes: s.disk_bytes,
         snapshots: s.snapshots,
+        cache,
+        memory: s.memory,
+        io: s.io.iter().map(io_stats).collect(),
+        latency: s.latency.into_iter().map(latency_stats).collect(),
+        stalls: s.stalls.iter().map(stall_stats).collect(),
         running: s.running.iter().map(job_stats).collect(),
         pressure: s.pressure.to_owned(),
         recovery: RecoveryReport {
@@ -112,9 +150,51 @@ pub(crate) fn stats(s: Status) -> Stats {
             orphans: s.recovery.orphans,
             clean: s.recovery.clean,
             elapsed_us: s.recovery.elapsed_us,
+            changed_options: s.recovery.changed,
         },
         background_error: s.background_error,
     }
+}
+
+fn cache_stats(s: &Status) -> CacheStats {
+    let counter = |name| s.counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
+    CacheStats {
+        capacity: s.cache.1,
+        used: s.cache.0,
+        blocks: s.cache_blocks.0,
+        hits: counter("cache_hits"),
+        misses: counter("cache_misses"),
+        evictions: s.cache_blocks.1,
+    }
+}
+
+fn io_stats((cause, m): &(Cause, Moved)) -> IoStats {
+    IoStats {
+        cause: cause.name(),
+        reads: m.reads,
+        bytes_read: m.bytes_read,
+        writes: m.writes,
+        bytes_written: m.bytes_written,
+    }
+}
+
+fn latency_stats((operation, s): (Operation, Summary)) -> LatencyStats {
+    LatencyStats {
+        operation: operation.name(),
+        one_in: operation.one_in(),
+        count: s.count,
+        sum_ns: s.sum,
+        p50_ns: s.p50,
+        p90_ns: s.p90,
+        p99_ns: s.p99,
+        p999_ns: s.p999,
+        max_ns: s.max,
+        buckets: s.buckets,
+    }
+}
+
+fn stall_stats((reason, s): &(&'static str, Stall)) -> StallStats {
+    StallStats { reason, delays: s.delays, delay_us: s.delay_us, stops: s.stops, stop_us: s.stop_us }
 }
 
 fn job_stats((job, elapsed_us): &(Arc<Job>, u64)) -> JobStats {
@@ -144,7 +224,7 @@ fn family_stats(f: &FamilyStatus) -> FamilyStats {
     FamilyStats {
         name: f.family.name().to_string(),
         id: f.family.id.0,
-        options: family_options(&f.family.settings),
+        options: family_options(&f.family.settings()),
         memtable: f.memtable,
         sealed: f.sealed,
         levels: f.levels.iter().enumerate().map(level).collect(),

@@ -66,7 +66,13 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::CloneForgetsMemtable
         | Bug::RenameInMemory
         | Bug::SortedAnswers
+        | Bug::LoadWithoutNumber
+        | Bug::LoadUnderMemtables
+        | Bug::LoadFirstWins
         | Bug::LoseLastEntry
+        | Bug::ShortSeparator
+        | Bug::FilterHashesRawKey
+        | Bug::CollapseByBytes
         | Bug::InstallCancelled
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],

@@ -51,7 +51,7 @@ fn durability(rng: &mut Rng) -> Durability {
 fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
-        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4]) {
+        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
@@ -61,6 +61,7 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
             7 => Action::Cancel(rng.log_uniform(2000)),
             8 => Action::CompactRange(rng.next()),
             9 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
+            10 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
             _ => {
                 let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
                 Action::Commit(Spec::Random(rng.next()), own)
@@ -117,7 +118,7 @@ fn random_case(case: &Case) -> Result<(), String> {
 }
 
 /// The menu of the exhaustive part.
-const MENU: [Action; 8] = [
+const MENU: [Action; 9] = [
     Action::Commit(Spec::One, None),
     Action::Commit(Spec::Pair, None),
     Action::Commit(Spec::Delete, None),
@@ -126,6 +127,7 @@ const MENU: [Action; 8] = [
     Action::Clear,
     Action::Flush,
     Action::Compact,
+    Action::Load(5, 60),
 ];
 
 /// All histories of up to `depth` operations.
@@ -217,6 +219,6 @@ mod tests {
     #[test]
     fn the_menu_is_multiplied_out() {
         assert_eq!(histories(0).len(), 1);
-        assert_eq!(histories(2).len(), 1 + 8 + 64);
+        assert_eq!(histories(2).len(), 1 + 9 + 81);
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::history::Op;
 use crate::oracle::{Oracle, Outcome, Target};
+use perigee::KeyOrder;
 
 /// Runs `ops`; `Err` describes the first difference. Returns how many operations were really performed.
-pub fn run(target: &mut impl Target, ops: &[Op]) -> Result<u64, String> {
-    let mut oracle = Oracle::default();
+pub fn run(target: &mut impl Target, ops: &[Op], order: KeyOrder) -> Result<u64, String> {
+    let mut oracle = Oracle::new(order);
     let mut performed = 0;
     for (i, op) in ops.iter().enumerate() {
         let expected = oracle.perform(op);
@@ -67,7 +68,7 @@ mod tests {
     fn a_clean_toy_passes() {
         for seed in 0..50 {
             let ops = Generator::new(seed).history(400);
-            assert!(run(&mut Toy::new(Mistake::None), &ops).is_ok());
+            assert!(run(&mut Toy::new(Mistake::None), &ops, KeyOrder::Bytes).is_ok());
         }
     }
 
@@ -76,7 +77,7 @@ mod tests {
         for &mistake in MISTAKES {
             let caught = (0..50).any(|seed| {
                 let ops = Generator::new(seed).history(400);
-                run(&mut Toy::new(mistake), &ops).is_err()
+                run(&mut Toy::new(mistake), &ops, KeyOrder::Bytes).is_err()
             });
             assert!(caught, "{mistake:?} was not flagged");
         }

@@ -1,6 +1,6 @@
 //! The engine as a [`Target`]: slots become handles, results become outcomes.
 
-use crate::history::{CURSORS, FAMILIES, Move, Op, SNAPSHOTS, Span, Write, family_name};
+use crate::history::{CURSORS, FAMILIES, Move, Op, SNAPSHOTS, Span, Value, Write, family_name};
 use crate::oracle::{Outcome, Target};
 use crate::settings::Settings;
 use perigee::env::Env;
@@ -74,6 +74,7 @@ impl Engine {
     fn attempt(&mut self, op: &Op) -> Result<Outcome> {
         match op {
             Op::Write { writes, batched } => self.write(writes, *batched),
+            Op::Load { family, entries, memory } => self.load(*family, entries, *memory),
             Op::Get { family, key, snapshot } => self.get(*family, key, *snapshot),
             Op::MultiGet { family, keys, snapshot } => self.multi_get(*family, keys, *snapshot),
             Op::Contains { family, key, snapshot } => self.contains(*family, key, *snapshot),
@@ -251,6 +252,22 @@ impl Engine {
             Some((family, None)) => family.get(key)?,
             Some((family, Some(snapshot))) => snapshot.get(family, key)?,
         }))
+    }
+
+    fn load(&self, family: usize, entries: &[(Vec<u8>, Value)], memory: usize) -> Result<Outcome> {
+        let Some(family) = &self.families[family] else {
+            // The oracle looks at the family of each entry.
+            return Ok(if entries.is_empty() { Outcome::Done } else { Outcome::Skipped });
+        };
+        if entries.is_empty() {
+            return Ok(Outcome::Done);
+        }
+        let mut load = family.bulk_load()?.memory_bytes(memory);
+        for (key, value) in entries {
+            load.put(key, value.bytes())?;
+        }
+        load.finish()?;
+        Ok(Outcome::Done)
     }
 
     fn multi_get(&self, family: usize, keys: &[Vec<u8>], snapshot: Option<usize>) -> Result<Outcome> {

@@ -94,6 +94,7 @@ impl Plan {
                 }
                 7 if i > 20 => Action::Compact,
                 8 => Action::Sync,
+                4 if i > 10 => Action::Load(rng.next(), 100),
                 6 => Action::Commit(Spec::Random(rng.next()), Some(Durability::None)),
                 _ => Action::Commit(Spec::Random(rng.next()), None),
             })

@@ -79,6 +79,8 @@ pub enum Op {
     Get { family: usize, key: Bytes, snapshot: Option<usize> },
     /// Many point reads at once, now or in a snapshot.
     MultiGet { family: usize, keys: Vec<Bytes>, snapshot: Option<usize> },
+    /// A bulk load with so much memory.
+    Load { family: usize, entries: Vec<(Bytes, Value)>, memory: usize },
     /// Presence, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
     /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
@@ -147,6 +149,10 @@ enum Keys {
     Prefixed(Bytes, u64),
     /// Decimal numbers of fixed width.
     Numbers(u64),
+    /// Little-endian integers of 8 bytes around zero.
+    Integers(u64),
+    /// Words in any case, now and then with something behind a NUL.
+    Words(u64),
 }
 
 /// Makes histories.
@@ -162,12 +168,14 @@ impl Generator {
     /// The generator for a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let keys = std::array::from_fn(|_| match rng.below(3) {
+        let keys = std::array::from_fn(|_| match rng.below(5) {
             0 => Keys::Tiny,
             1 => {
                 let len = rng.between(8, 300);
                 Keys::Prefixed(value_bytes(rng.next() | 1, len), rng.log_uniform(400))
             }
+            2 => Keys::Integers(rng.log_uniform(600)),
+            3 => Keys::Words(rng.log_uniform(400)),
             _ => Keys::Numbers(rng.log_uniform(600)),
         });
         let value_max = rng.pick(&[20, 200, 3000]);
@@ -204,9 +212,11 @@ impl Generator {
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
             1 => Op::Write { writes: vec![self.write(family, true)], batched: false },
+            2 if self.rng.percent(7) => self.load(family),
             2 => self.batch(),
             3 if self.rng.percent(15) => {
-                let keys = (0..self.rng.between(0, 40)).map(|_| self.near(family)).collect();
+                // At least one: an answer for each key leaves no place for an error when there are none.
+                let keys = (0..self.rng.between(1, 40)).map(|_| self.near(family)).collect();
                 Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
             }
             3 => Op::Get { family, key: self.key(family), snapshot: self.maybe_snapshot() },
@@ -247,6 +257,15 @@ impl Generator {
             6 | 7 => Op::Cancel { us: self.rng.log_uniform(3000) },
             _ => Op::Rate { bytes_per_second: self.rng.pick(&[0, 0, 2 << 20, 200 << 10]) },
         }
+    }
+
+    fn load(&mut self, family: usize) -> Op {
+        let n = self.rng.log_uniform(120) as usize;
+        let mut entries: Vec<(Bytes, Value)> = (0..n).map(|_| (self.key(family), self.value())).collect();
+        if self.rng.percent(40) {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        Op::Load { family, entries, memory: self.rng.pick(&[1, 200, 1 << 10, 1 << 20]) }
     }
 
     fn rare(&mut self) -> Op {
@@ -327,12 +346,30 @@ impl Generator {
                 key
             }
             Keys::Numbers(n) => format!("{:05}", self.rng.below(*n)).into_bytes(),
+            Keys::Integers(n) => {
+                let i = self.rng.below(*n) as i64 - (*n / 2) as i64;
+                (i * [1, 100][(i & 1) as usize]).to_le_bytes().to_vec()
+            }
+            Keys::Words(n) => self.word(*n),
         };
         if self.recent.len() < 24 {
             self.recent.push(key.clone());
         } else {
             let i = self.rng.index(24);
             self.recent[i] = key.clone();
+        }
+        key
+    }
+
+    fn word(&mut self, n: u64) -> Bytes {
+        let number = format!("Tide-{:x}", self.rng.below(n));
+        let mut key: Bytes = match self.rng.below(3) {
+            0 => number.to_ascii_uppercase().into_bytes(),
+            1 => number.to_ascii_lowercase().into_bytes(),
+            _ => number.into_bytes(),
+        };
+        if self.rng.percent(20) {
+            key.extend_from_slice(&[0, self.rng.pick(b"ab")]);
         }
         key
     }
@@ -419,6 +456,7 @@ mod tests {
             "Write",
             "Get",
             "MultiGet",
+            "Load",
             "Contains",
             "Scan",
             "TakeSnapshot",

@@ -21,6 +21,7 @@ pub mod kill;
 pub mod ledger;
 pub mod model;
 pub mod oracle;
+pub mod orders;
 pub mod rng;
 pub mod runner;
 pub mod session;

@@ -49,13 +49,13 @@ fn one_case(case: &Case) -> Result<(), String> {
     let ops = Generator::new(case.mixed()).history(LENGTH);
     let mut rng = Rng::new(mix(case.mixed(), 1));
     for set in 0..SETS {
-        let (settings, seed) = (Settings::random(&mut rng), rng.next());
+        let (settings, seed) = (Settings::random(&mut rng).random_order(&mut rng)?, rng.next());
         let disk = SimDisk::new(seed);
         case.keep(&format!("set-{set}"), &disk);
         let performed = World::new(seed)
             .run(disk, |env| {
                 let mut engine = Engine::open(env, settings.clone()).map_err(|e| format!("open: {e}"))?;
-                let performed = driver::run(&mut engine, &ops)?;
+                let performed = driver::run(&mut engine, &ops, settings.family.order)?;
                 engine.close().map_err(|e| format!("close: {e}"))?;
                 Ok::<u64, String>(performed)
             })

@@ -3,8 +3,9 @@
 //!
 //! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
 
-use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Write, family_name};
-use perigee::ErrorKind;
+use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name};
+use crate::orders::{self, Key};
+use perigee::{ErrorKind, KeyOrder};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl Outcome {
     }
 }
 
-type Map = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
+type Map = BTreeMap<Key, Arc<[u8]>>;
 /// Contents by incarnation: a family that is dropped and created again is another one.
 type Maps = BTreeMap<u64, Arc<Map>>;
 
@@ -68,13 +69,14 @@ struct Handle {
 
 #[derive(Clone, Debug)]
 enum Open {
-    Cursor { incarnation: u64, map: Arc<Map>, range: Range, at: Option<Arc<[u8]>> },
+    Cursor { incarnation: u64, map: Arc<Map>, range: Range, at: Option<Key> },
     Iter { incarnation: u64, left: VecDeque<(Bytes, Bytes)> },
 }
 
 /// The reference.
 #[derive(Clone, Debug)]
 pub struct Oracle {
+    order: KeyOrder,
     handles: [Option<Handle>; FAMILIES],
     maps: Maps,
     snapshots: [Option<Maps>; SNAPSHOTS],
@@ -84,10 +86,24 @@ pub struct Oracle {
 
 impl Default for Oracle {
     fn default() -> Self {
+        Oracle::new(KeyOrder::Bytes)
+    }
+}
+
+impl Oracle {
+    /// The oracle of a database whose families all have that key order.
+    pub fn new(order: KeyOrder) -> Self {
         let mut handles = [None; FAMILIES];
         handles[0] = Some(Handle { incarnation: 0, live: true, begun: false });
         let maps = Maps::from([(0, Arc::default())]);
-        Oracle { handles, maps, snapshots: Default::default(), open: Default::default(), incarnations: 0 }
+        Oracle {
+            order,
+            handles,
+            maps,
+            snapshots: Default::default(),
+            open: Default::default(),
+            incarnations: 0,
+        }
     }
 }
 
@@ -95,17 +111,25 @@ impl Target for Oracle {
     fn perform(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { writes, .. } => self.write(writes),
-            Op::Get { family, key, snapshot } => {
-                self.read(*family, *snapshot, |map| Outcome::Value(map.get(&key[..]).map(|v| v.to_vec())))
-            }
+            Op::Load { family, entries, .. } => self.write(&loaded(*family, entries)),
+            Op::Get { family, key, snapshot } => self
+                .read(*family, *snapshot, |map| Outcome::Value(map.get(&self.key(key)).map(|v| v.to_vec()))),
             Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
-                Outcome::Values(keys.iter().map(|k| map.get(&k[..]).map(|v| v.to_vec())).collect())
+                Outcome::Values(keys.iter().map(|k| map.get(&self.key(k)).map(|v| v.to_vec())).collect())
             }),
             Op::Contains { family, key, snapshot } => {
-                self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&key[..])))
+                self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&self.key(key))))
+            }
+            Op::Scan { family, span, snapshot, .. } | Op::OpenIter { family, span, snapshot, .. }
+                if !self.has(span) =>
+            {
+                match self.map(*family, *snapshot) {
+                    Err(Outcome::Skipped) => Outcome::Skipped,
+                    _ => Outcome::Refused(ErrorKind::InvalidArgument),
+                }
             }
             Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
-                let mut left = entries(map, &span_range(span));
+                let mut left = entries(map, span);
                 let step =
                     |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
                 Outcome::Entries((0..*steps).map_while(step).collect())
@@ -121,7 +145,7 @@ impl Target for Oracle {
             Op::OpenIter { slot, family, span, snapshot } => {
                 self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Iter {
                     incarnation,
-                    left: entries(&map, &span_range(span)),
+                    left: entries(&map, span),
                 })
             }
             Op::MoveCursor { slot, to } => self.move_cursor(*slot, to),
@@ -153,7 +177,7 @@ impl Oracle {
         let live =
             self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
         live.map(|(slot, h)| {
-            let map = self.maps[&h.incarnation].iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            let map = self.maps[&h.incarnation].iter().map(|(k, v)| (k.bytes.to_vec(), v.to_vec())).collect();
             (family_name(slot), map)
         })
         .collect()
@@ -169,12 +193,26 @@ impl Oracle {
         for w in writes {
             let incarnation = self.handles[w.family].map_or(0, |h| h.incarnation);
             let map = Arc::make_mut(self.maps.entry(incarnation).or_default());
-            match w.value {
-                Some(value) => map.insert(Arc::from(&w.key[..]), Arc::from(value.bytes())),
-                None => map.remove(&w.key[..]),
-            };
+            // A key that is equal to one that is there takes its place, bytes and all.
+            let key = Key::new(self.order, &w.key);
+            map.remove(&key);
+            if let Some(value) = w.value {
+                map.insert(key, Arc::from(value.bytes()));
+            }
         }
         Outcome::Done
+    }
+
+    fn key(&self, bytes: &[u8]) -> Key {
+        Key::new(self.order, bytes)
+    }
+
+    /// Whether the span can be asked for: not a prefix where keys with one do not lie together.
+    fn has(&self, span: &Span) -> bool {
+        match span {
+            Span::Prefix(prefix) => prefix.is_empty() || orders::has_prefixes(self.order),
+            Span::Range(_) => true,
+        }
     }
 
     /// The map that a reader of the family sees, or why not.
@@ -223,9 +261,10 @@ impl Oracle {
         let Some(Open::Cursor { incarnation, map, range, at }) = &mut self.open[slot] else {
             return Outcome::Skipped;
         };
-        let first = |low: Bound<&[u8]>| find(map, range, low, Bound::Unbounded, false);
-        let last = |high: Bound<&[u8]>| find(map, range, Bound::Unbounded, high, true);
-        *at = match (to, at.as_deref()) {
+        let order = self.order;
+        let first = |low: Bound<&[u8]>| find(map, order, range, (low, Bound::Unbounded), false);
+        let last = |high: Bound<&[u8]>| find(map, order, range, (Bound::Unbounded, high), true);
+        *at = match (to, at.as_ref().map(|key| &key.bytes[..])) {
             (Move::First, _) => first(Bound::Unbounded),
             (Move::Last, _) => last(Bound::Unbounded),
             (Move::Seek(key), _) => first(Bound::Included(key)),
@@ -234,7 +273,7 @@ impl Oracle {
             (Move::Prev, Some(key)) => last(Bound::Excluded(key)),
             (_, None) => None,
         };
-        let entry = at.as_ref().map(|key| (key.to_vec(), map[key].to_vec()));
+        let entry = at.as_ref().map(|key| (key.bytes.to_vec(), map[key].to_vec()));
         let incarnation = *incarnation;
         self.lasting(incarnation, Outcome::Entry(entry))
     }
@@ -335,53 +374,54 @@ impl Oracle {
     }
 }
 
+/// A load is a batch of puts, as far as anybody can see.
+fn loaded(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
+    let put = |(key, value): &(Bytes, Value)| Write { family, key: key.clone(), value: Some(*value) };
+    // Also a load of nothing needs a family that is there.
+    entries.iter().map(put).collect()
+}
+
 fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {
     if slot.take().is_some() { Outcome::Done } else { Outcome::Skipped }
 }
 
 /// Whether `key` lies in the range. Written out, so that inverted ranges are simply empty.
-fn inside(range: &Range, key: &[u8]) -> bool {
+fn inside(range: &Range, key: &Key) -> bool {
+    let cmp = |bound: &[u8]| orders::compare(key.order, &key.bytes, bound);
     let low = match &range.0 {
-        Bound::Included(low) => key >= &low[..],
-        Bound::Excluded(low) => key > &low[..],
+        Bound::Included(low) => cmp(low).is_ge(),
+        Bound::Excluded(low) => cmp(low).is_gt(),
         Bound::Unbounded => true,
     };
     let high = match &range.1 {
-        Bound::Included(high) => key <= &high[..],
-        Bound::Excluded(high) => key < &high[..],
+        Bound::Included(high) => cmp(high).is_le(),
+        Bound::Excluded(high) => cmp(high).is_lt(),
         Bound::Unbounded => true,
     };
     low && high
 }
 
-/// The first (or last) key of the map between `low` and `high` that also lies in the range.
-fn find(map: &Map, range: &Range, low: Bound<&[u8]>, high: Bound<&[u8]>, last: bool) -> Option<Arc<[u8]>> {
-    let mut keys = map.range::<[u8], _>((low, high)).map(|(key, _)| key).filter(|key| inside(range, key));
+/// The first (or last) key of the map within `ends` that also lies in the range.
+fn find(
+    map: &Map,
+    order: KeyOrder,
+    range: &Range,
+    ends: (Bound<&[u8]>, Bound<&[u8]>),
+    last: bool,
+) -> Option<Key> {
+    let key = |bytes: &[u8]| Key::new(order, bytes);
+    let ends = (ends.0.map(key), ends.1.map(key));
+    let mut keys = map.range(ends).map(|(key, _)| key).filter(|key| inside(range, key));
     if last { keys.next_back().cloned() } else { keys.next().cloned() }
 }
 
-/// The entries of a range.
-fn entries(map: &Map, range: &Range) -> VecDeque<(Bytes, Bytes)> {
-    map.iter().filter(|(key, _)| inside(range, key)).map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
-}
-
-/// The range of a span. The end of a prefix is the prefix with its last byte below 0xff raised.
-fn span_range(span: &Span) -> Range {
-    match span {
-        Span::Range(range) => range.clone(),
-        Span::Prefix(prefix) => {
-            let keep = prefix.iter().rposition(|&b| b != 0xff).map_or(0, |i| i + 1);
-            let mut end = prefix[..keep].to_vec();
-            let high = match end.last_mut() {
-                Some(last) => {
-                    *last += 1;
-                    Bound::Excluded(end)
-                }
-                None => Bound::Unbounded,
-            };
-            (Bound::Included(prefix.clone()), high)
-        }
-    }
+/// The entries of a span.
+fn entries(map: &Map, span: &Span) -> VecDeque<(Bytes, Bytes)> {
+    let within = |key: &Key| match span {
+        Span::Range(range) => inside(range, key),
+        Span::Prefix(prefix) => orders::begins(key.order, &key.bytes, prefix),
+    };
+    map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.to_vec())).collect()
 }
 
 #[cfg(test)]
@@ -478,8 +518,11 @@ mod tests {
 
     #[test]
     fn a_prefix_of_ff_has_no_end() {
-        assert_eq!(span_range(&Span::Prefix(vec![0xff, 0xff])).1, Bound::Unbounded);
-        assert_eq!(span_range(&Span::Prefix(vec![b'a', 0xff])).1, Bound::Excluded(vec![b'b']));
-        assert_eq!(span_range(&Span::Prefix(vec![])).1, Bound::Unbounded);
+        let keys: Map = [&b"a\xff"[..], b"b", b"\xff", b"\xff\xff\x01"]
+            .into_iter()
+            .map(|k| (Key::new(KeyOrder::Bytes, k), Arc::from(&b""[..])))
+            .collect();
+        let count = |prefix: &[u8]| entries(&keys, &Span::Prefix(prefix.to_vec())).len();
+        assert_eq!([&b"\xff\xff"[..], b"\xff", b"a\xff", b""].map(count), [1, 2, 1, 4]);
     }
 }

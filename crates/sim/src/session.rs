@@ -42,6 +42,8 @@ pub enum Spec {
 pub enum Action {
     /// Commits, with the database's durability or its own.
     Commit(Spec, Option<Durability>),
+    /// A bulk load into all families, with so much memory.
+    Load(u64, usize),
     /// `sync`.
     Sync,
     /// `flush`.
@@ -325,6 +327,7 @@ impl<'a> Writer<'a> {
             Action::Commit(spec, durability) => {
                 unless_cancelled(self.commit(spec, durability)).map_err(|e| ("commit", e))
             }
+            Action::Load(seed, memory) => unless_cancelled(self.load(seed, memory)).map_err(|e| ("load", e)),
             Action::Sync => {
                 let moment = held(&self.shared.ledger).moment();
                 db.sync().map_err(|e| ("sync", e))?;
@@ -379,6 +382,34 @@ impl<'a> Writer<'a> {
         }
         let options = durability.map_or(WriteOptions::new(), |d| WriteOptions::new().durability(d));
         self.shared.db.write_with(batch, options)
+    }
+
+    /// Like a commit of random puts without deletes, but through tables: durable in every mode.
+    fn load(&mut self, seed: u64, memory: usize) -> Result<(), Error> {
+        let Some(mut puts) = self.puts(Spec::Random(seed)) else { return Ok(()) };
+        for put in &mut puts {
+            put.value.get_or_insert_with(|| b"instead of a delete".to_vec());
+        }
+        let number = held(&self.shared.ledger).begin(self.writer, puts);
+        let puts = held(&self.shared.ledger).puts(self.writer, number).to_vec();
+        let result = self.load_puts(&puts, memory);
+        held(&self.shared.ledger).end(self.writer, number, told(&result), true, u64::MAX);
+        result
+    }
+
+    fn load_puts(&self, puts: &[Put], memory: usize) -> Result<(), Error> {
+        let mut names: Vec<&str> = puts.iter().map(|p| &p.family.0[..]).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut loads = Vec::new();
+        for name in names {
+            let mut load = self.family(name)?.bulk_load()?.memory_bytes(memory);
+            for put in puts.iter().filter(|p| p.family.0 == name) {
+                load.put(&put.key, put.value.as_deref().unwrap_or_default())?;
+            }
+            loads.push(load);
+        }
+        self.shared.db.finish_loads(&mut loads).map(|_| ())
     }
 
     fn family(&self, name: &str) -> Result<&Family, Error> {

@@ -1,9 +1,10 @@
 //! Option sets with tiny buffers, so that a history of a few hundred operations flushes, compacts and separates
 //! values all the time.
 
+use crate::orders;
 use crate::rng::Rng;
 use perigee::env::Env;
-use perigee::{Compression, Durability, FamilyOptions, Options};
+use perigee::{Compression, Durability, FamilyOptions, KeyOrder, Options};
 
 /// One option set, as plain data that prints.
 #[derive(Clone, Debug)]
@@ -51,6 +52,14 @@ impl Settings {
         }
     }
 
+    /// The same, half of the times with another key order.
+    pub fn random_order(mut self, rng: &mut Rng) -> Result<Self, String> {
+        if rng.percent(50) {
+            self.family.order = rng.pick(&orders::all().map_err(|e| e.to_string())?);
+        }
+        Ok(self)
+    }
+
     /// The same with another durability.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
@@ -60,7 +69,10 @@ impl Settings {
 
     /// The options of the database.
     pub fn options(&self, env: Env) -> Options {
-        Options::in_env(env)
+        let known = orders::users().unwrap_or([KeyOrder::Bytes; 2]);
+        known
+            .into_iter()
+            .fold(Options::in_env(env), Options::register_order)
             .durability(self.durability)
             .block_cache_bytes(self.cache_bytes)
             .memory_budget(self.memory_budget)

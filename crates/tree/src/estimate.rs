@@ -9,7 +9,7 @@ use crate::memtable::Memtable;
 use crate::scan::Bounds;
 use crate::version::Table;
 use crate::{Version, View};
-use perigee_base::{Result, SeqNo, ValueRef, checksum};
+use perigee_base::{Result, SeqNo, ValueRef};
 use perigee_file::Sketch;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -207,7 +207,7 @@ fn novelty(view: &View, memtable: &Arc<Memtable>, bounds: &Bounds) -> (f64, f64)
 
 /// Whether the filters say that the key may be in a table.
 fn in_tables(version: &Version, key: &[u8]) -> bool {
-    let hash = checksum::key_hash(key);
+    let hash = version.order.filter_hash(key);
     version.runs().filter_map(|r| r.covering(version.order, key)).any(|t| t.reader.may_hold(hash))
 }
 
@@ -238,7 +238,7 @@ pub fn cardinality(view: &View) -> Result<(u64, u64)> {
             let mut cursor = table.reader.cursor(false);
             cursor.seek_first()?;
             while cursor.valid() {
-                all.add(checksum::key_hash(cursor.entry().key));
+                all.add(view.version.order.filter_hash(cursor.entry().key));
                 cursor.next()?;
             }
         }
@@ -249,7 +249,7 @@ pub fn cardinality(view: &View) -> Result<(u64, u64)> {
         while cursor.valid() {
             let e = cursor.entry();
             tombstones += u64::from(e.value == ValueRef::None);
-            all.add(checksum::key_hash(e.key));
+            all.add(view.version.order.filter_hash(e.key));
             cursor.next();
         }
     }

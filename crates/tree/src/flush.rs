@@ -5,6 +5,7 @@ use crate::rewrite::{Created, Input, Output, Setting, run};
 use crate::scan::{MergeCursor, Source};
 use crate::version::{AddedTable, VersionEdit};
 use perigee_base::{LevelNo, Result, RunId};
+use perigee_file::Fragments;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -17,7 +18,9 @@ pub fn flush(
 ) -> Result<(VersionEdit, Output)> {
     let order = setting.options.order;
     let source = MergeCursor::new(order, vec![Source::Mem(memtable.cursor())]);
-    let output = run(Input { source, bottom: false, relocate: BTreeSet::new() }, setting, created)?;
+    let ranges = memtable.ranges().with(Fragments::clone).unwrap_or_default();
+    let input = Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber: false };
+    let output = run(input, setting, created)?;
     let added = |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {
         added: output.tables.iter().map(added).collect(),

@@ -5,8 +5,9 @@
 
 use crate::{Table, Version, View};
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Now, Result, SeqNo, Shared, checksum};
+use perigee_base::{Error, Now, Result, SeqNo, Shared};
 use perigee_file::{Found, Near};
 
 /// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
@@ -51,28 +52,46 @@ pub fn lookup_near(view: &View, key: &[u8], at: SeqNo, hand: &mut Hand) -> Resul
 
 /// The walk: memtables, then runs, the newest first. `ask` asks one table, of the run of that number.
 #[inline]
-fn look(
+pub(crate) fn look(
     view: &View,
     key: &[u8],
     at: SeqNo,
     mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
 ) -> Result<Option<(SeqNo, Found)>> {
     for memtable in view.memtables() {
-        if let Some(found) = memtable.get(key, at) {
+        if let Some(found) = newer(memtable.get(key, at), memtable.cover(key, at)) {
             return Ok(Some(found));
         }
     }
-    let hash = checksum::key_hash(key);
+    let hash = view.version.order.filter_hash(key);
     let order = view.version.order;
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
-        match ask(number, table, hash) {
-            Ok(None) => {}
-            Err(_) if bug::on(Bug::ErrorIsNotFound) => {}
-            answer => return answer,
+        let cover = cover(table, view, key, at);
+        let point = match ask(number, table, hash) {
+            Err(_) if bug::on(Bug::ErrorIsNotFound) => None,
+            answer => answer?,
+        };
+        if let Some(found) = newer(point, cover) {
+            return Ok(Some(found));
         }
     }
-    Ok(None)
+    view.version.absent()
+}
+
+/// The newest range tombstone of a table over `key` that a reader at `at` sees.
+pub fn cover(table: &Table, view: &View, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+    table.reader.ranges().covering(view.version.order, key)?.newest(at)
+}
+
+/// What one source has to say: its newest version of the key, or the range tombstone over that. Either hides all that
+/// older sources hold.
+pub fn newer(point: Option<(SeqNo, Found)>, cover: Option<SeqNo>) -> Option<(SeqNo, Found)> {
+    match (point, cover) {
+        (Some((seq, found)), Some(cover)) if seq > cover => Some((seq, found)),
+        (_, Some(cover)) => Some((cover, Found::Tombstone)),
+        (point, None) => point,
+    }
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.
@@ -103,9 +122,14 @@ pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
 
 /// The bytes of what was found live.
 pub fn value(version: &Version, found: Found) -> Result<Shared> {
+    value_for(version, found, Cause::Get)
+}
+
+/// The same, a read of a separated value counted for `cause`.
+pub fn value_for(version: &Version, found: Found, cause: Cause) -> Result<Shared> {
     match found {
         Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),
-        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch(version, &p),
+        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch_for(version, &p, cause),
         Found::Tombstone => Err(Error::internal("a tombstone has no value")),
     }
 }
@@ -120,10 +144,15 @@ pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
     Ok(live(view, key, at)?.is_some())
 }
 
-/// Reads a separated value.
+/// Reads a separated value for a point read.
 pub fn fetch(version: &Version, p: &VlogPointer) -> Result<Shared> {
+    fetch_for(version, p, Cause::Get)
+}
+
+/// Reads a separated value, counted for `cause`.
+pub fn fetch_for(version: &Version, p: &VlogPointer, cause: Cause) -> Result<Shared> {
     match version.vlogs.get(&p.file) {
-        Some(vlog) => vlog.reader.read(p),
+        Some(vlog) => vlog.reader.read_for(p, cause),
         None => {
             Err(Error::corruption(format!("a table references value log {}, which is not there", p.file)))
         }

@@ -12,11 +12,13 @@ pub mod version;
 pub mod view;
 pub mod get;
 pub mod multi_get;
+pub mod explain;
 pub mod scan;
 pub mod estimate;
 pub mod rewrite;
 pub mod flush;
 pub mod compact;
+pub mod bulk;
 pub mod tree;
 
 pub use memtable::Memtable;

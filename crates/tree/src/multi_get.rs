@@ -8,7 +8,7 @@
 use crate::View;
 use crate::get::{self, Hand};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, FileId, Result, SeqNo, Shared, checksum};
+use perigee_base::{Error, FileId, Result, SeqNo, Shared};
 use perigee_file::Found;
 
 /// Keys whose reads are announced together.
@@ -43,7 +43,7 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Sh
 
 /// Tells the file system which blocks the look-up of `key` would read now; `last`: the one that each run announced last.
 fn announce(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(FileId, usize)>]) {
-    let hash = checksum::key_hash(key);
+    let hash = view.version.order.filter_hash(key);
     for (run, last) in view.version.runs().zip(last) {
         if let Some(table) = run.covering(view.version.order, key) {
             table.reader.announce(key, hash, at, last);
@@ -57,7 +57,7 @@ type Looked = Result<Option<Found>>;
 fn look_up(view: &View, keys: &[&[u8]], stretch: &[usize], at: SeqNo, hand: &mut Hand) -> Vec<Looked> {
     let mut out: Vec<Looked> = Vec::with_capacity(stretch.len());
     for (n, i) in stretch.iter().enumerate() {
-        let same = n > 0 && keys[stretch[n - 1]] == keys[*i];
+        let same = n > 0 && view.version.order.equal(keys[stretch[n - 1]], keys[*i]);
         out.push(match out.last() {
             Some(last) if same => last.clone(),
             _ => get::lookup_near(view, keys[*i], at, hand).map(|found| found.map(|(_, f)| f)),

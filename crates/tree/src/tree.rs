@@ -59,6 +59,13 @@ impl Tree {
         sealed
     }
 
+    /// Starts another memtable even if the active one is empty. Whoever holds the old view sees no insert from here on.
+    pub fn renew(&self) {
+        if !self.seal() {
+            self.swap(|v| View { active: Arc::new(Memtable::new(self.order)), ..v.clone() });
+        }
+    }
+
     /// The version after `edit`, not installed. The caller holds the manifest lock until [`Tree::install`].
     pub fn prepare(&self, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
         self.view().version.apply(edit, open)

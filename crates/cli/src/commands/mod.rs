@@ -8,14 +8,21 @@ pub mod count;
 pub mod delete;
 pub mod demo;
 pub mod dump;
+pub mod explain;
 pub mod export;
 pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+pub mod load;
+pub mod manifest;
+pub mod metrics;
+pub mod purge;
+pub mod options;
 pub mod put;
 pub mod restore;
 pub mod scan;
+pub mod sst;
 pub mod stats;
 pub mod verify;
 
@@ -27,6 +34,7 @@ use crate::output::Out;
 pub fn run(command: Command, out: &mut Out) -> Result<u8> {
     match command {
         Command::Import(args) => import::run(&args, out),
+        Command::Load(args) => load::run(&args, out),
         Command::Export(args) => export::run(&args, out),
         Command::Get(args) => get::run(&args, out),
         Command::Put(args) => put::run(&args, out),
@@ -34,14 +42,20 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Scan(args) => scan::run(&args, out),
         Command::Count(args) => count::run(&args, out),
         Command::Families(args) => families::run(&args, out),
+        Command::Options(args) => options::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
+        Command::Sst(args) => sst::run(&args, out),
+        Command::Manifest(args) => manifest::run(&args, out),
+        Command::Metrics(args) => metrics::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Dump(args) => dump::run(&args, out),
         Command::Checkpoint(args) => checkpoint::run(&args, out),
         Command::Backup(args) => backup::run(&args, out),
         Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
+        Command::Purge(args) => purge::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
     }
 }

@@ -46,7 +46,7 @@ pub fn run(args: &StatsArgs, out: &mut Out) -> Result<u8> {
 pub fn as_json(s: &Stats, path: &Path) -> Value {
     let counters: Map<String, Value> = s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
     let (cached, capacity) = s.block_cache_bytes;
-    json!({
+    let mut value = json!({
         "path": path.to_string_lossy(),
         "last_sequence": s.last_sequence,
         "durable_sequence": s.durable_sequence,
@@ -64,7 +64,22 @@ pub fn as_json(s: &Stats, path: &Path) -> Value {
         "recovery": recovery_json(&s.recovery),
         "families": s.families.iter().map(family_json).collect::<Vec<_>>(),
         "counters": counters,
-    })
+    });
+    // What the library says beyond that, under the names it gives.
+    if let Ok(Value::Object(all)) = serde_json::from_str(&s.to_json()) {
+        for (name, more) in all {
+            match (value.get_mut(&name), more) {
+                (Some(Value::Object(known)), Value::Object(more)) => {
+                    for (k, v) in more {
+                        known.entry(k).or_insert(v);
+                    }
+                }
+                (Some(_), _) => {}
+                (None, more) => value[name] = more,
+            }
+        }
+    }
+    value
 }
 
 /// What recovery did.
@@ -80,6 +95,7 @@ fn as_text(s: &Stats, all: bool, out: &mut Out) -> Result<()> {
     database_table(s, out)?;
     out.line("")?;
     families_table(s, out)?;
+    activity_tables(s, out)?;
     let mut t = table(&["counter since open", ">value"]);
     for (name, value) in s.counters.iter().filter(|(_, v)| all || *v > 0) {
         t.add_row([(*name).to_owned(), count(*value)]);
@@ -126,6 +142,59 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
         text.push_str(&format!(", {} unknown files moved to trash/", r.orphans));
     }
     text
+}
+
+/// Running jobs, stalls, input and output, latencies: each only if there is something to tell.
+fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
+    let mut jobs = table(&["running", "family", "why", ">done", ">of", ">written", ">for"]);
+    for j in &s.running {
+        jobs.add_row([
+            j.kind.to_owned(),
+            escape(j.family.as_bytes()),
+            j.reason.to_owned(),
+            bytes(j.bytes_done),
+            bytes(j.bytes),
+            bytes(j.bytes_written),
+            micros(j.elapsed_us),
+        ]);
+    }
+    let mut stalls = table(&["writers waited for", ">delays", ">time", ">stops", ">time"]);
+    for w in &s.stalls {
+        stalls.add_row([
+            w.reason.to_owned(),
+            count(w.delays),
+            micros(w.delay_us),
+            count(w.stops),
+            micros(w.stop_us),
+        ]);
+    }
+    let mut io = table(&["i/o for", ">reads", ">bytes", ">writes", ">bytes"]);
+    for i in s.io.iter().filter(|i| i.reads + i.writes > 0) {
+        io.add_row([
+            i.cause.to_owned(),
+            count(i.reads),
+            bytes(i.bytes_read),
+            count(i.writes),
+            bytes(i.bytes_written),
+        ]);
+    }
+    let mut latency = table(&["time of", ">measured", ">one in", ">p50", ">p99", ">longest"]);
+    for l in s.latency.iter().filter(|l| l.count > 0) {
+        let us = |ns: u64| format!("{}.{} us", ns / 1000, ns % 1000 / 100);
+        latency.add_row([
+            l.operation.to_owned(),
+            count(l.count),
+            count(l.one_in),
+            us(l.p50_ns),
+            us(l.p99_ns),
+            us(l.max_ns),
+        ]);
+    }
+    for t in [jobs, stalls, io, latency].iter().filter(|t| t.row_count() > 0) {
+        out.line("")?;
+        out.line(t.trim_fmt())?;
+    }
+    Ok(())
 }
 
 fn families_table(s: &Stats, out: &mut Out) -> Result<()> {

@@ -36,10 +36,11 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
         let seen = core.signal.now();
         match core.pressure() {
             Pressure::None => break,
-            Pressure::Delay(us_per_chunk, _) => {
+            Pressure::Delay(us_per_chunk, reason) => {
                 let us = (us_per_chunk * (bytes as u64).div_ceil(64 << 10)).min(DELAY_US_MAX);
                 core.env.clock.sleep_us(us);
                 core.counters.delay_us.add(us);
+                core.stalls.delayed(reason.name(), us);
                 break;
             }
             Pressure::Stop(reason) => {
@@ -62,13 +63,15 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                 if let Err(held) = core.control.check(wanted) {
                     return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
                 }
-                stopped_since.get_or_insert_with(|| core.env.clock.monotonic_us());
+                stopped_since.get_or_insert_with(|| (core.env.clock.monotonic_us(), reason.name()));
                 core.signal.wait_us(seen, STOP_US);
             }
         }
     }
-    if let Some(since) = stopped_since {
-        core.counters.stop_us.add(core.env.clock.monotonic_us().saturating_sub(since));
+    if let Some((since, reason)) = stopped_since {
+        let us = core.env.clock.monotonic_us().saturating_sub(since);
+        core.counters.stop_us.add(us);
+        core.stalls.stopped(reason, us);
     }
     core.health.check_writable()
 }

@@ -8,6 +8,11 @@ pub mod rotate;
 
 pub use group::Queue;
 
+/// Makes everything up to `seq` visible, in the commit section.
+pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
+    apply::publish(core, seq.0);
+}
+
 use crate::core::Core;
 use crate::settings::Durability;
 use group::Request;

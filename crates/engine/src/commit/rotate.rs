@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Seals the memtables that are full, and those that keep too much log alive.
 pub fn if_needed(core: &Core, appender: &mut Appender, writing: Vec<Arc<Family>>) -> Result<()> {
     let mut full: Vec<Arc<Family>> =
-        writing.into_iter().filter(|f| f.tree.view().active.bytes() >= f.settings.memtable_bytes).collect();
+        writing.into_iter().filter(|f| f.tree.view().active.bytes() >= f.settings().memtable_bytes).collect();
     full.extend(pinning(core, appender));
     full.extend(over_budget(core));
     if full.is_empty() { Ok(()) } else { seal(core, appender, &full) }

@@ -7,12 +7,16 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
 use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
+use perigee_tree::compact::pick::covered;
 use perigee_tree::compact::pick::manual::{self, Span};
 use perigee_tree::compact::pick::{Limits, leveled, pick};
-use perigee_tree::compact::{Plan, Shape, compact};
+use perigee_tree::compact::{Plan, Reason, Shape, compact};
+use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Pace};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,6 +25,9 @@ use std::sync::atomic::AtomicU64;
 /// Does the most urgent plan of any family; false if no family needs one.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.compacting.lock();
+    if let Some((family, version, plan)) = core.families.all().into_iter().find_map(|f| hidden(core, f)) {
+        return settle(core, carry_out(core, &family, &version, &plan));
+    }
     let mut best: Option<(f64, Arc<Family>)> = None;
     for family in core.families.all() {
         let shape = Shape::of(&family.tree.view().version);
@@ -33,19 +40,34 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let Some((_, family)) = best else { return Ok(false) };
     let version = Arc::clone(&family.tree.view().version);
     let Some(plan) = pick(&Shape::of(&version), &limits(&family)) else { return Ok(false) };
-    match carry_out(core, &family, &version, &plan) {
+    settle(core, carry_out(core, &family, &version, &plan))
+}
+
+fn settle(core: &Core, done: Result<()>) -> Result<bool> {
+    match done {
         // Held back, or cancelled on the way: the bell rings when it may go on.
         Err(e) if e.kind() == ErrorKind::Busy && core.control.check(Kind::Compaction).is_err() => Ok(false),
         done => done.map(|()| true),
     }
 }
 
+/// The tables of a family that range tombstones hide as a whole, from everybody.
+pub fn hidden(core: &Core, family: Arc<Family>) -> Option<(Arc<Family>, Arc<Version>, Plan)> {
+    let version = Arc::clone(&family.tree.view().version);
+    if !version.has_ranges {
+        return None;
+    }
+    let (snapshots, present) = core.snapshots.strata(&core.visible);
+    let plan = covered::pick(&Shape::of(&version), &Strata::new(snapshots, present))?;
+    Some((family, version, plan))
+}
+
 /// The pickers' settings of a family.
 pub fn limits(family: &Family) -> Limits {
     Limits {
         level0_runs: LEVEL0_TRIGGER,
-        level1_bytes: family.settings.level1_bytes,
-        ratio: u64::from(family.settings.level_ratio),
+        level1_bytes: family.settings().level1_bytes,
+        ratio: u64::from(family.settings().level_ratio),
     }
 }
 
@@ -119,8 +141,11 @@ fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, pla
     let running = core.control.begin(&core.signal, job(core, family, version, plan))?;
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
+    let started = core.start(Operation::Compaction, 0);
     let done = run(core, family, version, plan, &pace, &mut created);
-    if done.is_err() {
+    if done.is_ok() {
+        core.stop(Operation::Compaction, started);
+    } else {
         discard(core, &created);
     }
     drop(running);
@@ -149,12 +174,19 @@ fn run(
     core.sync_dir()?;
     install(core, family, edit, &[], None)?;
     core.counters.compactions.add(1);
-    if !plan.trivial {
+    if !plan.trivial && plan.reason != Reason::Covered {
         core.counters.compaction_bytes_read.add(read);
     }
     core.counters.compaction_bytes_written.add(bytes(&output));
+    core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
+    core.counters.dropped_covered.add(output.counts.covered);
+    core.counters.dropped_cancelled.add(output.counts.cancelled);
+    core.counters.dropped_ranges.add(output.counts.ranges.shadowed + output.counts.ranges.spent);
+    if plan.reason == Reason::Covered {
+        core.counters.dropped_tables.add(plan.inputs.len() as u64);
+    }
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }

@@ -8,11 +8,13 @@ use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Pace, Setting};
+use perigee_tree::rewrite::{Created, Pace, Setting, Unhindered};
 use perigee_tree::{Memtable, Version, VersionEdit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -20,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 /// Flushes the oldest sealed memtable there is; false if there is none. Called by one thread only, so that a family's
 /// memtables are installed oldest first.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
+    let _alone = core.flushing.lock();
     let sealed = |f: Arc<Family>| f.tree.view().sealed.last().map(|m| (m.first_seq(), Arc::clone(m), f));
     let oldest = core.families.all().into_iter().filter_map(sealed).min_by_key(|(seq, _, _)| *seq);
     let Some((_, memtable, family)) = oldest else { return Ok(false) };
@@ -28,8 +31,11 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     };
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
-    let done = flush_one(core, &family, &memtable, &pace, &mut created);
-    if done.is_err() {
+    let started = core.start(Operation::Flush, 0);
+    let done = flush_one(core, &family, &memtable, &pace, &mut created, &mut None);
+    if done.is_ok() {
+        core.stop(Operation::Flush, started);
+    } else {
         discard(core, &created);
     }
     drop(running);
@@ -61,12 +67,32 @@ fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
     }
 }
 
+/// Flushes every sealed memtable of a family, on the thread of a caller that holds `flushing`, and perhaps (`held`) the commit
+/// section.
+pub fn drain(core: &Core, family: &Arc<Family>, held: &mut Option<&mut Appender>) -> Result<()> {
+    while let Some(memtable) = family.tree.view().sealed.last().cloned() {
+        let mut created = Created::default();
+        flush_one(core, family, &memtable, &Unhindered, &mut created, held)
+            .inspect_err(|_| discard(core, &created))?;
+    }
+    Ok(())
+}
+
+/// Does something in the commit section, which may be held already.
+fn in_section<T>(core: &Core, held: &mut Option<&mut Appender>, act: impl FnOnce(&mut Appender) -> T) -> T {
+    match held {
+        Some(appender) => act(appender),
+        None => act(&mut core.wal.appender()),
+    }
+}
+
 fn flush_one(
     core: &Core,
     family: &Arc<Family>,
     memtable: &Arc<Memtable>,
     pace: &dyn Pace,
     created: &mut Created,
+    held: &mut Option<&mut Appender>,
 ) -> Result<()> {
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
@@ -76,17 +102,20 @@ fn flush_one(
     if !bug::on(Bug::FlushBeforeLogSync) {
         core.wal.sync(&core.health)?;
     }
-    let removable = { removable_logs(core, &core.wal.appender(), memtable) };
+    let removable = in_section(core, held, |appender| removable_logs(core, appender, memtable));
     if bug::on(Bug::RemoveLogEarly) {
         remove_logs(core, &removable);
     }
     install(core, family, edit, &removable, Some(memtable))?;
-    core.wal.appender().forget(&removable);
+    in_section(core, held, |appender| appender.forget(&removable));
     remove_logs(core, &removable);
     core.now.flushed();
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(&output));
+    core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
+    core.counters.dropped_covered.add(output.counts.covered);
+    core.counters.dropped_cancelled.add(output.counts.cancelled);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
 }
@@ -99,8 +128,8 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         version,
         strata: Strata::new(snapshots, present),
         options: family.klog_options(core.database),
-        threshold: family.settings.value_threshold as usize,
-        target_bytes: family.settings.target_file_bytes,
+        threshold: family.settings().value_threshold as usize,
+        target_bytes: family.settings().target_file_bytes,
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,

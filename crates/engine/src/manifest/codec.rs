@@ -4,7 +4,7 @@ use super::edit::{CleanClose, Edit};
 use crate::settings::FamilySettings;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, Result, RunId, SeqNo, limits};
-use perigee_file::{Codec, Compression, KlogSummary};
+use perigee_file::{Codec, Compression, KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
 
@@ -22,6 +22,7 @@ const LOG_GONE: u64 = 21;
 const DURABLE: u64 = 25;
 const CLEAN: u64 = 27;
 const CLOCK: u64 = 29;
+const STAMP: u64 = 31;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -86,11 +87,19 @@ fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
         0 => {}
         effort => numbers(out, 19, &[zigzag(effort)]),
     }
+    if let Some(fingerprint) = s.order.fingerprint() {
+        field(out, 21, |b| b.extend_from_slice(&fingerprint.to_le_bytes()));
+    }
 }
 
 fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
     for t in &v.added {
         field(out, KLOG, |b| put_table(b, family, t));
+    }
+    for t in &v.added {
+        if let Some(seq) = t.meta.stamp {
+            numbers(out, STAMP, &[family, t.meta.id.0, seq.0]);
+        }
     }
     v.removed.iter().for_each(|(level, id)| numbers(out, KLOG_GONE, &[family, u64::from(level.0), id.0]));
     for l in &v.vlogs_added {
@@ -117,6 +126,7 @@ fn put_table(b: &mut Vec<u8>, family: u64, t: &AddedTable) {
         put_varint(b, id.0);
         put_varint(b, *bytes);
     }
+    RangeSummary::encode(s.ranges.as_ref(), b);
 }
 
 /// Decodes an edit that fills `bytes`.
@@ -163,6 +173,19 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         KLOG => {
             let (family, table) = take_table(b)?;
             version(e, family).added.push(table);
+        }
+        STAMP => {
+            let family = FamilyId(b.varint32()?);
+            let (id, seq) = (FileId(b.varint()?), SeqNo(b.varint()?));
+            let mut added = version(e, family).added.iter_mut();
+            match added.find(|t| t.meta.id == id) {
+                Some(t) if seq > SeqNo::ZERO => t.meta.stamp = Some(seq),
+                _ => {
+                    return Err(Error::corruption(format!(
+                        "a stamp of klog {id}, which the edit does not add"
+                    )));
+                }
+            }
         }
         KLOG_GONE => {
             let family = FamilyId(b.varint32()?);
@@ -242,8 +265,9 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
         raw_key_bytes,
         raw_value_bytes,
         vlogs,
+        ranges: RangeSummary::decode(b)?,
     };
-    Ok((family, AddedTable { level, run, meta: TableMeta { id, summary } }))
+    Ok((family, AddedTable { level, run, meta: TableMeta { id, summary, stamp: None } }))
 }
 
 /// Small negative numbers as small numbers: 0, -1, 1, -2, ...
@@ -257,7 +281,7 @@ fn unzigzag(n: u32) -> i32 {
 
 fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
     let mut s = FamilySettings::default();
-    let (mut codec, mut effort) = (Codec::Lz4, 0);
+    let (mut codec, mut effort, mut fingerprint) = (Codec::Lz4, 0, None);
     while !d.is_empty() {
         let tag = d.varint()?;
         let body = d.bytes(limits::EDIT_BYTES_MAX)?;
@@ -277,6 +301,7 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             13 => s.target_file_bytes = b.varint()?,
             15 => s.level1_bytes = b.varint()?,
             17 => s.level_ratio = b.varint32()?,
+            21 => fingerprint = Some(b.u64()?),
             19 => effort = unzigzag(b.varint32()?),
             other => {
                 unknown(other, "a family's settings")?;
@@ -287,6 +312,7 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             return Err(Error::corruption(format!("bytes after setting {tag} of a family")));
         }
     }
+    s.order.check_fingerprint(fingerprint)?;
     let damaged = |e: Error| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged");
     s.compression = Compression::new(codec, effort).map_err(damaged)?;
     s.check().map_err(damaged)?;

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::settings::FamilySettings;
+use perigee_base::cut::Cut;
 use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo};
-use perigee_file::KlogSummary;
+use perigee_file::{KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
 
@@ -20,8 +21,13 @@ fn sample() -> Edit {
         raw_key_bytes: 30,
         raw_value_bytes: 900,
         vlogs: vec![(FileId(8), 77)],
+        ranges: Some(RangeSummary { count: 3, begin: Cut::First, end: Cut::After(b"zz".to_vec()) }),
     };
-    let table = AddedTable { level: LevelNo(1), run: RunId(4), meta: TableMeta { id: FileId(7), summary } };
+    let table = AddedTable {
+        level: LevelNo(1),
+        run: RunId(4),
+        meta: TableMeta { id: FileId(7), summary, stamp: Some(perigee_base::SeqNo(40)) },
+    };
     let version = VersionEdit {
         added: vec![table],
         removed: vec![(LevelNo(0), FileId(5))],

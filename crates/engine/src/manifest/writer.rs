@@ -7,6 +7,7 @@ use crate::dirsync::DirSync;
 use crate::health::{Health, Slot};
 use crate::now::HighWater;
 use perigee_base::format::{FileHeader, FileKind};
+use perigee_base::io::Cause;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::Dir;
@@ -102,6 +103,7 @@ impl Manifest {
     ) -> Manifest {
         let snapshot_bytes = writer.offset();
         counters.manifest_bytes_written.add(snapshot_bytes);
+        counters.io.wrote(Cause::Manifest, 1, snapshot_bytes);
         Manifest {
             dir,
             dir_sync,
@@ -184,6 +186,7 @@ impl Manifest {
         state.writer.file().sync().map_err(|e| poison(e, health))?;
         self.counters.manifest_edits.add(1);
         self.counters.manifest_bytes_written.add(state.writer.offset() - before);
+        self.counters.io.wrote(Cause::Manifest, 1, state.writer.offset() - before);
         self.edits.store(number, SeqCst);
         Ok(())
     }
@@ -209,6 +212,7 @@ impl Manifest {
                 state.writer = writer;
                 self.edits.store(number, SeqCst);
                 self.counters.manifest_bytes_written.add(state.snapshot_bytes);
+                self.counters.io.wrote(Cause::Manifest, 1, state.snapshot_bytes);
                 Ok(())
             }
             // Whether the rename survives a crash is unknown: both manifests would have to be appended to.

@@ -7,6 +7,7 @@
 mod manifest;
 mod orphans;
 mod replay;
+mod readonly;
 mod sharing;
 
 use crate::control::Control;
@@ -18,21 +19,24 @@ use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
 use crate::memory::{self, Memory};
 use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
-use crate::settings::{FamilySettings, Settings};
+use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
+use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result};
+use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
 use perigee_file::log::{LogWriter, RecordKind, Stamp};
 use perigee_file::{BlockCache, Shelf, name};
+use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
+pub use readonly::open_read_only;
 use replay::Replayed;
 use sharing::Sharing;
 use std::sync::Arc;
@@ -55,12 +59,15 @@ pub struct Report {
     pub clean: bool,
     /// How long it took.
     pub elapsed_us: u64,
+    /// Family settings that differ from those stored before, `family: name: old -> new`.
+    pub changed: Vec<String>,
 }
 
 /// Opens the database in `dir`, whose lock is held.
 pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
     let start = env.clock.monotonic_us();
     let mut found = manifest::read(&env, &*dir, boot, &settings)?;
+    check_orders(&found.catalog, &settings)?;
     if bug::on(Bug::DeleteUnknownFiles) {
         orphans::remove_all_unknown(&*dir, &found.catalog)?;
     }
@@ -73,9 +80,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let shelf = Arc::new(shelf);
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
-    let families = open_families(&found.catalog, &shelf, &now)?;
+    let families = open_families(&found.catalog, &shelf, &now, false)?;
     let replayed = replay::replay(&*dir, &found, boot, &families)?;
-    adopt_settings(&mut found.catalog, &settings)?;
+    let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = renew(families, &found.catalog);
 
     // From here on we write.
@@ -103,16 +110,47 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         orphans,
         clean: found.catalog.clean.is_some(),
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
+        changed,
     };
+    let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
+    let core =
+        assemble(standing, (found.database, catalog.next.2), &replayed, writer, (manifest, dir_sync), ids);
+    Ok((core, report))
+}
+
+/// What recovery has built, before there is anything to write to.
+struct Standing {
+    memory: Memory,
+    env: Env,
+    dir: Arc<dyn Dir>,
+    boot: u64,
+    settings: Settings,
+    counters: Arc<Counters>,
+    now: Arc<LogicalClock>,
+    shelf: Arc<Shelf>,
+    families: Families,
+}
+
+/// Puts the rooms together.
+fn assemble(
+    standing: Standing,
+    (database, runs): (u64, u64),
+    replayed: &Replayed,
+    writer: LogWriter,
+    (manifest, dir_sync): (Manifest, Arc<DirSync>),
+    ids: Arc<AtomicU64>,
+) -> Core {
+    let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
+    let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let core = Core {
         memory,
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
-        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters)),
-        runs: AtomicU64::new(catalog.next.2),
+        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
+        runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
-        database: found.database,
+        database,
         env,
         dir,
         settings,
@@ -129,8 +167,11 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         families,
         ids,
         closing: AtomicBool::new(false),
+        flushing: Mutex::new(()),
+        loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
         control: Control::default(),
+        stalls: Stalls::default(),
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),
@@ -139,7 +180,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     };
     core.refresh_limits();
     core.refresh_load();
-    Ok((core, report))
+    core
 }
 
 fn budget(env: &Env, settings: &Settings) -> u64 {
@@ -159,8 +200,14 @@ fn open_files(env: &Env, settings: &Settings) -> usize {
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
-fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> Result<Vec<Arc<Family>>> {
-    let opener = Sharing::new(crate::core::ShelfOpener { shelf });
+fn open_families(
+    catalog: &Catalog,
+    shelf: &Shelf,
+    now: &Arc<LogicalClock>,
+    salvage: bool,
+) -> Result<Vec<Arc<Family>>> {
+    let strict = crate::core::ShelfOpener { shelf };
+    let shared = Sharing::new(crate::core::ShelfOpener { shelf });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -168,40 +215,56 @@ fn open_families(catalog: &Catalog, shelf: &Shelf, now: &Arc<LogicalClock>) -> R
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let version = Version::empty(entry.settings.order).apply(&edit, &opener)?;
+        let salvaging = readonly::SalvageOpener { strict: &strict, order: entry.settings.order };
+        let opener: &dyn Opener = if salvage { &salvaging } else { &shared };
+        let version = Version::empty(entry.settings.order).apply(&edit, opener)?;
         let tree = Tree::new(version, now.clone());
         all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
     }
     Ok(all)
 }
 
-/// Takes over settings for the default family that were given at open.
-fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<()> {
-    let Some(wanted) = &settings.default_family else { return Ok(()) };
-    wanted.check()?;
-    let Some(entry) = catalog.families.get_mut(&FamilyId::DEFAULT) else { return Ok(()) };
-    if entry.settings.order != wanted.order {
-        return Err(Error::invalid("the key order of a family cannot change")
-            .expected(entry.settings.order.name(), wanted.order.name()));
+/// A user's order must be one that the caller registered for this database, not only somewhere in this process.
+fn check_orders(catalog: &Catalog, settings: &Settings) -> Result<()> {
+    for entry in catalog.families.values() {
+        let known = entry.settings.order.check_known(&settings.orders);
+        known.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
     }
-    entry.settings = wanted.clone();
     Ok(())
+}
+
+/// Takes over settings that were given at open: compared with those stored, refused if they cannot be, else recorded
+/// with the new manifest. What changed.
+fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<String>> {
+    for (name, wanted) in &settings.families {
+        crate::ddl::check_name(name)?;
+        wanted.order.check_known(&settings.orders)?;
+        wanted.check()?;
+    }
+    let mut changed = Vec::new();
+    for entry in catalog.families.values_mut() {
+        let wanted = match &entry.name[..] {
+            "default" => settings.default_family.as_ref(),
+            name => settings.families.get(name),
+        };
+        let Some(wanted) = wanted else { continue };
+        wanted.check()?;
+        entry.settings.may_become(wanted, &entry.name)?;
+        let lines = entry.settings.changes(wanted);
+        changed.extend(lines.into_iter().map(|line| format!("{}: {line}", entry.name)));
+        entry.settings = wanted.clone();
+    }
+    Ok(changed)
 }
 
 /// The same families under the settings of the catalog.
 fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
     let all = Families::default();
     for f in families {
-        let settings =
-            catalog.families.get(&f.id).map_or_else(FamilySettings::default, |e| e.settings.clone());
-        let renewed = match Arc::try_unwrap(f) {
-            Ok(f) if f.settings != settings => {
-                Arc::new(Family::new(f.id, f.name().to_string(), settings, f.tree))
-            }
-            Ok(f) => Arc::new(f),
-            Err(shared) => shared,
-        };
-        all.insert(renewed);
+        if let Some(entry) = catalog.families.get(&f.id) {
+            f.set_settings(entry.settings.clone());
+        }
+        all.insert(f);
     }
     all
 }

@@ -1,4 +1,6 @@
 //! Reads the log, judges where it ends, and puts what is not yet in tables into memtables. Writes nothing.
+//!
+//! A salvaging replay goes on behind damage and lists it; a strict one ends there with an error.
 
 use super::manifest::Found;
 use crate::family::Family;
@@ -9,6 +11,7 @@ use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
 use perigee_file::name;
+use perigee_tree::version::AddedTable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,6 +45,8 @@ pub struct Replayed {
     pub cut_bytes: u64,
     /// Why.
     pub cut_reason: String,
+    /// What could not be read (salvage only): unknown operations are missing.
+    pub holes: Vec<Error>,
 }
 
 struct Replay<'a> {
@@ -51,10 +56,22 @@ struct Replay<'a> {
     out: Replayed,
     /// Highest number of manifest edits that any record names.
     edits: u64,
+    salvage: bool,
 }
 
 /// Replays the segments of the catalog into `families`.
 pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>]) -> Result<Replayed> {
+    replay_as(dir, found, boot, families, false)
+}
+
+/// The same, if `salvage`, past all damage.
+pub fn replay_as(
+    dir: &dyn Dir,
+    found: &Found,
+    boot: u64,
+    families: &[Arc<Family>],
+    salvage: bool,
+) -> Result<Replayed> {
     let logs = &found.catalog.logs;
     let start = logs.first().map_or(found.catalog.durable + 1, |(_, lsn)| *lsn);
     let mut r = Replay {
@@ -63,17 +80,22 @@ pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>])
         families: families.iter().map(|f| (f.id, Arc::clone(f))).collect(),
         out: Replayed { first: start, next: start, ..Replayed::default() },
         edits: 0,
+        salvage,
     };
     for i in 0..logs.len() {
         if bug::on(Bug::ReplayFirstSegmentOnly) && i == 1 {
             break;
         }
-        if !r.segment(i, boot)? {
-            break;
+        match r.segment(i, boot) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(e) => r.hole(e)?,
         }
     }
-    r.unlisted()?;
-    r.check_end()?;
+    let unlisted = r.unlisted();
+    unlisted.or_else(|e| r.hole(e))?;
+    let end = r.check_end();
+    end.or_else(|e| r.hole(e))?;
     if r.out.records.is_empty() {
         r.out.first = r.out.next;
     }
@@ -81,6 +103,15 @@ pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>])
 }
 
 impl Replay<'_> {
+    /// Notes damage and goes on, if that is wanted.
+    fn hole(&mut self, e: Error) -> Result<()> {
+        if !self.salvage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
+            return Err(e);
+        }
+        self.out.holes.push(e);
+        Ok(())
+    }
+
     fn name(&self, i: usize) -> String {
         name::file_name(self.found.catalog.logs[i].0, FileKind::Wal)
     }
@@ -106,7 +137,7 @@ impl Replay<'_> {
         let successor = self.found.catalog.logs.get(i + 1).map(|(_, lsn)| *lsn);
         loop {
             match log.next_record()? {
-                Step::Record(record) => self.record(i, record)?,
+                Step::Record(record) => self.record(i, record).or_else(|e| self.hole(e))?,
                 Step::End => match successor {
                     Some(lsn) if lsn != self.out.next => {
                         let why = Error::corruption("the log segment ends before its successor starts")
@@ -116,7 +147,15 @@ impl Replay<'_> {
                     }
                     _ => return Ok(true),
                 },
-                Step::Bad(bad) => return self.judge(i, &log, same_boot, bad.cut_short, bad.why),
+                Step::Bad(bad) => match self.judge(i, &log, same_boot, bad.cut_short, bad.why) {
+                    Err(e) => {
+                        self.hole(e)?;
+                        if log.resume()?.is_none() {
+                            return Ok(true);
+                        }
+                    }
+                    torn => return torn,
+                },
             }
         }
     }
@@ -214,6 +253,7 @@ impl Replay<'_> {
         match self.found.catalog.families.get(&family) {
             Some(entry) if SeqNo(seq) <= entry.flushed => Ok(None),
             Some(_) => Ok(Some(family)),
+            None if family == FamilyId::NOBODY => Ok(None),
             None if family.0 < self.found.catalog.next.1 => {
                 Ok(bug::on(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
             }
@@ -241,7 +281,7 @@ impl Replay<'_> {
             let Some(family) = self.families.get(id) else { continue };
             family.tree.view().active.insert(&buffer, base, ops)?;
             self.out.operations += ops.len() as u64;
-            if family.tree.view().active.bytes() >= family.settings.memtable_bytes {
+            if family.tree.view().active.bytes() >= family.settings().memtable_bytes {
                 family.tree.seal();
             }
         }
@@ -287,7 +327,8 @@ impl Replay<'_> {
     /// The log reaches as far as anything says it must.
     fn check_end(&self) -> Result<()> {
         let c = &self.found.catalog;
-        let largest = |f: &FamilyEntry| f.tables.values().map(|t| t.meta.summary.largest).max();
+        let newest = |t: &AddedTable| t.meta.stamp.unwrap_or(t.meta.summary.largest);
+        let largest = |f: &FamilyEntry| f.tables.values().map(newest).max();
         let ahead =
             c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.out.next);
         if ahead

@@ -9,9 +9,12 @@ pub use segments::{Appender, Segment};
 
 use crate::health::Health;
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
+use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::Append;
+use perigee_env::clock::Clock;
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{LogWriter, RecordKind, Stamp};
@@ -37,17 +40,26 @@ pub struct Wal {
     tail: Short<Tail>,
     durable: AtomicU64,
     counters: Arc<Counters>,
+    /// Times syncs; `None` measures nothing.
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl Wal {
     /// The log with `writer` as its only segment, everything in it durable.
-    pub fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64, counters: Arc<Counters>) -> Wal {
+    pub fn new(
+        writer: LogWriter,
+        first_lsn: u64,
+        next_lsn: u64,
+        counters: Arc<Counters>,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> Wal {
         Wal {
             appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn)),
             syncing: Mutex::new(()),
             tail: Short::new(Tail { last_lsn: next_lsn - 1, ..Tail::default() }),
             durable: AtomicU64::new(next_lsn - 1),
             counters,
+            clock,
         }
     }
 
@@ -98,6 +110,7 @@ impl Wal {
         }
         appender.next_lsn += records.iter().map(|r| u64::from(r.count)).sum::<u64>();
         self.counters.wal_bytes_written.add(appender.writer.offset() - before);
+        self.counters.io.wrote(Cause::Wal, 1, appender.writer.offset() - before);
         let mut tail = self.tail();
         tail.last_lsn = appender.next_lsn - 1;
         tail.appends += 1;
@@ -140,7 +153,12 @@ impl Wal {
         };
         for (_, file) in &files {
             self.counters.wal_syncs.add(1);
+            let started = self.clock.as_ref().map(|c| c.monotonic_ns());
             let mut synced = file.sync();
+            if let (Some(started), Some(clock)) = (started, &self.clock) {
+                let took = clock.monotonic_ns().saturating_sub(started);
+                self.counters.latency.of(Operation::WalSync).record(took);
+            }
             if synced.is_err() && bug::on(Bug::RetryFailedSync) {
                 synced = file.sync();
             }

@@ -39,6 +39,8 @@ pub enum FrameKind {
     Properties = 4,
     /// A chunk of a separated value.
     Chunk = 5,
+    /// Range tombstones.
+    Ranges = 6,
 }
 
 impl FrameKind {
@@ -46,7 +48,7 @@ impl FrameKind {
     pub fn raw_bytes_max(self) -> usize {
         match self {
             FrameKind::Data | FrameKind::Properties => BLOCK_RAW_BYTES_MAX,
-            FrameKind::Index | FrameKind::Filter => INDEX_RAW_BYTES_MAX,
+            FrameKind::Index | FrameKind::Filter | FrameKind::Ranges => INDEX_RAW_BYTES_MAX,
             FrameKind::Chunk => VLOG_CHUNK_BYTES,
         }
     }

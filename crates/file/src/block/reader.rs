@@ -4,7 +4,7 @@
 use super::column::SLACK_BYTES;
 use super::layout::Layout;
 use perigee_base::key::cmp_entry;
-use perigee_base::{EntryKind, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -76,10 +76,23 @@ impl Block {
         Shared::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
     }
 
+    /// Fails for a block that nothing could be found in under `order`: with a shared prefix, where whole keys are compared.
+    pub fn under(self, order: KeyOrder) -> Result<Block> {
+        if order == KeyOrder::Bytes || self.prefix().is_empty() {
+            return Ok(self);
+        }
+        Err(Error::corruption("the keys of a block share a prefix, in an order that has none")
+            .expected(order.name(), format_args!("{} shared bytes", self.prefix().len())))
+    }
+
     /// Whether entry `i` has that key.
     #[inline]
-    pub fn key_is(&self, i: usize, key: &[u8]) -> bool {
-        key.strip_prefix(self.prefix()) == Some(self.suffix(i))
+    pub fn key_is(&self, order: KeyOrder, i: usize, key: &[u8]) -> bool {
+        if order.is_bytewise() {
+            key.strip_prefix(self.prefix()) == Some(self.suffix(i))
+        } else {
+            order.equal(self.suffix(i), key)
+        }
     }
     /// Key `i` in one piece, in place of what `out` held.
     pub fn copy_key(&self, i: usize, out: &mut Vec<u8>) {

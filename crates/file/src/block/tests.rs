@@ -29,7 +29,7 @@ fn blocks_hold_what_was_put_in_and_find_it() {
         for (i, e) in entries.iter().enumerate() {
             block.copy_key(i, &mut key);
             assert_eq!((&key, block.seq(i), block.value(i)), (&e.key, e.seq, e.as_ref().value));
-            assert!(block.key_is(i, &e.key));
+            assert!(block.key_is(KeyOrder::Bytes, i, &e.key));
             for seq in [e.seq, e.seq.plus(1), e.seq.prev(), SeqNo::ZERO, SeqNo::MAX] {
                 for k in [e.key.clone(), [&e.key[..], &[0]].concat(), e.key[..e.key.len() / 2].to_vec()] {
                     let want = entries.partition_point(|x| x.is_before(&k, seq));

@@ -5,6 +5,7 @@
 
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
+use perigee_base::io::Cause;
 use perigee_base::{EntryRef, Result, SeqNo};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub struct KlogCursor {
     reader: Arc<KlogReader>,
     fill_cache: bool,
+    cause: Cause,
     /// The block at hand and its number; kept while the cursor is invalid, for the next seek.
     block: Option<(usize, Arc<Block>)>,
     /// The entry in it.
@@ -31,11 +33,36 @@ impl KlogReader {
 
 impl KlogCursor {
     fn new(reader: Arc<KlogReader>, fill_cache: bool) -> Self {
-        KlogCursor { reader, fill_cache, block: None, entry: 0, valid: false, key: Vec::new() }
+        KlogCursor {
+            reader,
+            fill_cache,
+            cause: Cause::Scan,
+            block: None,
+            entry: 0,
+            valid: false,
+            key: Vec::new(),
+        }
+    }
+
+    /// The same cursor, its reads counted for `cause` instead of scans.
+    #[must_use]
+    pub fn caused_by(self, cause: Cause) -> Self {
+        KlogCursor { cause, ..self }
     }
 
     /// To the first entry at or after (key, seq) in entry order.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.seek_stored(key, seq)?;
+        if self.hides(key, seq) { self.next() } else { Ok(()) }
+    }
+
+    /// Whether the cursor is on `key`, whose stamp is newer than `seq`.
+    fn hides(&self, key: &[u8], seq: SeqNo) -> bool {
+        let same = || self.valid && self.reader.order().cmp(&self.key, key).is_eq();
+        self.reader.stamped().is_some_and(|stamp| stamp > seq) && same()
+    }
+
+    fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.valid = false;
         let i = self.find(key, seq);
         if i == self.blocks() {
@@ -54,6 +81,16 @@ impl KlogCursor {
 
     /// To the last entry before (key, seq) in entry order.
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if self.reader.stamped().is_some_and(|stamp| stamp > seq) {
+            self.seek_stored(key, SeqNo::MAX)?;
+            if self.hides(key, seq) {
+                return Ok(());
+            }
+        }
+        self.seek_stored_before(key, seq)
+    }
+
+    fn seek_stored_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.valid = false;
         let i = self.find(key, seq);
         if i == self.blocks() {
@@ -111,7 +148,8 @@ impl KlogCursor {
     /// If the cursor is not valid.
     pub fn entry(&self) -> EntryRef<'_> {
         let block = self.at();
-        EntryRef { key: &self.key, seq: block.seq(self.entry), value: block.value(self.entry) }
+        let seq = self.reader.seq_of(block.seq(self.entry));
+        EntryRef { key: &self.key, seq, value: block.value(self.entry) }
     }
 
     /// The entry's value, pinned.
@@ -157,7 +195,7 @@ impl KlogCursor {
     fn load(&mut self, i: usize) -> Result<&Block> {
         if self.block.as_ref().is_none_or(|b| b.0 != i) {
             self.block = None;
-            self.block = Some((i, self.reader.block(i, self.fill_cache)?));
+            self.block = Some((i, self.reader.block(i, self.fill_cache, self.cause)?));
         }
         Ok(&self.block.as_ref().expect("just loaded").1)
     }

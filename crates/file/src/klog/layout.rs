@@ -1,17 +1,19 @@
 //! The footer of a klog and the order of its parts.
 //!
 //! ```text
-//! file header, data frames, filter frame (perhaps), index frame, property frame, footer
+//! file header, data frames, ranges frame (perhaps), filter frame (perhaps), index frame, property frame, footer
 //!
 //! footer:  0  filter frame: offset u64, length u64 (0, 0 if absent)
 //!         16  index frame
 //!         32  property frame
 //!         48  u64  number of data frames
 //!         56  u64  number of entries
-//!         64  u64  zero
+//!         64  u64  length of the ranges frame, which lies behind the data frames (0: none)
 //!         72  u64  checksum of bytes 0..72, seeded with (file id, offset of the footer)
 //!         80  magic "PERIKLOG"
 //! ```
+//! A file without data frames has neither index nor filter, but a ranges frame.
+//!
 //! Invariant after [`Footer::decode`]: the parts follow each other without a gap from header to footer.
 
 use crate::block::frame::{FrameKind, OVERHEAD_BYTES};
@@ -44,6 +46,8 @@ pub struct Footer {
     pub blocks: u64,
     /// Number of entries.
     pub entries: u64,
+    /// Length of the ranges frame; 0 if absent.
+    pub ranges: u64,
 }
 
 impl Footer {
@@ -51,7 +55,7 @@ impl Footer {
     pub fn encode(&self, file: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         let (f, i, p) = (self.filter, self.index, self.properties);
-        let words = [f.0, f.1, i.0, i.1, p.0, p.1, self.blocks, self.entries, 0];
+        let words = [f.0, f.1, i.0, i.1, p.0, p.1, self.blocks, self.entries, self.ranges];
         out.chunks_exact_mut(8).zip(words).for_each(|(at, w)| at.copy_from_slice(&w.to_le_bytes()));
         let sum = checksum(file, offset, &out[..BODY_BYTES]);
         out[BODY_BYTES..BODY_BYTES + 8].copy_from_slice(&sum.to_le_bytes());
@@ -75,23 +79,33 @@ impl Footer {
         let mut d = Decoder::new(body);
         let mut place = || -> Result<Place> { Ok((d.u64()?, d.u64()?)) };
         let (filter, index, properties) = (place()?, place()?, place()?);
-        let footer = Footer { filter, index, properties, blocks: d.u64()?, entries: d.u64()? };
-        if d.u64()? != 0 {
-            return Err(Error::corruption("a reserved word of the footer is not zero"));
-        }
+        let footer =
+            Footer { filter, index, properties, blocks: d.u64()?, entries: d.u64()?, ranges: d.u64()? };
         footer.check(offset)?;
         Ok(footer)
     }
 
     fn check(&self, offset: u64) -> Result<()> {
+        if (self.blocks == 0) != (self.index == (0, 0))
+            || (self.blocks == 0 && (self.filter != (0, 0) || self.ranges == 0))
+        {
+            return Err(Error::corruption("a klog without data has index or filter, or no range tombstones"));
+        }
         let mut end = offset;
+        let ranges_end = self.behind_ranges();
+        let ranges = match ranges_end.checked_sub(self.ranges) {
+            Some(start) if self.ranges > 0 => (start, self.ranges),
+            _ if self.ranges == 0 => (0, 0),
+            _ => return Err(Error::corruption("the ranges frame is longer than the file before it")),
+        };
         let parts = [
             (self.properties, FrameKind::Properties),
             (self.index, FrameKind::Index),
             (self.filter, FrameKind::Filter),
+            (ranges, FrameKind::Ranges),
         ];
         for ((start, length), kind) in parts {
-            if kind == FrameKind::Filter && (start, length) == (0, 0) {
+            if kind != FrameKind::Properties && (start, length) == (0, 0) {
                 continue;
             }
             let possible = OVERHEAD_BYTES as u64..=kind.bytes_max() as u64;
@@ -109,10 +123,18 @@ impl Footer {
         Ok(())
     }
 
+    /// Where the first part behind data and ranges lies.
+    fn behind_ranges(&self) -> u64 {
+        let there = |place: &Place| *place != (0, 0);
+        [self.filter, self.index].iter().copied().find(there).unwrap_or(self.properties).0
+    }
+    /// The ranges frame; (0, 0) if absent.
+    pub fn ranges(&self) -> Place {
+        if self.ranges == 0 { (0, 0) } else { (self.data().end, self.ranges) }
+    }
     /// The bytes that the data frames fill.
     pub fn data(&self) -> Range<u64> {
-        let end = if self.filter == (0, 0) { self.index.0 } else { self.filter.0 };
-        HEADER_BYTES as u64..end
+        HEADER_BYTES as u64..self.behind_ranges() - self.ranges
     }
 }
 
@@ -122,8 +144,14 @@ mod tests {
 
     #[test]
     fn parts_follow_each_other() {
-        let good =
-            Footer { filter: (172, 50), index: (222, 60), properties: (282, 70), blocks: 1, entries: 2 };
+        let good = Footer {
+            filter: (172, 50),
+            index: (222, 60),
+            properties: (282, 70),
+            blocks: 1,
+            entries: 2,
+            ranges: 0,
+        };
         let decode = |f: Footer, at| Footer::decode(&f.encode(FileId(7), at), FileId(7), at);
         assert_eq!(decode(good, 352).unwrap(), good);
         assert_eq!(good.data(), 72..172);
@@ -131,6 +159,13 @@ mod tests {
         assert!(decode(Footer { filter: (172, 51), ..good }, 352).is_err());
         assert!(decode(Footer { filter: (0, 0), ..good }, 352).is_ok(), "the data reaches up to the index");
         assert!(decode(Footer { filter: (0, 222), ..good }, 352).is_err());
+        let ranged = Footer { ranges: 30, ..good };
+        assert_eq!((decode(ranged, 352).unwrap().ranges(), ranged.data()), ((142, 30), 72..142));
+        assert!(decode(Footer { ranges: 101, ..good }, 352).is_err());
+        assert!(decode(Footer { ranges: u64::MAX, ..good }, 352).is_err());
+        let bare = Footer { filter: (0, 0), index: (0, 0), blocks: 0, entries: 0, ranges: 210, ..good };
+        assert!(decode(bare, 352).is_ok(), "range tombstones alone");
+        assert!(decode(Footer { ranges: 0, ..bare }, 352).is_err());
         assert!(decode(Footer { properties: (u64::MAX, 353), ..good }, 352).is_err());
         assert!(Footer::decode(&good.encode(FileId(7), 352)[..87], FileId(7), 352).is_err());
     }

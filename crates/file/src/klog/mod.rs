@@ -5,12 +5,16 @@ pub mod layout;
 pub mod props;
 pub mod writer;
 pub mod reader;
+mod broken;
 pub mod cursor;
-pub mod verify;
+pub mod trace;
+mod verify;
+pub mod standalone;
 
 pub use cursor::KlogCursor;
-pub use props::KlogSummary;
+pub use props::{KlogSummary, RangeSummary};
 pub use reader::{Found, KlogReader, Near};
+pub use trace::{BlockTrace, Trace};
 pub use writer::{KlogOptions, KlogWriter};
 
 #[cfg(test)]

@@ -4,14 +4,53 @@
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
-//! Tag 20 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on.
+//! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on.
 //! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
 
+use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
+use perigee_base::cut::{Cut, CutRef};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
 use std::collections::BTreeMap;
+
+/// The range tombstones of a klog: their number, counted once for each fragment, and how far they reach together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeSummary {
+    /// Sequence numbers of all fragments.
+    pub count: u64,
+    /// Where the first begins.
+    pub begin: Cut,
+    /// Where the last ends.
+    pub end: Cut,
+}
+
+impl RangeSummary {
+    /// The summary of fragments, if there are any.
+    pub fn of(fragments: &Fragments) -> Option<RangeSummary> {
+        let (begin, end) = fragments.extent()?;
+        Some(RangeSummary { count: fragments.pairs(), begin: begin.to_cut(), end: end.to_cut() })
+    }
+    /// Appends the encoded form: varint count, and if it is not 0 the two ends.
+    pub fn encode(ranges: Option<&RangeSummary>, out: &mut Vec<u8>) {
+        put_varint(out, ranges.map_or(0, |r| r.count));
+        for cut in ranges.iter().flat_map(|r| [&r.begin, &r.end]) {
+            let mut bytes = Vec::new();
+            cut.as_ref().encode(&mut bytes);
+            put_bytes(out, &bytes);
+        }
+    }
+    /// Decodes it.
+    pub fn decode(d: &mut Decoder<'_>) -> Result<Option<RangeSummary>> {
+        let count = d.varint()?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let mut cut = || Ok::<Cut, Error>(CutRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?.to_cut());
+        Ok(Some(RangeSummary { count, begin: cut()?, end: cut()? }))
+    }
+}
 
 /// What a klog holds: for the manifest and for statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +77,55 @@ pub struct KlogSummary {
     pub raw_value_bytes: u64,
     /// Value logs referenced, ascending, each with the stored bytes referenced.
     pub vlogs: Vec<(FileId, u64)>,
+    /// Range tombstones. First and last key are those of the entries; how far the klog reaches is [`KlogSummary::begin`]
+    /// to [`KlogSummary::end`].
+    pub ranges: Option<RangeSummary>,
+}
+
+impl KlogSummary {
+    /// The place before everything in it, range tombstones included.
+    pub fn begin(&self, order: KeyOrder) -> CutRef<'_> {
+        let entries = CutRef::Before(&self.first_key);
+        match &self.ranges {
+            None => entries,
+            Some(r) if self.entries == 0 => r.begin.as_ref(),
+            Some(r) => r.begin.as_ref().min(order, entries),
+        }
+    }
+    /// The place behind everything in it.
+    pub fn end(&self, order: KeyOrder) -> CutRef<'_> {
+        let entries = CutRef::After(&self.last_key);
+        match &self.ranges {
+            None => entries,
+            Some(r) if self.entries == 0 => r.end.as_ref(),
+            Some(r) => r.end.as_ref().max(order, entries),
+        }
+    }
+    /// Whether it reaches into what another reaches over.
+    pub fn overlaps(&self, order: KeyOrder, other: &KlogSummary) -> bool {
+        let reach = |s: &KlogSummary| (s.begin(order).to_cut(), s.end(order).to_cut());
+        let (a, b) = (reach(self), reach(other));
+        CutRef::overlap(order, (a.0.as_ref(), a.1.as_ref()), (b.0.as_ref(), b.1.as_ref()))
+    }
+    /// Whether its parts agree with each other.
+    fn is_possible(&self, order: KeyOrder) -> bool {
+        let keys = self.first_key.len().max(self.last_key.len()) <= KEY_BYTES_MAX
+            && order.cmp(&self.first_key, &self.last_key).is_le()
+            && (self.entries > 0 || self.first_key.len() + self.last_key.len() == 0);
+        let ranges = self.ranges.as_ref().is_none_or(|r| r.begin.as_ref().cmp(order, r.end.as_ref()).is_lt());
+        (self.entries > 0 || self.ranges.is_some())
+            && self.tombstones <= self.entries
+            && self.smallest <= self.largest
+            && keys
+            && ranges
+    }
 }
 
 /// The tags, in the order they are written.
-const TAGS: [u64; 10] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19];
+const TAGS: [u64; 11] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21];
 
 /// The tag of the sketch of keys.
-const SKETCH_TAG: u64 = 20;
+const SKETCH_TAG: u64 = 22;
 /// A table of fewer keys has no sketch: it is small enough to be walked.
 pub const SKETCHED_KEYS_MIN: u64 = 2048;
 
@@ -78,6 +159,8 @@ pub fn encode(s: &KlogSummary, order: KeyOrder) -> Vec<u8> {
         put_varint(&mut vlogs, file.0);
         put_varint(&mut vlogs, *stored);
     }
+    let mut ranges = Vec::new();
+    RangeSummary::encode(s.ranges.as_ref(), &mut ranges);
     let values = [
         number(s.entries),
         number(s.tombstones),
@@ -89,6 +172,7 @@ pub fn encode(s: &KlogSummary, order: KeyOrder) -> Vec<u8> {
         number(s.raw_value_bytes),
         vlogs,
         order.name().as_bytes().to_vec(),
+        ranges,
     ];
     let mut out = Vec::new();
     for (tag, value) in TAGS.iter().zip(values) {
@@ -113,16 +197,12 @@ pub fn decode(raw: &[u8]) -> Result<(KlogSummary, KeyOrder)> {
         raw_key_bytes: number(fields[6])?,
         raw_value_bytes: number(fields[7])?,
         vlogs: decode_vlogs(fields[8])?,
+        ranges: decode_ranges(fields[10])?,
     };
     let name = std::str::from_utf8(fields[9])
         .map_err(|_| Error::corruption("the name of a key order is not text"))?;
     let order = KeyOrder::by_name(name)?;
-    let possible = s.entries > 0
-        && s.tombstones <= s.entries
-        && s.smallest <= s.largest
-        && s.first_key.len().max(s.last_key.len()) <= KEY_BYTES_MAX
-        && order.cmp(&s.first_key, &s.last_key).is_le();
-    if !possible {
+    if !s.is_possible(order) {
         return Err(Error::corruption("the properties of a klog contradict each other"));
     }
     Ok((s, order))
@@ -163,6 +243,12 @@ fn number(bytes: &[u8]) -> Result<u64> {
     if d.is_empty() { Ok(v) } else { Err(Error::corruption("bytes after a number in the properties")) }
 }
 
+fn decode_ranges(bytes: &[u8]) -> Result<Option<RangeSummary>> {
+    let mut d = Decoder::new(bytes);
+    let ranges = RangeSummary::decode(&mut d)?;
+    if d.is_empty() { Ok(ranges) } else { Err(Error::corruption("bytes after the ends of the ranges")) }
+}
+
 fn decode_vlogs(bytes: &[u8]) -> Result<Vec<(FileId, u64)>> {
     let mut d = Decoder::new(bytes);
     let mut out: Vec<(FileId, u64)> = Vec::new();
@@ -191,6 +277,7 @@ pub(crate) struct Tally {
     raw_key_bytes: u64,
     raw_value_bytes: u64,
     vlogs: BTreeMap<FileId, u64>,
+    ranges: Option<RangeSummary>,
 }
 
 impl Tally {
@@ -207,6 +294,7 @@ impl Tally {
             raw_key_bytes: 0,
             raw_value_bytes: 0,
             vlogs: BTreeMap::new(),
+            ranges: None,
         }
     }
 
@@ -222,7 +310,9 @@ impl Tally {
                 self.first_key = e.key.to_vec();
                 true
             }
-            Some(last) if key::cmp_entry(self.order, last, (e.key, e.seq)).is_lt() => last.0 != e.key,
+            Some(last) if key::cmp_entry(self.order, last, (e.key, e.seq)).is_lt() => {
+                !self.order.equal(last.0, e.key)
+            }
             Some(_) => return None,
         };
         if new_key {
@@ -241,7 +331,7 @@ impl Tally {
     // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared, not used.
     fn add_value(&mut self, value: ValueRef<'_>) {
         let bytes = match value {
-            ValueRef::None => {
+            ValueRef::None | ValueRef::Single => {
                 self.tombstones += 1;
                 0
             }
@@ -253,6 +343,15 @@ impl Tally {
             }
         };
         self.raw_value_bytes = self.raw_value_bytes.wrapping_add(bytes);
+    }
+
+    /// Counts range tombstones.
+    pub fn add_ranges(&mut self, fragments: &Fragments) {
+        if let Some((oldest, newest)) = fragments.seqs() {
+            self.smallest = self.smallest.min(oldest);
+            self.largest = self.largest.max(newest);
+        }
+        self.ranges = RangeSummary::of(fragments);
     }
 
     /// Everything counted, without length and checksum.
@@ -269,6 +368,7 @@ impl Tally {
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
             vlogs: self.vlogs.into_iter().collect(),
+            ranges: self.ranges,
         }
     }
 }
@@ -297,15 +397,15 @@ mod tests {
         let raw = encode(&sample(), KeyOrder::Bytes);
         assert_eq!(decode(&raw).unwrap(), (sample(), KeyOrder::Bytes));
         let with = |extra: &[u8]| decode(&[&raw, extra].concat());
-        assert_eq!(with(&[20, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
-        assert_eq!(with(&[21, 1, 7]).unwrap_err().kind(), ErrorKind::FormatTooNew);
+        assert_eq!(with(&[24, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
+        assert_eq!(with(&[23, 1, 7]).unwrap_err().kind(), ErrorKind::FormatTooNew);
         assert!(with(&[1, 1, 7]).unwrap_err().is_corruption());
         for len in 0..raw.len() {
             assert!(decode(&raw[..len]).is_err());
         }
         let mut other = raw.clone();
-        let end = other.len();
-        other[end - 1] = b'z';
+        let name = other.windows(5).position(|w| w == b"bytes").unwrap();
+        other[name] = b'z';
         assert_eq!(decode(&other).unwrap_err().kind(), ErrorKind::FormatTooNew, "an unknown key order");
     }
 }

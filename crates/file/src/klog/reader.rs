@@ -5,7 +5,7 @@
 //! hold it was read and verified.
 
 use super::layout::{FOOTER_BYTES, Footer, Place};
-use super::props::{self, KlogSummary};
+use super::props::{self, KlogSummary, RangeSummary};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
 use crate::cache::BlockCache;
@@ -13,13 +13,19 @@ use crate::filter::Filter;
 use crate::handles::Handles;
 use crate::index::Index;
 use crate::input::Input;
+use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
 use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 
 /// What a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +46,7 @@ impl Found {
     /// Entry `i` of a block.
     pub(crate) fn of(block: &Block, i: usize) -> Found {
         match block.value(i) {
-            ValueRef::None => Found::Tombstone,
+            ValueRef::None | ValueRef::Single => Found::Tombstone,
             ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
             ValueRef::Pointer(p) => Found::Pointer(p),
             ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
@@ -80,8 +86,10 @@ pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
     pub(super) parts: Parts,
-    cache: Arc<BlockCache>,
+    pub(super) cache: Arc<BlockCache>,
     counters: Arc<Counters>,
+    /// The sequence number of all entries, if the manifest says one (0: each has its own).
+    stamp: AtomicU64,
 }
 
 /// Everything of a klog but its data blocks.
@@ -94,6 +102,7 @@ pub(super) struct Parts {
     pub index: Index,
     pub filter: Option<Filter>,
     pub sketch: Option<Sketch>,
+    pub ranges: Arc<Fragments>,
 }
 
 impl Parts {
@@ -108,10 +117,24 @@ impl Parts {
         let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
             Ok((props::decode(&raw)?, props::sketch(&raw)?))
         })?;
-        let index =
-            part_with_slack(input, footer.index, FrameKind::Index, |raw| Index::decode(raw, footer.data()))?;
+        let index = match footer.index {
+            (0, 0) => Index::empty(),
+            place => part_with_slack(input, place, FrameKind::Index, |raw| {
+                Index::decode(raw, footer.data(), order)
+            })?,
+        };
+        let ranges = match footer.ranges() {
+            (0, 0) => Fragments::default(),
+            place => part(input, place, FrameKind::Ranges, |raw| Fragments::decode(&raw, order))?,
+        };
+        if RangeSummary::of(&ranges) != summary.ranges {
+            let e = Error::corruption("the properties are not those of the range tombstones");
+            return Err(input.damage(footer.properties.0, e));
+        }
         let filter = match footer.filter {
             (0, 0) => None,
+            // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
+            _ if !order.can_filter() => None,
             place => Some(part(input, place, FrameKind::Filter, |raw| Filter::decode(&raw))?),
         };
         if summary.entries != footer.entries || index.len() as u64 != footer.blocks {
@@ -122,7 +145,8 @@ impl Parts {
             return Err(input.damage(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        Ok(Parts { family: FamilyId(family), footer, summary, order, index, filter, sketch })
+        let (family, ranges) = (FamilyId(family), Arc::new(ranges));
+        Ok(Parts { family, footer, summary, order, index, filter, sketch, ranges })
     }
 }
 
@@ -188,13 +212,22 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let parts = Parts::read(&input, database)?;
-        Ok(KlogReader { input, database, parts, cache, counters })
+        Ok(Self::with_parts(input, database, parts, (cache, counters)))
+    }
+
+    pub(super) fn with_parts(
+        input: Input,
+        database: u64,
+        parts: Parts,
+        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+    ) -> KlogReader {
+        KlogReader { input, database, parts, cache, counters, stamp: AtomicU64::new(0) }
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
-    /// [`key_hash`](perigee_base::checksum::key_hash), computed once for all files.
+    /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
-        self.find(key, hash, at, |i| self.block(i, true))
+        self.find(key, hash, at, |i| self.block(i, true, Cause::Get))
     }
 
     /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
@@ -209,8 +242,11 @@ impl KlogReader {
             let entry = n.block.lower_bound(self.parts.order, key, at);
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
-                let found = || (n.block.seq(entry), Found::of(&n.block, entry));
-                return Ok(n.block.key_is(entry, key).then(found));
+                return Ok(if n.block.key_is(self.parts.order, entry, key) {
+                    self.seen(&n.block, entry, at)
+                } else {
+                    None
+                });
             }
             n.close = false;
         }
@@ -222,7 +258,7 @@ impl KlogReader {
             let held = near.take().map_or(0, |n| n.loaded);
             let (offset, _) = self.parts.index.place(i);
             let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
-            let block = self.block(i, true)?;
+            let block = self.block(i, true, Cause::Get)?;
             *near =
                 Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
             Ok(block)
@@ -246,7 +282,7 @@ impl KlogReader {
     }
 
     #[inline]
-    fn find(
+    pub(super) fn find(
         &self,
         key: &[u8],
         hash: u64,
@@ -264,18 +300,41 @@ impl KlogReader {
         }
         let block = block(i)?;
         let entry = block.lower_bound(self.parts.order, key, at);
-        if entry < block.len() && block.key_is(entry, key) {
-            return Ok(Some((block.seq(entry), Found::of(&block, entry))));
+        if entry < block.len() && block.key_is(self.parts.order, entry, key) {
+            return Ok(self.seen(&block, entry, at));
         }
         self.count_miss(key, i, Some((&block, entry)));
         Ok(None)
     }
 
+    /// An entry as a reader at `at` sees it: under the stamp, if there is one, it may be too new.
+    fn seen(&self, block: &Block, entry: usize, at: SeqNo) -> Option<(SeqNo, Found)> {
+        let seq = self.seq_of(block.seq(entry));
+        (seq <= at).then(|| (seq, Found::of(block, entry)))
+    }
+
+    /// From now on all entries have this sequence number: a table that was loaded, whose number was not known when it was
+    /// written. Its entries are stored under number 0, one for each key. Called before any reader of the tree sees it.
+    pub fn stamp(&self, seq: SeqNo) {
+        self.stamp.store(seq.0, Release);
+    }
+    /// The stamp, if there is one.
+    pub fn stamped(&self) -> Option<SeqNo> {
+        match self.stamp.load(Acquire) {
+            0 => None,
+            seq => Some(SeqNo(seq)),
+        }
+    }
+    /// The sequence number of an entry that is stored under `stored`.
+    pub fn seq_of(&self, stored: SeqNo) -> SeqNo {
+        self.stamped().unwrap_or(stored)
+    }
+
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
     fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
         let has_newer = match at {
-            Some((block, entry)) if entry > 0 => block.key_is(entry - 1, key),
-            _ => i > 0 && self.parts.index.separator_is(i - 1, key),
+            Some((block, entry)) if entry > 0 => block.key_is(self.parts.order, entry - 1, key),
+            _ => i > 0 && self.parts.index.separator_is(self.parts.order, i - 1, key),
         };
         if self.parts.filter.is_some() && !has_newer {
             self.counters.filter_false_positives.add(1);
@@ -283,7 +342,7 @@ impl KlogReader {
     }
 
     /// Data block `i`, from the cache or from disk.
-    pub(super) fn block(&self, i: usize, fill_cache: bool) -> Result<Arc<Block>> {
+    pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
         let (offset, length) = self.parts.index.place(i);
         if let Some(block) = self.cache.get(self.id(), offset) {
             self.counters.cache_hits.add(1);
@@ -291,7 +350,9 @@ impl KlogReader {
         }
         self.counters.cache_misses.add(1);
         self.counters.klog_bytes_read.add(length);
-        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, Block::parse)?);
+        self.counters.io.read(cause, length);
+        let parse = |raw| Block::parse(raw).and_then(|block| block.under(self.parts.order));
+        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, parse)?);
         if fill_cache {
             self.cache.insert(self.id(), offset, block.clone());
         }
@@ -301,6 +362,10 @@ impl KlogReader {
     /// The file.
     pub fn id(&self) -> FileId {
         self.input.id()
+    }
+    /// Its range tombstones.
+    pub fn ranges(&self) -> &Arc<Fragments> {
+        &self.parts.ranges
     }
     /// The family it was written for. A clone of that family may share it.
     pub fn family(&self) -> FamilyId {
@@ -315,6 +380,10 @@ impl KlogReader {
         let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
         let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
         size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter + sketch
+    }
+    /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
+    pub fn filter_bytes(&self) -> u64 {
+        self.parts.filter.as_ref().map_or(0, Filter::memory_bytes)
     }
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {
@@ -334,7 +403,7 @@ impl KlogReader {
         let index = &self.parts.index;
         let first = lower.map_or(0, |k| index.find(self.parts.order, k, SeqNo::MAX));
         let last = upper.map_or(usize::MAX, |k| index.find(self.parts.order, k, SeqNo::ZERO));
-        let last = last.min(index.len() - 1);
+        let last = last.min(index.len().checked_sub(1)?);
         if first > last {
             return None;
         }

@@ -198,7 +198,7 @@ fn blocks_stay_under_their_size_unless_one_entry_is_larger() {
         let s = write(&dir, options(block_bytes, Compression::None, 0), &entries);
         let r = open(&dir, s.bytes, 0).unwrap();
         for i in 0..r.blocks().unwrap().len() {
-            let block = r.block(i, false).unwrap();
+            let block = r.block(i, false, perigee_base::io::Cause::Scan).unwrap();
             assert!(
                 block.len() == 1 || block.raw().len() <= block_bytes,
                 "{} of {block_bytes}",
@@ -377,6 +377,7 @@ fn random_bytes_never_panic() {
             crate::fuzz::fuzz_block,
             crate::fuzz::fuzz_column,
             crate::fuzz::fuzz_filter,
+            crate::fuzz::fuzz_ranges,
             crate::fuzz::fuzz_props,
             crate::fuzz::fuzz_footer,
             crate::fuzz::fuzz_pointer,

@@ -6,7 +6,6 @@ use super::reader::{KlogReader, Parts};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
 use crate::sketch::Sketch;
-use perigee_base::checksum::key_hash;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::{EntryRef, Error, Result, SeqNo, key};
 
@@ -15,6 +14,10 @@ impl KlogReader {
     /// order, separators, every key in the filter, and counts and key range as the properties say. `progress`
     /// hears how many bytes were checked so far.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.verify_against(Some(checksum), progress)
+    }
+
+    pub(super) fn verify_against(&self, checksum: Option<u64>, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let parts = Parts::read(&self.input, self.database)?;
         let mut pass = self.input.pass(progress);
         let mut walk = Walk {
@@ -31,11 +34,15 @@ impl KlogReader {
             Frame::decode(self.input.id(), offset, bytes, FrameKind::Data)
                 .and_then(|f| f.unpack(Block::SLACK))
                 .and_then(Block::parse)
+                .and_then(|block| block.under(parts.order))
                 .and_then(|block| walk.block(i, &block))
                 .map_err(|e| self.input.damage(offset, e))?;
         }
         // These were verified above; here they only count for the checksum of the whole.
-        for (_, length) in [parts.footer.filter, parts.footer.index, parts.footer.properties] {
+        walk.tally.add_ranges(&parts.ranges);
+        for (_, length) in
+            [parts.footer.ranges(), parts.footer.filter, parts.footer.index, parts.footer.properties]
+        {
             pass.take(length)?;
         }
         pass.take(FOOTER_BYTES as u64)?;
@@ -81,7 +88,7 @@ impl Walk<'_> {
             if !new_key {
                 continue;
             }
-            let hash = key_hash(&self.key);
+            let hash = self.parts.order.filter_hash(&self.key);
             self.keys += 1;
             self.sketch.add(hash);
             if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {

@@ -11,8 +11,11 @@ use crate::block::writer::BlockWriter;
 use crate::compress::{Compression, Compressor};
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
+use crate::name::file_name;
 use crate::output::{Output, table_header};
+use crate::ranges::Fragments;
 use crate::sketch::Sketch;
+use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
@@ -38,7 +41,7 @@ pub struct KlogOptions {
     pub block_bytes: usize,
     /// How blocks are compressed.
     pub compression: Compression,
-    /// Filter bits per distinct key; 0 writes no filter.
+    /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical form.
     pub filter_bits: u8,
 }
 
@@ -53,6 +56,7 @@ pub struct KlogWriter {
     tally: Tally,
     sketch: Sketch,
     keys: u64,
+    ranges: Fragments,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -61,19 +65,29 @@ pub struct KlogWriter {
 impl KlogWriter {
     /// Creates the file.
     pub fn create(dir: &dyn Dir, id: FileId, options: KlogOptions) -> Result<KlogWriter> {
+        Self::create_named(dir, &file_name(id, FileKind::Klog), id, options)
+    }
+
+    pub(super) fn create_named(
+        dir: &dyn Dir,
+        name: &str,
+        id: FileId,
+        options: KlogOptions,
+    ) -> Result<KlogWriter> {
         if options.block_bytes > BLOCK_BYTES_MAX {
             return Err(Error::invalid("the block size is too large")
                 .expected(format_args!("at most {BLOCK_BYTES_MAX}"), options.block_bytes));
         }
         let header = table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
         Ok(KlogWriter {
-            output: Output::create(dir, header)?,
+            output: Output::create_named(dir, name, header)?,
             block: BlockWriter::new(options.order),
             index: IndexWriter::new(options.order),
-            filter: FilterWriter::new(options.filter_bits),
+            filter: FilterWriter::new(if options.order.can_filter() { options.filter_bits } else { 0 }),
             tally: Tally::new(options.order),
             sketch: Sketch::new(),
             keys: 0,
+            ranges: Fragments::default(),
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -103,7 +117,7 @@ impl KlogWriter {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
         if new_key {
-            let hash = key_hash(e.key);
+            let hash = self.hash(e.key);
             self.keys += 1;
             self.sketch.add(hash);
             if self.filter.is_on() {
@@ -112,6 +126,10 @@ impl KlogWriter {
         }
         self.block.add(e);
         Ok(())
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        if bug::on(Bug::FilterHashesRawKey) { key_hash(key) } else { self.options.order.filter_hash(key) }
     }
 
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
@@ -147,22 +165,40 @@ impl KlogWriter {
             + TAIL_BYTES
     }
 
+    /// Write calls so far; finishing makes one more.
+    pub fn appends(&self) -> u64 {
+        self.output.appends()
+    }
+
     /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.
     pub fn pending_index_bytes(&self) -> usize {
         self.index.gathered_bytes()
     }
 
-    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry.
+    /// The range tombstones of the file.
+    pub fn set_ranges(&mut self, ranges: Fragments) {
+        self.tally.add_ranges(&ranges);
+        self.ranges = ranges;
+    }
+
+    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
+    /// tombstone.
     pub fn finish(mut self) -> Result<KlogSummary> {
-        let Some((last, _)) = self.tally.last() else {
+        let last = self.tally.last().map(|(key, _)| key.to_vec());
+        if last.is_none() && self.ranges.is_empty() {
             return Err(Error::internal("a klog without entries").in_file(self.output.name()));
-        };
-        let last = last.to_vec();
-        self.write_block(&last, SeqNo::ZERO)?;
-        let filter = self.write_filter()?;
+        }
+        if let Some(last) = &last {
+            self.write_block(last, SeqNo::ZERO)?;
+        }
+        let ranges = self.write_ranges()?;
+        let filter = if last.is_some() { self.write_filter()? } else { (0, 0) };
         let blocks = self.index.len() as u64;
-        self.index.finish(&mut self.raw);
-        let index = self.write_frame(FrameKind::Index, self.options.compression)?;
+        let mut index = (0, 0);
+        if last.is_some() {
+            self.index.finish(&mut self.raw);
+            index = self.write_frame(FrameKind::Index, self.options.compression)?;
+        }
         let order = self.options.order;
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
@@ -170,11 +206,20 @@ impl KlogWriter {
             props::append_sketch(&mut self.raw, &self.sketch);
         }
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
-        let footer = Footer { filter, index, properties, blocks, entries: summary.entries };
+        let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
         let (bytes, checksum) = self.output.finish()?;
         Ok(KlogSummary { bytes, checksum, ..summary })
+    }
+
+    /// The length of the frame; 0 if there is none.
+    fn write_ranges(&mut self) -> Result<u64> {
+        if self.ranges.is_empty() {
+            return Ok(0);
+        }
+        self.raw = self.ranges.encode();
+        Ok(self.write_frame(FrameKind::Ranges, self.options.compression)?.1)
     }
 
     /// A filter is noise to every codec, so it is stored as it is.

@@ -3,6 +3,7 @@
 
 use super::layout::{RECORD_HEADER_BYTES, padded};
 use perigee_base::codec::{self, Decoder};
+use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, Error, Expiry, FamilyId, Result, ValueRef, checksum, limits};
 use std::ops::Range;
 
@@ -95,6 +96,33 @@ impl Batch {
         Ok(())
     }
 
+    /// Adds a single delete.
+    pub fn single_delete(&mut self, family: FamilyId, key: &[u8]) -> Result<()> {
+        self.delete(family, key)?;
+        let at = self.buf.len() - key.len() - codec::varint_len(key.len() as u64);
+        self.buf[at - codec::varint_len(u64::from(family.0)) - 1] = EntryKind::SingleDelete.code();
+        Ok(())
+    }
+
+    /// Adds a delete of every key between two places.
+    pub fn delete_range(&mut self, family: FamilyId, begin: CutRef<'_>, end: CutRef<'_>) -> Result<()> {
+        let (from, to) = (begin.encoded_bytes(), end.encoded_bytes());
+        if from.max(to) > limits::KEY_BYTES_MAX + 1 {
+            return Err(Error::invalid("an end of the range is too long")
+                .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), from.max(to) - 1));
+        }
+        self.admit(&[], from + to + 16)?;
+        self.buf.push(EntryKind::RangeDelete.code());
+        codec::put_varint(&mut self.buf, u64::from(family.0));
+        codec::put_varint(&mut self.buf, from as u64);
+        codec::put_varint(&mut self.buf, to as u64);
+        begin.encode(&mut self.buf);
+        end.encode(&mut self.buf);
+        self.count += 1;
+        self.user_bytes += (from + to) as u64;
+        Ok(())
+    }
+
     /// Checks the limits and takes the memory, before anything is changed.
     fn admit(&mut self, key: &[u8], bytes: usize) -> Result<()> {
         if key.len() > limits::KEY_BYTES_MAX {
@@ -180,7 +208,7 @@ impl Finished {
 /// One operation: kind, family, and where its key and value lie in the buffer it was read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Put or delete.
+    /// What it does.
     pub kind: EntryKind,
     /// The family.
     pub family: FamilyId,
@@ -191,6 +219,14 @@ pub struct Op {
 }
 
 impl Op {
+    /// The ends of the range that it deletes; `None` if it is about one key.
+    pub fn range_in<'a>(&self, buf: &'a [u8]) -> Option<(CutRef<'a>, CutRef<'a>)> {
+        if self.kind != EntryKind::RangeDelete {
+            return None;
+        }
+        let cut = |r: &Range<usize>| CutRef::decode(&buf[r.clone()]).ok();
+        cut(&self.key).zip(cut(&self.value))
+    }
     /// Its value; `buf` is the buffer that it was read from.
     pub fn value_in<'a>(&self, buf: &'a [u8]) -> Result<ValueRef<'a>> {
         ValueRef::decode(self.kind, &buf[self.value.clone()])
@@ -214,19 +250,24 @@ impl<'a> Ops<'a> {
         let d = &mut self.decoder;
         let kind = EntryKind::decode(d.u8()?)?;
         let family = FamilyId(d.varint32()?);
-        let key_len = bounded(d.varint()?, limits::KEY_BYTES_MAX, "key")?;
+        let longest = limits::KEY_BYTES_MAX + usize::from(kind == EntryKind::RangeDelete);
+        let key_len = bounded(d.varint()?, longest, "key")?;
         let value_len = match kind {
             EntryKind::Put => bounded(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
-            EntryKind::Delete => 0,
+            EntryKind::Delete | EntryKind::SingleDelete => 0,
+            EntryKind::RangeDelete => bounded(d.varint()?, longest, "key")?,
             EntryKind::PutExpiring => expiring(d.varint()?)?,
             EntryKind::PutPointer | EntryKind::PointerExpiring => {
                 return Err(Error::corruption("a value-log pointer inside a batch"));
             }
         };
         let key = self.base + d.position();
-        d.take(key_len)?;
+        let begin = d.take(key_len)?;
         let value = self.base + d.position();
-        d.take(value_len)?;
+        let end = d.take(value_len)?;
+        if kind == EntryKind::RangeDelete {
+            let _ = (CutRef::decode(begin)?, CutRef::decode(end)?);
+        }
         Ok(Op { kind, family, key: key..key + key_len, value: value..value + value_len })
     }
 }
@@ -277,10 +318,14 @@ mod tests {
         b.put(FamilyId(0), b"moon", b"tide").unwrap();
         b.delete(FamilyId(3), b"sun").unwrap();
         b.put_until(FamilyId(0), b"dew", b"wet", Expiry(1_800_000_000_000)).unwrap();
+        b.single_delete(FamilyId(300), b"tide").unwrap();
+        b.delete_range(FamilyId(0), CutRef::Before(b"a"), CutRef::Last).unwrap();
         let f = b.finish();
         assert_eq!(&f.buf[f.payload()], hex(include_str!("../../../../docs/format/batch.md")));
         let ops: Vec<Op> = Ops::new(&f.buf, f.payload()).map(|op| op.unwrap()).collect();
-        assert_eq!(ops.len(), 3);
+        assert_eq!(ops.len(), 5);
+        assert_eq!((ops[3].kind, ops[3].family), (EntryKind::SingleDelete, FamilyId(300)));
+        assert_eq!(ops[4].range_in(&f.buf), Some((CutRef::Before(b"a"), CutRef::Last)));
         assert_eq!(&f.buf[ops[0].key.clone()], b"moon");
         assert_eq!(&f.buf[ops[0].value.clone()], b"tide");
         assert_eq!((ops[1].kind, ops[1].family), (EntryKind::Delete, FamilyId(3)));

@@ -93,6 +93,40 @@ impl LogReader {
         })
     }
 
+    /// Opens a log for what can be read of it, also behind a damaged header; then [`LogReader::resume`] finds the first
+    /// record. `id` and `database` are what its records were sealed with.
+    pub fn salvage(
+        dir: &dyn Dir,
+        name: &str,
+        kind: FileKind,
+        id: FileId,
+        database: u64,
+    ) -> Result<LogReader> {
+        let file = dir.open(name)?;
+        let end = file.len()?;
+        let header = FileHeader { kind, database, file: id, a: 0, b: 0 };
+        Ok(LogReader {
+            file,
+            name: name.to_owned(),
+            seal: layout::seal(database, id),
+            header,
+            offset: (HEADER_BYTES - ALIGNMENT).min(end as usize) as u64,
+            end,
+            previous: 0,
+            lsn: None,
+        })
+    }
+
+    /// Goes on at the first record behind the bad one, whatever was between them. Its offset; `None` if there is none.
+    pub fn resume(&mut self) -> Result<Option<u64>> {
+        let Some(behind) = self.look_behind()? else { return Ok(None) };
+        let mut head = [0u8; RECORD_HEADER_BYTES];
+        self.file.read_exact_at(&mut head, behind.first)?;
+        let (header, _) = RecordHeader::decode(&head, self.seal, behind.first)?;
+        (self.offset, self.previous, self.lsn) = (behind.first, header.previous, None);
+        Ok(Some(behind.first))
+    }
+
     /// The file's header.
     pub fn header(&self) -> &FileHeader {
         &self.header

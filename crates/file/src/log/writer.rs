@@ -5,6 +5,7 @@ use super::layout::{self, RECORD_HEADER_BYTES, RecordHeader, RecordKind};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_env::fs::readonly::Refusing;
 use perigee_env::{Append, Dir};
 use std::sync::Arc;
 
@@ -59,6 +60,19 @@ impl LogWriter {
             state: State::Whole,
             scratch: Vec::new(),
         })
+    }
+
+    /// A writer that writes nothing: a read-only database's.
+    pub fn refusing(id: FileId, database: u64) -> LogWriter {
+        LogWriter {
+            file: Arc::new(Refusing),
+            id,
+            offset: 0,
+            previous: 0,
+            seal: layout::seal(database, id),
+            state: State::Broken,
+            scratch: Vec::new(),
+        }
     }
 
     /// The file, for syncing.

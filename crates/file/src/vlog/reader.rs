@@ -6,6 +6,7 @@ use crate::compress::{self, Codec};
 use crate::handles::Handles;
 use crate::input::{Input, grow};
 use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
 use perigee_base::stats::Counters;
@@ -44,6 +45,11 @@ impl VlogReader {
         Self::over(Input::shared(handles, id, FileKind::Vlog, bytes)?, database, counters)
     }
 
+    /// Stands for a vlog that could not be opened: every value in it answers with the reason.
+    pub fn broken(id: FileId, database: u64, bytes: u64, why: Error, counters: Arc<Counters>) -> VlogReader {
+        VlogReader { input: Input::broken(id, FileKind::Vlog, bytes, why), database, counters }
+    }
+
     pub(crate) fn over(input: Input, database: u64, counters: Arc<Counters>) -> Result<VlogReader> {
         let header = input.header(FileKind::Vlog, database)?;
         if header.a != 0 || header.b != 0 {
@@ -61,10 +67,16 @@ impl VlogReader {
         self.input.bytes()
     }
 
-    /// The value that a pointer names.
+    /// The value that a pointer names, for a point read.
     pub fn read(&self, p: &VlogPointer) -> Result<Shared> {
+        self.read_for(p, Cause::Get)
+    }
+
+    /// The same, counted for `cause`.
+    pub fn read_for(&self, p: &VlogPointer, cause: Cause) -> Result<Shared> {
         self.check(p).map_err(|e| self.input.damage(p.offset, e))?;
         self.counters.vlog_bytes_read.add(p.stored_bytes);
+        self.counters.io.read(cause, p.stored_bytes);
         if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
     }
 

@@ -59,6 +59,11 @@ impl VlogWriter {
         self.output.offset()
     }
 
+    /// Write calls so far; finishing makes one more.
+    pub fn appends(&self) -> u64 {
+        self.output.appends()
+    }
+
     /// Writes the rest and syncs the file; the directory is the caller's.
     pub fn finish(self) -> Result<VlogSummary> {
         let (bytes, checksum) = self.output.finish()?;

@@ -1,8 +1,11 @@
 //! What a picker sees, and what it proposes. Plain data.
 
 use crate::version::Version;
-use perigee_base::{FileId, KeyOrder, LevelNo};
+use perigee_base::cut::Cut;
+use perigee_base::{FileId, KeyOrder, LevelNo, SeqNo};
+use perigee_file::Fragments;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A table as a picker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,10 +14,16 @@ pub struct TableShape {
     pub id: FileId,
     /// Its bytes.
     pub bytes: u64,
-    /// First key.
-    pub first: Vec<u8>,
-    /// Last key.
-    pub last: Vec<u8>,
+    /// The place before everything in it, range tombstones included.
+    pub first: Cut,
+    /// The place behind everything in it.
+    pub last: Cut,
+    /// Its oldest operation.
+    pub smallest: SeqNo,
+    /// Its newest operation.
+    pub largest: SeqNo,
+    /// Its range tombstones, if it has any.
+    pub ranges: Option<Arc<Fragments>>,
     /// Value logs that it references.
     pub vlogs: Vec<FileId>,
 }
@@ -37,8 +46,11 @@ impl Shape {
         let table = |t: &std::sync::Arc<crate::Table>| TableShape {
             id: t.meta.id,
             bytes: t.meta.summary.bytes,
-            first: t.meta.summary.first_key.clone(),
-            last: t.meta.summary.last_key.clone(),
+            first: t.meta.summary.begin(version.order).to_cut(),
+            last: t.meta.summary.end(version.order).to_cut(),
+            smallest: t.meta.seqs().0,
+            largest: t.meta.seqs().1,
+            ranges: Some(t.reader.ranges()).filter(|r| !r.is_empty()).cloned(),
             vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
         };
         Shape {
@@ -76,6 +88,8 @@ pub enum Reason {
     Garbage,
     /// Somebody asked.
     Manual,
+    /// A range tombstone hides the tables as a whole: they are dropped unread.
+    Covered,
 }
 
 impl Reason {
@@ -86,6 +100,7 @@ impl Reason {
             Reason::LevelBytes => "level bytes",
             Reason::Garbage => "value-log garbage",
             Reason::Manual => "manual",
+            Reason::Covered => "deleted ranges",
         }
     }
 }

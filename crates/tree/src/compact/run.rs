@@ -1,11 +1,12 @@
 //! Carries a plan out.
 
-use super::plan::Plan;
+use super::plan::{Plan, Reason};
 use crate::rewrite::{Created, Input, Output, Setting, run};
 use crate::scan::{MergeCursor, RunCursor, Source};
 use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
+use perigee_base::io::Cause;
 use perigee_base::{Error, FileId, LevelNo, Result, RunId};
-use std::cmp::Ordering::{Greater, Less};
+use perigee_file::Fragments;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -14,14 +15,24 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     let version = setting.version;
     let inputs = gather(plan, version)?;
     let removed = plan.inputs.clone();
+    if plan.reason == Reason::Covered {
+        return Ok((VersionEdit { removed, ..VersionEdit::default() }, Output::default()));
+    }
     if plan.trivial {
         let added = inputs.iter().flat_map(|r| &r.tables).map(|t| added(plan, t.meta.clone())).collect();
         return Ok((VersionEdit { added, removed, ..VersionEdit::default() }, Output::default()));
     }
     let bottom = is_bottom(plan, version, &inputs);
     let order = version.order;
-    let sources = inputs.into_iter().map(|r| Source::Run(RunCursor::new(r, order, false))).collect();
-    let input = Input { source: MergeCursor::new(order, sources), bottom, relocate: plan.relocate.clone() };
+    let of = |r: &Arc<Run>| r.tables.iter().map(|t| Arc::clone(t.reader.ranges())).collect::<Vec<_>>();
+    let ranges = inputs.iter().flat_map(of).fold(Fragments::default(), |all, r| all.merge(order, &r));
+    let sources = inputs
+        .into_iter()
+        .map(|r| Source::Run(RunCursor::new(r, order, false).caused_by(Cause::Compaction)))
+        .collect();
+    let source = MergeCursor::new(order, sources);
+    let relocate = plan.relocate.clone();
+    let input = Input { source, ranges, bottom, relocate, renumber: false };
     let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),
@@ -62,12 +73,8 @@ fn is_bottom(plan: &Plan, version: &Version, inputs: &[Arc<Run>]) -> bool {
     let order = version.order;
     let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
     let tables = || inputs.iter().flat_map(|r| &r.tables);
-    !version.tables().filter(|(level, _, t)| *level >= plan.to && !named.contains(&t.meta.id)).any(
-        |(_, _, other)| {
-            tables().any(|t| {
-                order.cmp(&other.meta.summary.last_key, &t.meta.summary.first_key) != Less
-                    && order.cmp(&other.meta.summary.first_key, &t.meta.summary.last_key) != Greater
-            })
-        },
-    )
+    !version
+        .tables()
+        .filter(|(level, _, t)| *level >= plan.to && !named.contains(&t.meta.id))
+        .any(|(_, _, other)| tables().any(|t| other.meta.summary.overlaps(order, &t.meta.summary)))
 }

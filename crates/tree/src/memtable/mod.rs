@@ -6,11 +6,13 @@
 
 pub mod arena;
 pub mod skiplist;
+pub mod ranges;
 
 use arena::Slots;
 use perigee_base::{EntryRef, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::Op;
+use ranges::MemRanges;
 use skiplist::{Node, SkipList};
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -29,6 +31,7 @@ pub struct Memtable {
     order: KeyOrder,
     batches: Slots<Arc<Vec<u8>>>,
     list: SkipList,
+    ranges: MemRanges,
     bytes: AtomicU64,
     entries: AtomicU64,
     first_seq: AtomicU64,
@@ -42,6 +45,7 @@ impl Memtable {
             order,
             batches: Slots::new(),
             list: SkipList::new(),
+            ranges: MemRanges::default(),
             bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             first_seq: AtomicU64::new(0),
@@ -59,6 +63,10 @@ impl Memtable {
         let slot = self.batches.push(Arc::clone(batch))?;
         let mut grown = batch.capacity() as u64 + BATCH_OVERHEAD;
         for (op, seq) in ops {
+            if let Some(range) = op.range_in(batch) {
+                grown += self.ranges.add(self.order, range, seq.plus(base));
+                continue;
+            }
             let node = Node {
                 batch: slot,
                 key: (op.key.start as u32, op.key.len() as u32),
@@ -87,7 +95,7 @@ impl Memtable {
         let start = n.value.0 as usize;
         let value = || Shared::new(Arc::clone(self.buffer(n.batch)), start..start + n.value.1 as usize);
         match self.value_of(n) {
-            ValueRef::None => Found::Tombstone,
+            ValueRef::None | ValueRef::Single => Found::Tombstone,
             ValueRef::InlineUntil(_, x) => Found::ValueUntil(value().skip(Expiry::BYTES), x),
             _ => Found::Value(value()),
         }
@@ -103,7 +111,7 @@ impl Memtable {
     pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, Found)> {
         let at = self.list.seek(key, at, |n| self.key_of(n), self.order)?;
         let node = self.list.node(at);
-        (self.key_of(&node) == key).then(|| (node.seq, self.found(&node)))
+        self.order.equal(self.key_of(&node), key).then(|| (node.seq, self.found(&node)))
     }
 
     /// About how many entries lie between two places in entry order (`None`: to that end): exact up to a few hundred, then
@@ -112,6 +120,14 @@ impl Memtable {
         self.list.count(from, to, |n| self.key_of(n), self.order).min(self.entries())
     }
 
+    /// Its range tombstones.
+    pub fn ranges(&self) -> &MemRanges {
+        &self.ranges
+    }
+    /// The newest range tombstone over `key` that a reader at `at` sees.
+    pub fn cover(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
+        self.ranges.with(|list| list.covering(self.order, key)?.newest(at)).flatten()
+    }
     /// Bytes of memory it holds.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
@@ -182,6 +198,10 @@ impl MemCursor {
         let t = &self.table;
         let at = t.list.seek_before(t.key_of(&node), node.seq, |n| t.key_of(n), t.order);
         self.set(at);
+    }
+    /// The newest sequence number in the memtable.
+    pub fn newest(&self) -> SeqNo {
+        self.table.last_seq()
     }
     /// Whether it is on an entry.
     pub fn valid(&self) -> bool {

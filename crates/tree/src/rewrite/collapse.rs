@@ -2,7 +2,9 @@
 
 use crate::mvcc::Strata;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, Expiry, Now, ValueRef};
+use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
+use perigee_file::{Fragment, Fragments};
+use std::sync::Arc;
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,24 +19,108 @@ pub enum Verdict {
     Expired,
     /// Its time has passed: it goes on as a tombstone.
     Bury,
+    /// A range tombstone hides it.
+    Covered,
+    /// A single delete: it waits for the next entry, and goes on if that is not the put it cancels.
+    Hold,
+    /// The put that the waiting single delete cancels: both go.
+    Cancel,
+    /// A tombstone that hides at least what the waiting single delete does: it goes on alone.
+    Replace,
+}
+
+/// What became of range tombstones, counted once for each fragment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeCounts {
+    /// Those of the source.
+    pub read: u64,
+    /// Hidden by a newer one.
+    pub shadowed: u64,
+    /// With nothing left to hide.
+    pub spent: u64,
+}
+
+/// What the last entry left behind for the older versions of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    /// It hides those of its stratum, and those below them too.
+    Hides(usize),
+    /// It is a value: it hides those of its stratum but single deletes, whose puts may lie deeper and would come back.
+    Put(usize),
+    /// It is a single delete of that stratum, and waits.
+    Waits(usize),
+    /// A single delete and its put went together; another put right below is one too many, and hidden all the same.
+    Cancelled(usize),
 }
 
 /// Decides entry by entry; entries come in entry order.
 #[derive(Debug)]
 pub struct Collapse<'a> {
+    order: KeyOrder,
     strata: Strata,
     bottom: bool,
     /// Asked once, at the first entry that expires.
     now: &'a dyn Now,
     now_ms: Option<u64>,
-    /// The last key and the stratum of its last version; `None` before the first.
-    last: Option<(Vec<u8>, usize)>,
+    /// All range tombstones of the source, and which of them is near.
+    ranges: Fragments,
+    near: usize,
+    /// The last key and what its last version means for older ones; `None` before the first.
+    last: Option<(Vec<u8>, Wake)>,
 }
 
 impl<'a> Collapse<'a> {
     /// `bottom`: below the output lies no older version of any key of the input.
-    pub fn new(strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
-        Collapse { strata, bottom: bottom || bug::on(Bug::DropTombstoneEarly), now, now_ms: None, last: None }
+    pub fn new(order: KeyOrder, strata: Strata, bottom: bool, now: &'a dyn Now) -> Collapse<'a> {
+        Collapse {
+            strata,
+            bottom: bottom || bug::on(Bug::DropTombstoneEarly),
+            now,
+            now_ms: None,
+            ranges: Fragments::default(),
+            near: 0,
+            order: if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order },
+            last: None,
+        }
+    }
+    /// With the range tombstones of the source.
+    #[must_use]
+    pub fn with_ranges(self, ranges: Fragments) -> Collapse<'a> {
+        Collapse { ranges, ..self }
+    }
+
+    /// The range tombstones that go on: of each fragment the newest of each stratum, and none that is spent.
+    pub fn ranges(&self) -> (Fragments, RangeCounts) {
+        let mut counts = RangeCounts { read: self.ranges.pairs(), ..RangeCounts::default() };
+        let mut kept = Vec::new();
+        for f in self.ranges.list() {
+            let (mut seqs, mut last) = (Vec::new(), None);
+            for seq in &f.seqs {
+                let stratum = self.strata.of(*seq);
+                if last.replace(stratum) == Some(stratum) {
+                    counts.shadowed += 1;
+                } else if stratum == 0 && (self.bottom || bug::on(Bug::DropRangeEarly)) {
+                    counts.spent += 1;
+                } else {
+                    seqs.push(*seq);
+                }
+            }
+            if !seqs.is_empty() {
+                let (begin, end) = (f.begin.clone(), f.end.clone());
+                kept.push(Arc::new(Fragment { begin, end, seqs }));
+            }
+        }
+        (Fragments::new(kept), counts)
+    }
+
+    /// Whether a range tombstone hides an entry from every reader that could see it. Keys come in order.
+    fn covered(&mut self, key: &[u8], seq: SeqNo, stratum: usize) -> bool {
+        let list = self.ranges.list();
+        while list.get(self.near).is_some_and(|f| f.end.as_ref().is_before(self.order, key)) {
+            self.near += 1;
+        }
+        let over = list.get(self.near).filter(|f| f.begin.as_ref().is_before(self.order, key));
+        over.and_then(|f| f.hiding(seq)).is_some_and(|t| self.strata.of(t) == stratum)
     }
 
     fn passed(&mut self, expiry: Expiry) -> bool {
@@ -46,49 +132,62 @@ impl<'a> Collapse<'a> {
     /// The verdict on the next entry, and whether it starts a new key.
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
-        let new_key = match &mut self.last {
-            Some((key, last)) if key == e.key => {
-                if std::mem::replace(last, stratum) == stratum {
-                    return (Verdict::Shadowed, false);
+        let new_key = !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
+        let spent = self.bottom && stratum == 0;
+        let verdict = match self.last.as_ref().filter(|_| !new_key).map(|(_, wake)| *wake) {
+            Some(Wake::Hides(s)) if s == stratum => Verdict::Shadowed,
+            Some(Wake::Put(s)) if s == stratum && e.value != ValueRef::Single => Verdict::Shadowed,
+            Some(Wake::Waits(s)) if s == stratum && e.value == ValueRef::None => Verdict::Replace,
+            Some(Wake::Waits(s)) if s == stratum && e.value == ValueRef::Single => Verdict::Shadowed,
+            Some(Wake::Waits(s)) if s == stratum => Verdict::Cancel,
+            Some(Wake::Cancelled(s)) if s == stratum && !e.value.is_tombstone() => Verdict::Shadowed,
+            _ if self.covered(e.key, e.seq, stratum) => Verdict::Covered,
+            _ => match e.value.expiry() {
+                Some(x) if self.passed(x) => {
+                    if spent {
+                        Verdict::Expired
+                    } else {
+                        Verdict::Bury
+                    }
                 }
-                false
-            }
+                _ if e.value.is_tombstone() && spent => Verdict::SpentTombstone,
+                _ if e.value == ValueRef::Single && bug::on(Bug::SingleDeleteLost) => Verdict::SpentTombstone,
+                _ if e.value == ValueRef::Single => Verdict::Hold,
+                _ => Verdict::Keep,
+            },
+        };
+        self.remember(e, new_key, verdict, stratum);
+        (verdict, new_key)
+    }
+
+    fn remember(&mut self, e: &EntryRef<'_>, new_key: bool, verdict: Verdict, stratum: usize) {
+        let wake = match (verdict, &self.last) {
+            (Verdict::Shadowed, Some((_, wake))) => *wake,
+            (Verdict::Hold, _) => Wake::Waits(stratum),
+            (Verdict::Cancel, _) => Wake::Cancelled(stratum),
+            (Verdict::Keep, _) if !e.value.is_tombstone() => Wake::Put(stratum),
+            _ => Wake::Hides(stratum),
+        };
+        match &mut self.last {
+            Some((_, last)) if !new_key => *last = wake,
             Some((key, last)) => {
                 key.clear();
                 key.extend_from_slice(e.key);
-                *last = stratum;
-                true
+                *last = wake;
             }
-            none => {
-                *none = Some((e.key.to_vec(), stratum));
-                true
-            }
-        };
-        let spent = self.bottom && stratum == 0;
-        let verdict = match e.value.expiry() {
-            Some(x) if self.passed(x) => {
-                if spent {
-                    Verdict::Expired
-                } else {
-                    Verdict::Bury
-                }
-            }
-            _ if e.value == ValueRef::None && spent => Verdict::SpentTombstone,
-            _ => Verdict::Keep,
-        };
-        (verdict, new_key)
+            none => *none = Some((e.key.to_vec(), wake)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_base::SeqNo;
     use perigee_base::expiry::Frozen;
 
     fn run(bottom: bool, snapshots: &[u64], entries: &[(&str, u64, bool)]) -> String {
         let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let mut c = Collapse::new(strata, bottom, &Frozen(50));
+        let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };
@@ -112,7 +211,7 @@ mod tests {
     fn an_expired_version_hides_older_ones_until_there_is_nothing_to_hide() {
         let verdicts = |bottom, snapshots: &[u64], entries: &[(&[u8], u64, ValueRef<'_>)]| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-            let mut c = Collapse::new(strata, bottom, &Frozen(50));
+            let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
             entries
                 .iter()
                 .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }).0)

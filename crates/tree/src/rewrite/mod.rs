@@ -9,5 +9,5 @@ pub mod pace;
 pub mod pipeline;
 
 pub use pace::{Moved, Pace, Unhindered};
-pub use pipeline::{Counts, Input, Output, Setting, run};
+pub use pipeline::{Counts, Input, Output, Setting, run, write_sorted};
 pub use sink::Created;

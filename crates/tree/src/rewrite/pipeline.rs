@@ -1,6 +1,6 @@
 //! The road itself: every entry of the source is kept or dropped for a reason, and they are counted.
 
-use super::collapse::{Collapse, Verdict};
+use super::collapse::{Collapse, RangeCounts, Verdict};
 use super::pace::{Pace, Quantum};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
@@ -10,12 +10,15 @@ use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{EntryRef, Error, FileId, Now, Result, ValueRef};
-use perigee_file::{KlogOptions, Shelf};
+use perigee_base::cut::CutRef;
+use perigee_base::io::Cause;
+use perigee_base::{EntryRef, Error, FileId, Now, Result, SeqNo, ValueRef};
+use perigee_file::{Fragments, KlogOptions, Shelf};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 /// For whom a rewrite works, and into what: the same for flush and compaction.
+#[derive(Clone)]
 pub struct Setting<'a> {
     /// The current version of the family; separated values of the source are read there.
     pub version: &'a Version,
@@ -45,8 +48,12 @@ pub struct Input {
     pub source: MergeCursor,
     /// Below the output lies no older version of any key of the source.
     pub bottom: bool,
+    /// The range tombstones of all that is in the source.
+    pub ranges: Fragments,
     /// Value logs whose values move to a new one.
     pub relocate: BTreeSet<FileId>,
+    /// Every entry is written under number 0: the table will get a stamp.
+    pub renumber: bool,
 }
 
 /// What was made.
@@ -58,9 +65,12 @@ pub struct Output {
     pub vlogs: Vec<VlogMeta>,
     /// Entry counts.
     pub counts: Counts,
+    /// Write calls that the files took.
+    pub write_calls: u64,
 }
 
-/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired`.
+/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled`. Range
+/// tombstones are counted apart, once for each fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Entries of the source.
@@ -75,6 +85,12 @@ pub struct Counts {
     pub expired: u64,
     /// Of those written: expired entries that became tombstones.
     pub buried: u64,
+    /// Dropped because a range tombstone hides them.
+    pub covered: u64,
+    /// Single deletes and what they cancelled.
+    pub cancelled: u64,
+    /// Range tombstones.
+    pub ranges: RangeCounts,
 }
 
 /// Moves every entry of the source. Files are synced, the directory is not. After an error the outputs are worthless and
@@ -84,8 +100,14 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let place = Place { threshold: job.threshold, relocate: input.relocate };
     let split = Split { target_bytes: job.target_bytes };
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
-    let mut collapse = Collapse::new(job.strata.clone(), input.bottom, job.now);
+    let order = job.options.order;
+    let mut collapse =
+        Collapse::new(order, job.strata.clone(), input.bottom, job.now).with_ranges(input.ranges);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
+    let (ranges, of_ranges) = collapse.ranges();
+    counts.ranges = of_ranges;
+    sink.set_ranges(ranges.joined(order));
+    let mut held: Option<Held> = None;
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {
@@ -98,31 +120,87 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
         let mut entry = source.entry();
         quantum.add(moved_bytes(&entry));
         let (verdict, new_key) = collapse.judge(&entry);
+        if let Some(single) = held.take() {
+            if matches!(verdict, Verdict::Cancel | Verdict::Replace) {
+                counts.cancelled += 1;
+            } else if verdict == Verdict::Shadowed && !new_key {
+                held = Some(single);
+            } else {
+                single.write(&split, &mut sink)?;
+                counts.written += 1;
+            }
+        }
         match verdict {
+            Verdict::Hold => held = Some(Held { key: entry.key.to_vec(), seq: entry.seq, new_key }),
+            Verdict::Cancel => counts.cancelled += 1,
+            Verdict::Covered => counts.covered += 1,
             Verdict::Shadowed => counts.shadowed += 1,
             Verdict::SpentTombstone => counts.tombstones += 1,
             Verdict::Expired => counts.expired += 1,
             Verdict::Keep if bug::on(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
-            Verdict::Keep | Verdict::Bury => {
+            Verdict::Keep | Verdict::Replace | Verdict::Bury => {
                 if verdict == Verdict::Bury {
                     entry.value = ValueRef::None;
                     counts.buried += 1;
                 }
                 let (table_bytes, index_bytes) = sink.pending();
                 if split.cut(new_key, table_bytes, index_bytes) {
-                    sink.cut()?;
+                    sink.cut(CutRef::Before(entry.key))?;
                 }
-                write(job.version, &place, &mut sink, entry)?;
+                let seq = if input.renumber { SeqNo::ZERO } else { entry.seq };
+                write(job.version, &place, &mut sink, EntryRef { seq, ..entry })?;
                 counts.written += 1;
             }
         }
         source.step()?;
     }
+    if let Some(single) = held.take() {
+        single.write(&split, &mut sink)?;
+        counts.written += 1;
+    }
     sink.finish()?;
     // What is finished is not thrown away because somebody cancels now.
     let _ = job.pace.step(quantum.take(sink.written()));
-    check_counts(&counts, &sink.tables)?;
-    Ok(Output { tables: std::mem::take(&mut sink.tables), vlogs: std::mem::take(&mut sink.vlogs), counts })
+    check_counts(&counts, &sink)?;
+    Ok(Output {
+        tables: std::mem::take(&mut sink.tables),
+        vlogs: std::mem::take(&mut sink.vlogs),
+        counts,
+        write_calls: sink.write_calls,
+    })
+}
+
+/// The end of the road alone, for entries that are in order already, each key once: nothing is dropped.
+pub fn write_sorted<'e>(
+    entries: impl Iterator<Item = EntryRef<'e>>,
+    job: Setting<'_>,
+    created: &mut Created,
+) -> Result<Output> {
+    let place = Place { threshold: job.threshold, relocate: BTreeSet::new() };
+    let split = Split { target_bytes: job.target_bytes };
+    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
+    let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
+    for entry in entries {
+        if quantum.is_full() {
+            job.pace.step(quantum.take(sink.written()))?;
+        }
+        counts.read += 1;
+        quantum.add(moved_bytes(&entry));
+        let (table_bytes, index_bytes) = sink.pending();
+        if split.cut(true, table_bytes, index_bytes) {
+            sink.cut(CutRef::Before(entry.key))?;
+        }
+        write(job.version, &place, &mut sink, entry)?;
+        counts.written += 1;
+    }
+    sink.finish()?;
+    check_counts(&counts, &sink)?;
+    Ok(Output {
+        tables: std::mem::take(&mut sink.tables),
+        vlogs: std::mem::take(&mut sink.vlogs),
+        counts,
+        write_calls: sink.write_calls,
+    })
 }
 
 /// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is written.
@@ -140,7 +218,7 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
     let value = match (place.of(&e.value), e.value) {
         (Placement::Separate, Inline(v) | InlineUntil(v, _)) => ValueRef::pointer(sink.separate(v)?, expiry),
         (Placement::Relocate, Pointer(p) | PointerUntil(p, _)) => {
-            let v = get::fetch(version, &p)?;
+            let v = get::fetch_for(version, &p, Cause::Compaction)?;
             if v.len() < place.threshold {
                 return sink.add(EntryRef { value: ValueRef::inline(&v, expiry), ..e });
             }
@@ -152,12 +230,35 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
 }
 
 /// What went in came out, or was dropped for a reason.
-fn check_counts(c: &Counts, tables: &[TableMeta]) -> Result<()> {
-    let in_tables: u64 = tables.iter().map(|t| t.summary.entries).sum();
-    if (c.read != c.written + c.shadowed + c.tombstones + c.expired || c.written != in_tables)
-        && !bug::on(Bug::LoseLastEntry)
-    {
+fn check_counts(c: &Counts, sink: &Sink<'_>) -> Result<()> {
+    let in_tables: u64 = sink.tables.iter().map(|t| t.summary.entries).sum();
+    let dropped = c.shadowed + c.tombstones + c.expired + c.covered + c.cancelled;
+    if (c.read != c.written + dropped || c.written != in_tables) && !bug::on(Bug::LoseLastEntry) {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
     }
+    let ranges: u64 = sink.tables.iter().filter_map(|t| t.summary.ranges.as_ref()).map(|r| r.count).sum();
+    if ranges != sink.ranges_expected() && !bug::on(Bug::RangeLostAtCut) {
+        let (c, expected) = (c.ranges, sink.ranges_expected());
+        return Err(Error::internal(format!(
+            "a rewrite lost range tombstones: {c:?}, {ranges} of {expected}"
+        )));
+    }
     Ok(())
+}
+
+/// A single delete that waits for its put.
+struct Held {
+    key: Vec<u8>,
+    seq: SeqNo,
+    new_key: bool,
+}
+
+impl Held {
+    fn write(&self, split: &Split, sink: &mut Sink<'_>) -> Result<()> {
+        let (table_bytes, index_bytes) = sink.pending();
+        if split.cut(self.new_key, table_bytes, index_bytes) {
+            sink.cut(CutRef::Before(&self.key))?;
+        }
+        sink.add(EntryRef { key: &self.key, seq: self.seq, value: ValueRef::Single })
+    }
 }

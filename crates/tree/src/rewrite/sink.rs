@@ -2,9 +2,10 @@
 
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::{Cut, CutRef};
 use perigee_base::key::VlogPointer;
 use perigee_base::{EntryRef, FileId, Result};
-use perigee_file::{KlogOptions, KlogWriter, Shelf, VlogWriter};
+use perigee_file::{Fragments, KlogOptions, KlogWriter, Shelf, VlogWriter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A value log is cut here.
@@ -23,10 +24,16 @@ pub struct Sink<'a> {
     created: &'a mut Created,
     klog: Option<(FileId, KlogWriter)>,
     vlog: Option<(FileId, VlogWriter)>,
+    /// Range tombstones for all outputs, where the last table was cut, and how many reached over cuts.
+    ranges: Fragments,
+    cut_at: Cut,
+    over: u64,
     /// Finished tables.
     pub tables: Vec<TableMeta>,
     /// Finished value logs.
     pub vlogs: Vec<VlogMeta>,
+    /// Write calls of the finished files.
+    pub write_calls: u64,
 }
 
 impl<'a> Sink<'a> {
@@ -46,8 +53,12 @@ impl<'a> Sink<'a> {
             created,
             klog: None,
             vlog: None,
+            ranges: Fragments::default(),
+            cut_at: Cut::First,
+            over: 0,
             tables: Vec::new(),
             vlogs: Vec::new(),
+            write_calls: 0,
         }
     }
 
@@ -84,29 +95,54 @@ impl<'a> Sink<'a> {
 
     /// Adds an entry to the current table.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
+        self.open_klog()?.add(e)
+    }
+
+    /// The range tombstones that go into the tables, each into those that it covers a part of.
+    pub fn set_ranges(&mut self, ranges: Fragments) {
+        self.ranges = ranges;
+    }
+    /// How many range tombstones the tables must have, counted once for each fragment in each table.
+    pub fn ranges_expected(&self) -> u64 {
+        self.ranges.pairs() + self.over
+    }
+
+    fn open_klog(&mut self) -> Result<&mut KlogWriter> {
         if self.klog.is_none() {
             let id = self.next_id();
             self.klog = Some((id, self.shelf.klog_writer(id, self.options.clone())?));
             self.created.0.push(id);
         }
-        let (_, klog) = self.klog.as_mut().expect("made above");
-        klog.add(e)
+        Ok(&mut self.klog.as_mut().expect("made above").1)
     }
 
-    /// Ends the current table.
-    pub fn cut(&mut self) -> Result<()> {
+    /// Ends the current table; everything that follows lies behind `at`. Range tombstones that reach over it are cut in
+    /// two.
+    pub fn cut(&mut self, at: CutRef<'_>) -> Result<()> {
+        let order = self.options.order;
+        let (mine, over) = self.ranges.between(order, self.cut_at.as_ref(), at);
+        self.over += over;
+        self.cut_at = at.to_cut();
+        if bug::on(Bug::RangeLostAtCut) && over > 0 {
+            self.ranges = self.ranges.between(order, CutRef::First, at).0;
+        }
+        if !mine.is_empty() {
+            self.open_klog()?.set_ranges(mine);
+        }
         let Some((id, klog)) = self.klog.take() else { return Ok(()) };
+        self.write_calls += klog.appends() + 1;
         let summary = klog.finish()?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
             let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
         }
-        self.tables.push(TableMeta { id, summary });
+        self.tables.push(TableMeta { id, summary, stamp: None });
         Ok(())
     }
 
     fn finish_vlog(&mut self) -> Result<()> {
         let Some((id, vlog)) = self.vlog.take() else { return Ok(()) };
+        self.write_calls += vlog.appends() + 1;
         let s = vlog.finish()?;
         if self.verify {
             self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;
@@ -118,6 +154,6 @@ impl<'a> Sink<'a> {
     /// Ends everything.
     pub fn finish(&mut self) -> Result<()> {
         self.finish_vlog()?;
-        self.cut()
+        self.cut(CutRef::Last)
     }
 }

@@ -1,6 +1,6 @@
 //! The bounds of a scan.
 
-use perigee_base::KeyOrder;
+use perigee_base::{KeyOrder, Result};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Bound;
 
@@ -18,20 +18,13 @@ impl Bounds {
     pub fn all() -> Bounds {
         Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded }
     }
-    /// Every key that starts with `prefix` (byte order).
-    pub fn prefix(prefix: &[u8]) -> Bounds {
-        let mut end = prefix.to_vec();
-        while end.last() == Some(&0xff) {
-            end.pop();
-        }
-        let upper = match end.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(end)
-            }
-            None => Bound::Unbounded,
-        };
-        Bounds { lower: Bound::Included(prefix.to_vec()), upper }
+    /// Every key that starts with `prefix`, as the order sees it.
+    ///
+    /// # Errors
+    /// As [`KeyOrder::prefix_range`]: in some orders such keys do not lie together.
+    pub fn prefix(order: KeyOrder, prefix: &[u8]) -> Result<Bounds> {
+        let (lower, upper) = order.prefix_range(prefix)?;
+        Ok(Bounds { lower, upper })
     }
     /// Whether `key` lies before the lower bound.
     pub fn before(&self, order: KeyOrder, key: &[u8]) -> bool {
@@ -57,11 +50,11 @@ mod tests {
 
     #[test]
     fn a_prefix_ends_before_the_next_one() {
-        let b = Bounds::prefix(b"a\xff");
+        let b = Bounds::prefix(KeyOrder::Bytes, b"a\xff").unwrap();
         assert_eq!(b.upper, Bound::Excluded(b"b".to_vec()));
         assert!(!b.behind(KeyOrder::Bytes, b"a\xff\xff\xff"));
         assert!(b.behind(KeyOrder::Bytes, b"b") && b.before(KeyOrder::Bytes, b"a\xfe"));
-        assert_eq!(Bounds::prefix(b"\xff\xff").upper, Bound::Unbounded);
-        assert_eq!(Bounds::prefix(b"").upper, Bound::Unbounded);
+        assert_eq!(Bounds::prefix(KeyOrder::Bytes, b"\xff\xff").unwrap().upper, Bound::Unbounded);
+        assert_eq!(Bounds::prefix(KeyOrder::Bytes, b"").unwrap().upper, Bound::Unbounded);
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::memtable::MemCursor;
 use crate::version::Run;
+use perigee_base::cut::CutRef;
+use perigee_base::io::Cause;
 use perigee_base::{EntryRef, KeyOrder, Result, SeqNo};
 use perigee_file::{Found, KlogCursor};
 use std::sync::Arc;
@@ -49,6 +51,29 @@ impl Source {
     pub fn prev(&mut self) -> Result<()> {
         each!(self, c => { c.prev(); Ok(()) }, c.prev())
     }
+    /// Whether everything in it is older than `seq`.
+    pub fn is_older_than(&mut self, seq: SeqNo) -> bool {
+        each!(self, c => c.newest() < seq, c.newest() < seq)
+    }
+    /// To the first entry behind a place, or (not `forward`) to the last before it.
+    pub fn leave(&mut self, cut: CutRef<'_>, forward: bool) -> Result<()> {
+        match (cut, forward) {
+            (CutRef::Before(k), true) => self.seek(k, SeqNo::MAX),
+            (CutRef::After(k), true) => self.seek(k, SeqNo::ZERO),
+            (CutRef::Before(k), false) => self.seek_before(k, SeqNo::MAX),
+            (CutRef::After(k), false) => self.seek_before(k, SeqNo::ZERO),
+            (CutRef::First, true) => self.seek_first(),
+            (CutRef::Last, false) => self.seek_last(),
+            (CutRef::Last, true) => {
+                self.seek_last()?;
+                self.next()
+            }
+            (CutRef::First, false) => {
+                self.seek_first()?;
+                self.prev()
+            }
+        }
+    }
     /// Whether it is on an entry.
     pub fn valid(&self) -> bool {
         each!(self, c => c.valid(), c.valid())
@@ -69,14 +94,28 @@ pub struct RunCursor {
     run: Arc<Run>,
     order: KeyOrder,
     fill_cache: bool,
+    cause: Cause,
     /// The open table and the position in it.
     open: Option<(usize, KlogCursor)>,
+    /// The newest sequence number in the run, once it was asked for.
+    newest: Option<SeqNo>,
 }
 
 impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
-        RunCursor { run, order, fill_cache, open: None }
+        RunCursor { run, order, fill_cache, cause: Cause::Scan, open: None, newest: None }
+    }
+    /// The same cursor, its reads counted for `cause` instead of scans.
+    #[must_use]
+    pub fn caused_by(self, cause: Cause) -> RunCursor {
+        RunCursor { cause, ..self }
+    }
+
+    /// The newest sequence number in the run.
+    fn newest(&mut self) -> SeqNo {
+        let largest = |run: &Run| run.tables.iter().map(|t| t.meta.seqs().1).max();
+        *self.newest.get_or_insert_with(|| largest(&self.run).unwrap_or_default())
     }
 
     fn inner(&self) -> &KlogCursor {
@@ -93,7 +132,7 @@ impl RunCursor {
         let Some((i, table)) = i.and_then(|i| Some((i, self.run.tables.get(i)?))) else { return Ok(()) };
         let mut c = match known {
             Some((j, c)) if j == i => c,
-            _ => table.reader.cursor(self.fill_cache),
+            _ => table.reader.cursor(self.fill_cache).caused_by(self.cause),
         };
         go(&mut c)?;
         self.open = Some((i, c));

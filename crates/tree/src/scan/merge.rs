@@ -4,6 +4,7 @@
 use super::cursor::{RunCursor, Source};
 use crate::View;
 use crate::version::Version;
+use perigee_base::cut::CutRef;
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryRef, Error, KeyOrder, Result, SeqNo};
 use perigee_file::Found;
@@ -88,6 +89,22 @@ impl MergeCursor {
             self.sources[i].next()?
         } else {
             self.sources[i].prev()?
+        }
+        self.choose();
+        Ok(())
+    }
+    /// Goes on behind `cut` in every source in which everything is older than the tombstone `seq`; a source that also holds
+    /// newer entries takes one step, if it is at hand.
+    pub fn leave(&mut self, cut: CutRef<'_>, seq: SeqNo) -> Result<()> {
+        let Some(current) = self.current.take() else { return Ok(()) };
+        let (order, forward) = (self.order, self.forward);
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            let inside = source.valid() && cut.is_before(order, source.entry().key) != forward;
+            if inside && source.is_older_than(seq) {
+                source.leave(cut, forward)?;
+            } else if i == current {
+                if forward { source.next()? } else { source.prev()? }
+            }
         }
         self.choose();
         Ok(())

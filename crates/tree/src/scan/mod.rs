@@ -3,6 +3,7 @@
 pub mod bounds;
 pub mod cursor;
 pub mod merge;
+pub mod cover;
 pub mod visible;
 
 pub use bounds::Bounds;

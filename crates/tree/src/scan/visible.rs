@@ -2,10 +2,12 @@
 //! tombstone or has expired, within the bounds, in both directions.
 
 use super::bounds::Bounds;
+use super::cover::Cover;
 use super::merge::MergeCursor;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
+use perigee_base::io::Cause;
 use perigee_base::{Expiry, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use std::ops::Bound;
@@ -22,6 +24,8 @@ pub struct VisibleCursor {
     at: SeqNo,
     bounds: Bounds,
     merge: MergeCursor,
+    /// What range tombstones hide, if there are any.
+    cover: Option<Box<Cover>>,
     key: Vec<u8>,
     value: Option<Found>,
 }
@@ -31,7 +35,8 @@ impl VisibleCursor {
     pub fn new(view: Arc<View>, at: SeqNo, bounds: Bounds, fill_cache: bool) -> VisibleCursor {
         let merge = MergeCursor::over_view(&view, fill_cache);
         let order = view.version.order;
-        VisibleCursor { view, order, at, bounds, merge, key: Vec::new(), value: None }
+        let cover = Cover::over(&view, at);
+        VisibleCursor { view, order, at, bounds, merge, cover, key: Vec::new(), value: None }
     }
 
     /// To the first visible key.
@@ -97,16 +102,30 @@ impl VisibleCursor {
     }
 
     /// From the merge's position forward; `skip`: entries of `self.key` are behind us.
-    fn find_forward(&mut self, mut skip: bool) -> Result<()> {
+    fn find_forward(&mut self, skip: bool) -> Result<()> {
+        self.walk_forward(skip)?;
+        self.check_end()
+    }
+
+    /// The end of a scan says that nothing more is there.
+    fn check_end(&self) -> Result<()> {
+        if self.value.is_none() { self.view.version.absent::<()>().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn walk_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if e.seq > self.at || (skip && e.key == self.key) {
+            if e.seq > self.at || (skip && self.order.equal(e.key, &self.key)) {
                 self.merge.step()?;
                 continue;
             }
             if self.bounds.behind(self.order, e.key) {
                 return Ok(());
+            }
+            if self.cover.as_mut().is_some_and(|c| c.hides(e.key, e.seq)) {
+                self.step_over()?;
+                continue;
             }
             self.key.clear();
             self.key.extend_from_slice(e.key);
@@ -122,11 +141,16 @@ impl VisibleCursor {
 
     /// From the merge's position backward. Versions of a key come oldest first: the last one that is visible counts.
     fn find_backward(&mut self) -> Result<()> {
+        self.walk_backward()?;
+        self.check_end()
+    }
+
+    fn walk_backward(&mut self) -> Result<()> {
         self.merge.expect_way(false)?;
         let mut newest: Option<Found> = None;
         while self.merge.valid() {
             let e = self.merge.entry();
-            if newest.is_some() && e.key != self.key {
+            if newest.is_some() && !self.order.equal(e.key, &self.key) {
                 if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
                     break;
                 }
@@ -135,8 +159,14 @@ impl VisibleCursor {
             if newest.is_none() && self.bounds.before(self.order, e.key) {
                 return Ok(());
             }
-            if e.seq <= self.at {
-                if newest.is_none() {
+            let hidden = e.seq <= self.at && self.cover.as_mut().is_some_and(|c| c.hides(e.key, e.seq));
+            if hidden && newest.is_none() {
+                self.step_over()?;
+                continue;
+            }
+            if e.seq <= self.at && !hidden {
+                // Where versions of a key may differ in their bytes, the newest one's are shown.
+                if newest.is_none() || !self.order.is_bytewise() {
                     self.key.clear();
                     self.key.extend_from_slice(e.key);
                 }
@@ -146,6 +176,23 @@ impl VisibleCursor {
         }
         self.value = newest.filter(|f| get::is_live(f, &*self.view.now));
         Ok(())
+    }
+
+    /// From an entry that a range tombstone hides to the next that it may not hide.
+    fn step_over(&mut self) -> Result<()> {
+        let forward = self.merge.forward();
+        let Some(cover) = &mut self.cover else { return self.merge.step() };
+        match cover.way_out(forward) {
+            Some((cut, seq)) => {
+                self.merge.leave(cut.as_ref(), seq)?;
+                if bug::on(Bug::LeaveTooFar) && !forward {
+                    self.merge.step()?;
+                }
+                cover.left();
+                Ok(())
+            }
+            None => self.merge.step(),
+        }
     }
 
     /// Whether it is on a key.
@@ -158,7 +205,7 @@ impl VisibleCursor {
     }
     /// The value, if valid; fetched now if it is separated.
     pub fn value(&self) -> Result<Option<Shared>> {
-        self.value.clone().map(|found| get::value(&self.view.version, found)).transpose()
+        self.value.clone().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
     }
     /// When the entry ends, if it is valid and does.
     pub fn expiry(&self) -> Option<Expiry> {

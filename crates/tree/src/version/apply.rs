@@ -43,6 +43,8 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
         }
     }
     sort(&mut new);
+    let has_ranges = new.tables().any(|(_, _, t)| t.meta.summary.ranges.is_some());
+    new.has_ranges = has_ranges;
     check::check(&new)?;
     Ok(new)
 }
@@ -86,12 +88,12 @@ fn sort(new: &mut Version) {
             runs.reverse();
         }
         for run in runs {
-            let key = |t: &Arc<Table>| t.meta.summary.first_key.clone();
-            let sorted = run.tables.windows(2).all(|w| order.cmp(&key(&w[0]), &key(&w[1])) == Ordering::Less);
+            let cmp = |a: &Arc<Table>, b: &Arc<Table>| {
+                a.meta.summary.begin(order).cmp(order, b.meta.summary.begin(order))
+            };
+            let sorted = run.tables.windows(2).all(|w| cmp(&w[0], &w[1]) == Ordering::Less);
             if !sorted {
-                Arc::make_mut(run)
-                    .tables
-                    .sort_by(|a, b| order.cmp(&a.meta.summary.first_key, &b.meta.summary.first_key));
+                Arc::make_mut(run).tables.sort_by(cmp);
             }
         }
     }

@@ -14,7 +14,8 @@ pub(super) fn check(v: &Version) -> Result<()> {
         if !seen.insert(t.meta.id) {
             return Err(Error::corruption(format!("{name} stands in the tree twice")));
         }
-        if v.order.cmp(&s.first_key, &s.last_key) == Greater || s.entries == 0 {
+        let empty = s.entries == 0 && s.ranges.is_none();
+        if empty || s.begin(v.order).cmp(v.order, s.end(v.order)) != Less {
             return Err(Error::corruption(format!("{name} has no valid key range")));
         }
         if let Some((missing, _)) = s.vlogs.iter().find(|(id, _)| !v.vlogs.contains_key(id)) {
@@ -27,7 +28,8 @@ pub(super) fn check(v: &Version) -> Result<()> {
         }
         for run in runs {
             for pair in run.tables.windows(2) {
-                if v.order.cmp(&pair[0].meta.summary.last_key, &pair[1].meta.summary.first_key) != Less {
+                let (a, b) = (&pair[0].meta.summary, &pair[1].meta.summary);
+                if a.end(v.order).cmp(v.order, b.begin(v.order)) == Greater {
                     return Err(Error::corruption(format!(
                         "tables {} and {} of level {level} share keys",
                         pair[0].meta.id, pair[1].meta.id

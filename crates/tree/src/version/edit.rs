@@ -10,6 +10,15 @@ pub struct TableMeta {
     pub id: FileId,
     /// Its bounds, counts, length and checksum.
     pub summary: KlogSummary,
+    /// The sequence number of all its entries, if it was loaded: it was not known when the file was written.
+    pub stamp: Option<SeqNo>,
+}
+
+impl TableMeta {
+    /// The oldest and the newest sequence number that readers see in it.
+    pub fn seqs(&self) -> (SeqNo, SeqNo) {
+        self.stamp.map_or((self.summary.smallest, self.summary.largest), |stamp| (stamp, stamp))
+    }
 }
 
 /// What the manifest knows of a value log.

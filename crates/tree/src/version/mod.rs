@@ -9,7 +9,7 @@ pub use apply::Opener;
 pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta};
 pub use run::{Run, Table, Vlog};
 
-use perigee_base::{FileId, KeyOrder, LevelNo, Result, limits};
+use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,14 +26,23 @@ pub struct Version {
     pub levels: Vec<Vec<Arc<Run>>>,
     /// Value logs by id.
     pub vlogs: BTreeMap<FileId, Arc<Vlog>>,
+    /// Whether any table has range tombstones.
+    pub has_ranges: bool,
+    /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
+    pub gap: Option<Error>,
 }
 
 impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
-        Version { order, levels: vec![Vec::new(); limits::LEVELS], vlogs: BTreeMap::new() }
+        let levels = vec![Vec::new(); limits::LEVELS];
+        Version { order, levels, vlogs: BTreeMap::new(), has_ranges: false, gap: None }
     }
 
+    /// "Not here", if that can be said.
+    pub fn absent<T>(&self) -> Result<Option<T>> {
+        self.gap.clone().map_or(Ok(None), Err)
+    }
     /// Every run from the newest to the oldest: the order in which a read asks.
     pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
         self.levels.iter().flatten()

@@ -1,9 +1,10 @@
 //! Tables, value logs, and the sorted runs that tables form.
 
 use super::edit::{TableMeta, VlogMeta};
+use perigee_base::cut::CutRef;
 use perigee_base::{KeyOrder, RunId};
+use perigee_file::ranges::Window;
 use perigee_file::{KlogReader, VlogReader};
-use std::cmp::Ordering::{Greater, Less};
 use std::sync::Arc;
 
 /// A table in use: what the manifest says of it, and its open reader.
@@ -34,20 +35,28 @@ pub struct Run {
 }
 
 impl Run {
-    /// The first table whose last key is not before `key`.
+    /// The first table that reaches as far as `key`, range tombstones included.
     pub fn first_reaching(&self, order: KeyOrder, key: &[u8]) -> usize {
-        self.tables.partition_point(|t| order.cmp(&t.meta.summary.last_key, key) == Less)
+        self.tables.partition_point(|t| t.meta.summary.end(order).is_before(order, key))
     }
-    /// The table that could hold `key`.
+    /// The table that could hold `key`, or a range tombstone over it.
     pub fn covering(&self, order: KeyOrder, key: &[u8]) -> Option<&Arc<Table>> {
         let t = self.tables.get(self.first_reaching(order, key))?;
-        (order.cmp(&t.meta.summary.first_key, key) != Greater).then_some(t)
+        t.meta.summary.begin(order).is_before(order, key).then_some(t)
     }
-    /// The tables that share keys with the closed range `first..=last`.
-    pub fn overlapping(&self, order: KeyOrder, first: &[u8], last: &[u8]) -> &[Arc<Table>] {
-        let from = self.first_reaching(order, first);
-        let len =
-            self.tables[from..].partition_point(|t| order.cmp(&t.meta.summary.first_key, last) != Greater);
-        &self.tables[from..from + len]
+    /// The stretch around `key` in which the run has one fragment of range tombstones, or none.
+    pub fn window(&self, order: KeyOrder, key: &[u8]) -> Window<'_> {
+        let i = self.first_reaching(order, key);
+        let end_of = |i: usize| self.tables[i].meta.summary.end(order);
+        let before = i.checked_sub(1).map_or(CutRef::First, end_of);
+        let Some(t) = self.tables.get(i) else {
+            return Window { begin: before, end: CutRef::Last, seqs: &[] };
+        };
+        let (begin, end) = (t.meta.summary.begin(order), t.meta.summary.end(order));
+        if !begin.is_before(order, key) {
+            return Window { begin: before, end: begin, seqs: &[] };
+        }
+        let w = t.reader.ranges().window(order, key);
+        Window { begin: w.begin.max(order, begin), end: w.end.min(order, end), seqs: w.seqs }
     }
 }

@@ -80,6 +80,7 @@ const OPTIONS: &[(u64, &str, Part)] = &[
     (15, "level-1 bytes", Number),
     (17, "level ratio", Number),
     (19, "compression effort", Number),
+    (21, "order fingerprint", Checksum),
 ];
 
 /// The fields of an edit, as far as they can be read, and what stopped the reading.

@@ -6,9 +6,11 @@
 use crate::failure::Result;
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
+use perigee_base::cut::CutRef;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::limits::KEY_BYTES_MAX;
-use perigee_base::{Error, FileId};
+use perigee_base::{Error, FileId, KeyOrder};
+use perigee_file::Fragments;
 use perigee_file::block::Block;
 use perigee_file::block::frame::{Frame, FrameKind, HEAD_BYTES, OVERHEAD_BYTES, claimed_bytes};
 use serde_json::{Value, json};
@@ -78,7 +80,8 @@ fn claim(head: &[u8]) -> perigee_base::Result<(FrameKind, u64)> {
         Some(3) => FrameKind::Filter,
         Some(4) => FrameKind::Properties,
         Some(5) => FrameKind::Chunk,
-        Some(other) => return Err(Error::corruption("unknown type of frame").expected("1 to 5", other)),
+        Some(6) => FrameKind::Ranges,
+        Some(other) => return Err(Error::corruption("unknown type of frame").expected("1 to 6", other)),
         None => return Err(Error::corruption("the file ends inside a frame")),
     };
     if head.len() < HEAD_BYTES {
@@ -106,7 +109,7 @@ fn next_frame(source: &Source, id: FileId, offset: u64, end: u64) -> Result<Opti
 
 /// A cheap look before a checksum is computed: known codec and type, six zeros.
 fn looks_like_head(bytes: &[u8]) -> bool {
-    matches!(bytes, [_, _, _, _, _, _, _, _, 0..=3, 1..=5, 0, 0, 0, 0, 0, 0, ..])
+    matches!(bytes, [_, _, _, _, _, _, _, _, 0..=3, 1..=6, 0, 0, 0, 0, 0, 0, ..])
 }
 
 fn frame(id: FileId, offset: u64, whole: &Whole, sink: &mut Sink<'_>) -> Result<()> {
@@ -127,6 +130,7 @@ fn frame(id: FileId, offset: u64, whole: &Whole, sink: &mut Sink<'_>) -> Result<
         FrameKind::Index => index(offset, raw, &fields, sink),
         FrameKind::Filter => filter(offset, &raw, &fields, sink),
         FrameKind::Properties => properties(offset, &raw, &fields, sink),
+        FrameKind::Ranges => ranges(offset, &raw, &fields, sink),
         FrameKind::Chunk => chunk(offset, &raw, &fields, sink),
     }
 }
@@ -183,6 +187,34 @@ fn filter(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> 
     }
 }
 
+fn ranges(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+    // Their order is the family's, which a single frame does not know: byte order is tried, and only printed.
+    let fragments = match Fragments::decode(raw, KeyOrder::Bytes) {
+        Ok(fragments) => fragments,
+        Err(e) => return sink.damage(offset, &e),
+    };
+    sink.part(offset, "range tombstones", &with(fields, "fragments", json!(fragments.list().len())))?;
+    for f in fragments.list() {
+        let seqs: Vec<u64> = f.seqs.iter().map(|s| s.0).collect();
+        let (from, to) = (cut_text(f.begin.as_ref(), true), cut_text(f.end.as_ref(), false));
+        sink.detail("deleted", &[("from", json!(from)), ("to", json!(to)), ("seqs", json!(seqs))])?;
+    }
+    Ok(())
+}
+
+/// An end of a range as people write it.
+pub fn cut_text(cut: CutRef<'_>, begin: bool) -> String {
+    let key = |k: &[u8], inside: bool| {
+        format!("{}{}", if inside { "" } else { "excluding " }, crate::text::escape(k))
+    };
+    match cut {
+        CutRef::First => "the first key".into(),
+        CutRef::Last => "the last key".into(),
+        CutRef::Before(k) => key(k, begin),
+        CutRef::After(k) => key(k, !begin),
+    }
+}
+
 fn chunk(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
     if !sink.wants_entries() {
         return Ok(());
@@ -226,6 +258,7 @@ fn property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str, Value)
             Ok(("vlogs", Value::Array(vlogs)))
         }
         19 => text("key order"),
+        21 => number("range tombstones"),
         other => Ok(("unknown", json!({"tag": other, "bytes": body.len()}))),
     }
 }
@@ -264,5 +297,6 @@ fn footer_fields(id: FileId, offset: u64, bytes: &[u8]) -> perigee_base::Result<
         ("properties", place(4)),
         ("data blocks", json!(numbers[6])),
         ("entries", json!(numbers[7])),
+        ("range bytes", json!(numbers[8])),
     ])
 }

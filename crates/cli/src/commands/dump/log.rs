@@ -11,6 +11,7 @@ use perigee_file::log::{Ops, RecordKind};
 use serde_json::json;
 
 use super::edit;
+use super::frames::cut_text;
 use super::sink::{Entry, Sink};
 use super::source::Source;
 
@@ -141,6 +142,14 @@ fn batch(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> 
             Ok(op) => op,
             Err(e) => return sink.damage(offset, &e),
         };
+        if let Some((from, to)) = op.range_in(payload) {
+            let (from, to) = (cut_text(from, true), cut_text(to, false));
+            let seq = json!(h.lsn + i as u64);
+            let fields =
+                [("seq", seq), ("family", json!(op.family.0)), ("from", json!(from)), ("to", json!(to))];
+            sink.detail("delete range", &fields)?;
+            continue;
+        }
         let value = match op.value_in(payload) {
             Ok(value) => value,
             Err(e) => return sink.damage(offset, &e),

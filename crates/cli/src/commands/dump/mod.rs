@@ -6,7 +6,7 @@
 //! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another process has the
 //! database open. Damage is printed where it lies, and reading goes on behind it.
 
-mod edit;
+pub mod edit;
 mod frames;
 mod log;
 mod sink;

@@ -100,6 +100,7 @@ impl<'a> Sink<'a> {
         let until = e.value.expiry().map(|x| format!(" until {}", x.0)).unwrap_or_default();
         let line = match e.value {
             ValueRef::None => format!("  {}{family} delete {key}", e.seq),
+            ValueRef::Single => format!("  {}{family} single delete {key}", e.seq),
             ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => {
                 format!("  {}{family} put{until} {key}\t{}", e.seq, self.value_text(v))
             }
@@ -128,6 +129,7 @@ impl<'a> Sink<'a> {
         }
         let kind = match e.value {
             ValueRef::None => "delete",
+            ValueRef::Single => "single delete",
             ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => {
                 object.insert("value_bytes".into(), v.len().into());
                 if self.values {

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::size;
-use perigee::{Db, ErrorKind, Family, WriteBatch, limits};
+use perigee::{BulkLoad, Db, ErrorKind, Family, WriteBatch, limits};
 use serde_json::json;
 
 /// Complaints printed one by one; the rest is only counted.
@@ -59,6 +59,8 @@ pub struct Loader<'a> {
     settings: Settings,
     out: &'a mut Out,
     batch: WriteBatch,
+    /// Entries go here instead, all at once at the end.
+    bulk: Option<BulkLoad>,
     /// The key being built: prefix, name of the path, rest.
     key: Vec<u8>,
     /// How much of `key` all entries of this path share.
@@ -80,12 +82,19 @@ impl<'a> Loader<'a> {
             settings,
             out,
             batch: WriteBatch::new(),
+            bulk: None,
             key,
             key_start,
             tally: Tally::default(),
             seen: 0,
             progress: Progress::bytes("importing", 0),
         }
+    }
+
+    /// From now on entries go into a bulk load.
+    pub fn in_bulk(mut self, memory_bytes: usize) -> Result<Loader<'a>> {
+        self.bulk = Some(self.family.bulk_load()?.memory_bytes(memory_bytes));
+        Ok(self)
     }
 
     /// Keys of the next path start with the prefix and `name/` (unless empty).
@@ -129,6 +138,16 @@ impl<'a> Loader<'a> {
             return self.too_large(source);
         }
         self.set_key(rest);
+        if let Some(load) = &mut self.bulk {
+            match load.put(&self.key, value) {
+                Err(e) if e.kind() == ErrorKind::InvalidArgument => {
+                    return self.failed(&format!("{}: {}", source(), e.message()));
+                }
+                done => done?,
+            }
+            self.count(value);
+            return Ok(());
+        }
         let adds = self.key.len() + value.len();
         if !self.batch.is_empty() && self.batch.encoded_bytes() + adds > self.settings.batch_bytes {
             self.commit()?;
@@ -140,16 +159,20 @@ impl<'a> Loader<'a> {
             }
             Err(e) => return Err(e.into()),
         }
-        self.tally.entries += 1;
-        self.tally.bytes += value.len() as u64;
-        self.tally.key_bytes += self.key.len() as u64;
-        self.saw(value.len() as u64);
+        self.count(value);
         if self.batch.len() >= self.settings.batch_ops
             || self.batch.encoded_bytes() >= self.settings.batch_bytes
         {
             self.commit()?;
         }
         Ok(())
+    }
+
+    fn count(&mut self, value: &[u8]) {
+        self.tally.entries += 1;
+        self.tally.bytes += value.len() as u64;
+        self.tally.key_bytes += self.key.len() as u64;
+        self.saw(value.len() as u64);
     }
 
     fn saw(&mut self, bytes: u64) {
@@ -218,6 +241,9 @@ impl<'a> Loader<'a> {
     /// Commits the rest; returns the tally.
     pub fn finish(mut self) -> Result<Tally> {
         self.commit()?;
+        if let Some(load) = &mut self.bulk {
+            load.finish()?;
+        }
         Ok(self.tally)
     }
 }

@@ -124,7 +124,11 @@ fn settings(args: &ImportArgs) -> Settings {
 fn import_one(path: &Path, format: Format, args: &ImportArgs, loader: &mut Loader<'_>) -> Result<()> {
     let name = if args.with_name { tree::last_part(path)? } else { Vec::new() };
     loader.start_path(&name);
-    let column = args.key.as_deref();
+    read_one(path, format, args.key.as_deref(), loader)
+}
+
+/// Reads one input into the loader, whatever that does with it.
+pub fn read_one(path: &Path, format: Format, column: Option<&str>, loader: &mut Loader<'_>) -> Result<()> {
     match format {
         Format::Tree => tree::import(path, loader),
         Format::Csv => rows::import(path, b',', column, loader),
@@ -143,7 +147,7 @@ fn open(path: &Path) -> Result<Box<dyn std::io::Read>> {
     Ok(Box::new(file))
 }
 
-fn summary_json(t: &Tally, seconds: f64, stats: &perigee::Stats) -> Value {
+pub fn summary_json(t: &Tally, seconds: f64, stats: &perigee::Stats) -> Value {
     let counters: serde_json::Map<String, Value> =
         stats.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
     json!({"imported": {
@@ -154,7 +158,7 @@ fn summary_json(t: &Tally, seconds: f64, stats: &perigee::Stats) -> Value {
     }})
 }
 
-fn summary_text(t: &Tally, seconds: f64, disk_bytes: u64) -> String {
+pub fn summary_text(t: &Tally, seconds: f64, disk_bytes: u64) -> String {
     let rate = if seconds > 0.0 { (t.bytes + t.key_bytes) as f64 / 1e6 / seconds } else { 0.0 };
     let mut text = format!(
         "imported {}, {} of values, in {seconds:.2} s ({rate:.1} MB/s); {} on disk",

@@ -3,8 +3,8 @@
 
 use super::super::plan::{Plan, Reason, Shape, TableShape};
 use super::Limits;
+use perigee_base::cut::CutRef;
 use perigee_base::{LevelNo, limits};
-use std::cmp::Ordering::{Greater, Less};
 use std::collections::BTreeSet;
 
 /// Capacity of a level (1 and deeper).
@@ -33,8 +33,8 @@ pub fn pick(shape: &Shape, l: &Limits) -> Option<Plan> {
 fn merge_level0(shape: &Shape) -> Plan {
     let mut inputs: Vec<_> = shape.tables(0).map(|t| (LevelNo(0), t.id)).collect();
     let order = shape.order;
-    let first = shape.tables(0).map(|t| &t.first).min_by(|a, b| order.cmp(a, b));
-    let last = shape.tables(0).map(|t| &t.last).max_by(|a, b| order.cmp(a, b));
+    let first = shape.tables(0).map(|t| t.first.as_ref()).min_by(|a, b| a.cmp(order, *b));
+    let last = shape.tables(0).map(|t| t.last.as_ref()).max_by(|a, b| a.cmp(order, *b));
     if let (Some(first), Some(last)) = (first, last) {
         inputs.extend(overlapping(shape, 1, first, last).map(|t| (LevelNo(1), t.id)));
     }
@@ -43,26 +43,29 @@ fn merge_level0(shape: &Shape) -> Plan {
 
 fn push_down(shape: &Shape, level: usize) -> Option<Plan> {
     let cost = |t: &TableShape| {
-        let below: u64 = overlapping(shape, level + 1, &t.first, &t.last).map(|b| b.bytes).sum();
+        let below: u64 =
+            overlapping(shape, level + 1, t.first.as_ref(), t.last.as_ref()).map(|b| b.bytes).sum();
         below as f64 / t.bytes.max(1) as f64
     };
     let table = shape.tables(level).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    let below: Vec<_> = overlapping(shape, level + 1, &table.first, &table.last).map(|t| t.id).collect();
+    let below: Vec<_> =
+        overlapping(shape, level + 1, table.first.as_ref(), table.last.as_ref()).map(|t| t.id).collect();
     let (from, to) = (LevelNo(level as u8), LevelNo(level as u8 + 1));
-    let trivial = below.is_empty();
+    // A table with range tombstones is written anew, so that those with nothing left to hide go.
+    let trivial = below.is_empty() && table.ranges.is_none();
     let inputs = std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();
     Some(Plan { reason: Reason::LevelBytes, inputs, to, trivial, relocate: BTreeSet::new() })
 }
 
-/// Tables of `level` that share keys with `first..=last`.
+/// Tables of `level` that reach into the range between two places.
 pub fn overlapping<'a>(
     shape: &'a Shape,
     level: usize,
-    first: &'a [u8],
-    last: &'a [u8],
+    first: CutRef<'a>,
+    last: CutRef<'a>,
 ) -> impl Iterator<Item = &'a TableShape> {
     let order = shape.order;
     shape
         .tables(level)
-        .filter(move |t| order.cmp(&t.last, first) != Less && order.cmp(&t.first, last) != Greater)
+        .filter(move |t| CutRef::overlap(order, (t.first.as_ref(), t.last.as_ref()), (first, last)))
 }

@@ -5,8 +5,9 @@
 
 use super::super::plan::{Plan, Reason, Shape, TableShape};
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::Cut;
 use perigee_base::{FileId, KeyOrder, LevelNo};
-use std::cmp::Ordering::{Greater, Less};
+use std::cmp::Ordering::Less;
 use std::collections::BTreeSet;
 
 /// Both ends of a range of keys, inclusive; `None` is open. A wider range than the one asked for is always right.
@@ -18,18 +19,25 @@ pub struct Span {
     pub last: Option<Vec<u8>>,
 }
 
-impl Span {
+/// The range between two places.
+#[derive(Clone)]
+struct Reach(Cut, Cut);
+
+impl Reach {
+    fn of(span: &Span) -> Reach {
+        Reach(
+            span.first.clone().map_or(Cut::First, Cut::Before),
+            span.last.clone().map_or(Cut::Last, Cut::After),
+        )
+    }
     fn overlaps(&self, order: KeyOrder, t: &TableShape) -> bool {
-        self.first.as_ref().is_none_or(|k| order.cmp(&t.last, k) != Less)
-            && self.last.as_ref().is_none_or(|k| order.cmp(&t.first, k) != Greater)
+        let place = |a: &Cut, b: &Cut| a.as_ref().cmp(order, b.as_ref());
+        // A span that lies the wrong way round still overlaps what it lies in.
+        place(&self.0, &t.last) == Less && place(&t.first, &self.1) == Less
     }
     fn widen(&mut self, order: KeyOrder, t: &TableShape) {
-        if let Some(first) = self.first.as_mut().filter(|k| order.cmp(&t.first, k) == Less) {
-            first.clone_from(&t.first);
-        }
-        if let Some(last) = self.last.as_mut().filter(|k| order.cmp(&t.last, k) == Greater) {
-            last.clone_from(&t.last);
-        }
+        self.0 = self.0.as_ref().min(order, t.first.as_ref()).to_cut();
+        self.1 = self.1.as_ref().max(order, t.last.as_ref()).to_cut();
     }
 }
 
@@ -52,8 +60,8 @@ pub fn pick(shape: &Shape, span: &Span, relocate: &BTreeSet<FileId>) -> Option<P
 }
 
 /// The tables down to level `to`, run by run from the newest, each widening the span for those below it.
-fn gather(shape: &Shape, span: &Span, to: usize) -> (Vec<(LevelNo, FileId)>, Span) {
-    let mut wide = span.clone();
+fn gather(shape: &Shape, span: &Span, to: usize) -> (Vec<(LevelNo, FileId)>, Reach) {
+    let mut wide = Reach::of(span);
     let mut inputs = Vec::new();
     for (number, level) in shape.levels.iter().enumerate().take(to + 1) {
         for run in level {

@@ -3,6 +3,7 @@
 pub mod garbage;
 pub mod leveled;
 pub mod manual;
+pub mod covered;
 
 use super::plan::{Plan, Shape};
 

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::compact::plan::TableShape;
-use perigee_base::{FileId, KeyOrder};
+use crate::mvcc::Strata;
+use perigee_base::cut::Cut;
+use perigee_base::{FileId, KeyOrder, SeqNo};
+use perigee_file::Fragments;
+use std::sync::Arc;
 
 /// `L0: 3[a-f]10 | 2[a-c]10`: runs divided by `|`, tables as id[first-last]bytes.
 fn shape(text: &str) -> Shape {
@@ -18,8 +22,11 @@ fn shape(text: &str) -> Shape {
                 TableShape {
                     id: FileId(id.parse().unwrap()),
                     bytes: bytes.parse().unwrap(),
-                    first: first.into(),
-                    last: last.into(),
+                    first: Cut::Before(first.into()),
+                    last: Cut::After(last.into()),
+                    smallest: SeqNo(1),
+                    largest: SeqNo(1),
+                    ranges: None,
                     vlogs: vec![],
                 }
             };
@@ -63,4 +70,33 @@ fn a_log_that_is_mostly_garbage_is_emptied_from_the_bottom() {
     s.levels[1][0][0].vlogs = vec![FileId(20)];
     s.levels[2][0][1].vlogs = vec![FileId(20), FileId(21)];
     assert_eq!(show(pick(&s, &LIMITS)), "merge L2/8 -> L2 (value-log garbage)");
+}
+
+#[test]
+fn tables_that_a_range_tombstone_hides_from_everybody_are_dropped() {
+    let over = |begin: &str, end: &str, seq| {
+        let mut f = Fragments::default();
+        let (begin, end) = (Cut::Before(begin.into()), Cut::Before(end.into()));
+        f.add(KeyOrder::Bytes, begin.as_ref(), end.as_ref(), SeqNo(seq));
+        f
+    };
+    let two = over("b", "d", 50).merge(KeyOrder::Bytes, &over("d", "h", 60));
+    let cases: [(Fragments, &[u64], &str); 7] = [
+        (over("b", "h", 50), &[], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
+        (over("b", "c", 50), &[], "nothing"),
+        (over("b", "c\0", 50), &[], "merge L1/5 -> L1 (deleted ranges)"),
+        (over("b", "h", 20), &[], "nothing"),
+        (two.clone(), &[], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
+        (two, &[55, 10], "nothing"),
+        (over("b", "h", 50), &[9, 50], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
+    ];
+    for (ranges, snapshots, want) in cases {
+        let mut s = shape("L0: 9[a-z]1\nL1: 5[b-c]10 6[e-g]10 7[h-i]10");
+        for t in s.levels[1][0].iter_mut() {
+            (t.smallest, t.largest) = (SeqNo(10), SeqNo(20));
+        }
+        s.levels[0][0][0].ranges = Some(Arc::new(ranges.clone()));
+        let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+        assert_eq!(show(covered::pick(&s, &strata)), want, "{ranges:?} {snapshots:?}");
+    }
 }

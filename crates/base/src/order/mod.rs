@@ -1,0 +1,254 @@
+//! The order of a family's keys. Byte order is the fast path; the name of every order is stored, so that a family is
+//! never read under another order than it was written in.
+//!
+//! Two keys that an order calls equal are **one key**, whatever their bytes: equality goes through
+//! [`KeyOrder::equal`], filters hash [`KeyOrder::filter_hash`]. Invariant: `equal(a, b)` exactly if `cmp(a, b)` is `Equal`
+//! exactly if the canonical forms are the same bytes.
+
+mod registered;
+
+use crate::{Error, ErrorKind, Result, checksum};
+use registered::Registered;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+/// A total order over keys.
+///
+/// ```
+/// use perigee_base::KeyOrder;
+/// use std::cmp::Ordering::*;
+/// assert_eq!(KeyOrder::Reverse.cmp(b"a", b"b"), Greater);
+/// assert_eq!(KeyOrder::I64.cmp(&(-1i64).to_le_bytes(), &1i64.to_le_bytes()), Less);
+/// assert_eq!(KeyOrder::CaseInsensitive.cmp(b"Tide", b"tIDE"), Equal);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyOrder {
+    /// Unsigned bytes, shorter first (`memcmp`). The fastest.
+    #[default]
+    Bytes,
+    /// Bytes, backward: largest first.
+    Reverse,
+    /// Keys of 8 bytes by their value as a little-endian unsigned integer; all shorter keys come before them and all
+    /// longer keys behind them, each in byte order.
+    U64,
+    /// The same with signed integers.
+    I64,
+    /// Bytes after `A` to `Z` became `a` to `z` (ASCII only). Keys that differ only in case are the same key; it is
+    /// shown as it was last written.
+    CaseInsensitive,
+    /// Text as C compares it: a key ends before its first NUL byte. Keys that differ only behind it are the same key; it is
+    /// shown as it was last written.
+    Lexicographic,
+    /// A user's own; see [`KeyOrder::register`].
+    Registered(&'static Registered),
+}
+
+/// The built-in orders, each with its stored name.
+pub const BUILT_IN: [(KeyOrder, &str); 6] = [
+    (KeyOrder::Bytes, "bytes"),
+    (KeyOrder::Reverse, "reverse"),
+    (KeyOrder::U64, "u64"),
+    (KeyOrder::I64, "i64"),
+    (KeyOrder::CaseInsensitive, "case-insensitive"),
+    (KeyOrder::Lexicographic, "lexicographic"),
+];
+
+impl KeyOrder {
+    /// Registers a user's own order under a name, for the life of the process. The function must be a total order over all
+    /// byte strings (it is tried on some), must always answer the same, and stands for its name for ever: a
+    /// changed function needs a new name. What it needs to know beside the keys, it captures.
+    ///
+    /// Files of families with such an order have no filters, because equal keys may have different bytes; see
+    /// [`KeyOrder::register_canonical`]. Registering the same function again gives the same order.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a bad name, no order, another function under a name that is taken, more than 256 orders.
+    pub fn register(
+        name: &str,
+        compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
+    ) -> Result<KeyOrder> {
+        registered::register(name, Box::new(compare), None).map(KeyOrder::Registered)
+    }
+
+    /// The same with a canonical form: bytes that are the same exactly for keys that the order calls equal. Filters
+    /// hash it, so files have filters. If only identical keys are equal, it is `|key| key.to_vec()`.
+    ///
+    /// # Errors
+    /// As [`KeyOrder::register`].
+    pub fn register_canonical(
+        name: &str,
+        compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
+        canonical: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Result<KeyOrder> {
+        registered::register(name, Box::new(compare), Some(Box::new(canonical))).map(KeyOrder::Registered)
+    }
+
+    /// The name in the manifest; that of a user's order begins with `user:`.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyOrder::Registered(r) => r.name(),
+            order => BUILT_IN.iter().find(|(o, _)| *o == order).map_or("", |(_, name)| name),
+        }
+    }
+
+    /// The order of that name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a user's order that is not registered in this process; `FormatTooNew` for an unknown name.
+    pub fn by_name(name: &str) -> Result<KeyOrder> {
+        if let Some((order, _)) = BUILT_IN.iter().find(|(_, n)| *n == name) {
+            return Ok(*order);
+        }
+        match name.strip_prefix(registered::PREFIX) {
+            Some(own) => registered::find(name).map(KeyOrder::Registered).ok_or_else(|| unregistered(own)),
+            None => Err(Error::new(
+                ErrorKind::FormatTooNew,
+                format!("the family uses the key order {name:?}, which this version does not know"),
+            )),
+        }
+    }
+
+    /// For a user's order: what tells it from another function under its name.
+    pub fn fingerprint(self) -> Option<u64> {
+        if let KeyOrder::Registered(r) = self { Some(r.fingerprint()) } else { None }
+    }
+
+    /// Fails unless `stored` is the order's fingerprint.
+    pub fn check_fingerprint(self, stored: Option<u64>) -> Result<()> {
+        if self.fingerprint() == stored { Ok(()) } else { Err(registered::another(self.name())) }
+    }
+
+    /// Fails for a user's order that is not in `known`, the orders that the caller of `open` registered.
+    pub fn check_known(self, known: &[KeyOrder]) -> Result<()> {
+        match self {
+            KeyOrder::Registered(r) if !known.contains(&self) => {
+                Err(unregistered(r.name().trim_start_matches(registered::PREFIX)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares two user keys.
+    #[inline]
+    pub fn cmp(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Bytes => a.cmp(b),
+            other => other.cmp_other(a, b),
+        }
+    }
+
+    /// Whether two user keys are the same key.
+    #[inline]
+    pub fn equal(self, a: &[u8], b: &[u8]) -> bool {
+        if self.is_bytewise() { a == b } else { self.cmp_other(a, b).is_eq() }
+    }
+
+    /// Whether only identical bytes are the same key.
+    #[inline]
+    pub fn is_bytewise(self) -> bool {
+        matches!(self, KeyOrder::Bytes | KeyOrder::Reverse | KeyOrder::U64 | KeyOrder::I64)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn cmp_other(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Bytes => a.cmp(b),
+            KeyOrder::Reverse => b.cmp(a),
+            KeyOrder::U64 => cmp_numbers(a, b, u64::from_le_bytes),
+            KeyOrder::I64 => cmp_numbers(a, b, i64::from_le_bytes),
+            KeyOrder::CaseInsensitive => {
+                a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
+            }
+            KeyOrder::Lexicographic => text(a).cmp(text(b)),
+            KeyOrder::Registered(r) => (r.compare)(a, b),
+        }
+    }
+
+    /// The bytes that all keys equal to this one have in common; the key itself where that is not known.
+    pub fn canonical(self, key: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            KeyOrder::CaseInsensitive if key.iter().any(u8::is_ascii_uppercase) => {
+                Cow::Owned(key.to_ascii_lowercase())
+            }
+            KeyOrder::Lexicographic => Cow::Borrowed(text(key)),
+            KeyOrder::Registered(Registered { canonical: Some(canonical), .. }) => Cow::Owned(canonical(key)),
+            _ => Cow::Borrowed(key),
+        }
+    }
+
+    /// Whether filters work: the canonical form of a key is known.
+    pub fn can_filter(self) -> bool {
+        !matches!(self, KeyOrder::Registered(Registered { canonical: None, .. }))
+    }
+
+    /// The hash of a key for filters: equal keys have the same.
+    #[inline]
+    pub fn filter_hash(self, key: &[u8]) -> u64 {
+        if self.is_bytewise() { checksum::key_hash(key) } else { checksum::key_hash(&self.canonical(key)) }
+    }
+
+    /// The range of the keys that begin with `prefix`, first bound first in this order; case and text as the order sees them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where such keys are no range: `u64`, `i64` and users' orders (unless the prefix is empty).
+    #[allow(clippy::type_complexity)]
+    pub fn prefix_range(self, prefix: &[u8]) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        if prefix.is_empty() {
+            return Ok((Bound::Unbounded, Bound::Unbounded));
+        }
+        let low = self.canonical(prefix).into_owned();
+        match self {
+            KeyOrder::Bytes | KeyOrder::Lexicographic | KeyOrder::CaseInsensitive => {
+                let high = successor(low.clone(), self == KeyOrder::CaseInsensitive);
+                Ok((Bound::Included(low), high.map_or(Bound::Unbounded, Bound::Excluded)))
+            }
+            KeyOrder::Reverse => {
+                let high = successor(low.clone(), false);
+                Ok((high.map_or(Bound::Unbounded, Bound::Excluded), Bound::Included(low)))
+            }
+            KeyOrder::U64 | KeyOrder::I64 | KeyOrder::Registered(_) => Err(Error::invalid(format!(
+                "keys with one prefix do not lie together in the key order {:?}: ask for a range",
+                self.name()
+            ))),
+        }
+    }
+}
+
+fn unregistered(name: &str) -> Error {
+    Error::invalid(format!(
+        "the family uses the user's key order {name:?}, which is not registered: pass it to Options::register_order, as \
+         the program that wrote the database does"
+    ))
+}
+
+/// The key as text ends before its first NUL.
+fn text(key: &[u8]) -> &[u8] {
+    key.iter().position(|b| *b == 0).map_or(key, |end| &key[..end])
+}
+
+fn cmp_numbers<N: Ord>(a: &[u8], b: &[u8], number: impl Fn([u8; 8]) -> N) -> Ordering {
+    match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
+        (Ok(a), Ok(b)) => number(a).cmp(&number(b)),
+        _ => a.len().cmp(&8).cmp(&b.len().cmp(&8)).then_with(|| a.cmp(b)),
+    }
+}
+
+/// The first bytes behind everything that begins with `prefix`; none if nothing is. Folded: among lower-case bytes.
+fn successor(mut prefix: Vec<u8>, folded: bool) -> Option<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        let next = match last.checked_add(1) {
+            Some(b'A') if folded => b'Z' + 1,
+            Some(next) => next,
+            None => continue,
+        };
+        prefix.push(next);
+        return Some(prefix);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! `perigee explain`: what a `get` of one key asks, and what it costs.
+
+use crate::failure::{EXIT_MISSING, Result};
+use crate::output::{Out, table};
+use crate::place::{FamilyArg, KeyForm, Place};
+use crate::size::{bytes, count};
+use clap::Args;
+use perigee::{ExplainStep, Explanation};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee explain ./db moon
+  perigee explain ./db --family tides 06:12 --json
+  perigee explain ./db --hex 00ff10 --again    once more, when the blocks are in the cache
+
+Exit code 1 if the key is not there.";
+
+/// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    key: OsString,
+    #[command(flatten)]
+    family: FamilyArg,
+    #[command(flatten)]
+    form: KeyForm,
+    /// Read the key once before, so that its blocks are in the cache
+    #[arg(long)]
+    again: bool,
+}
+
+/// Explains.
+pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<u8> {
+    let key = args.form.read(&args.key)?;
+    let db = args.place.open()?;
+    let family = args.family.of(&db)?;
+    if args.again {
+        family.get_pinned(&key)?;
+    }
+    let e = family.explain(&key)?;
+    db.close()?;
+    if out.json {
+        out.value(&as_json(&e))?;
+    } else {
+        as_text(&e, out)?;
+    }
+    match e.error {
+        Some(error) => Err(error.into()),
+        None => Ok(if e.value_bytes.is_some() { 0 } else { EXIT_MISSING }),
+    }
+}
+
+fn as_json(e: &Explanation) -> Value {
+    let step = |s: &ExplainStep| {
+        json!({
+            "place": s.place, "name": s.name, "level": s.level, "run": s.run, "filter": s.filter,
+            "block": s.block.map(|(number, offset, bytes)| json!({"number": number, "offset": offset, "bytes": bytes})),
+            "cached": s.cached, "outcome": s.outcome, "sequence": s.sequence,
+            "bytes_read": s.bytes_read, "elapsed_ns": s.elapsed_ns,
+        })
+    };
+    json!({
+        "value_bytes": e.value_bytes,
+        "error": e.error.as_ref().map(ToString::to_string),
+        "bytes_read": e.steps.iter().map(|s| s.bytes_read).sum::<u64>(),
+        "elapsed_ns": e.elapsed_ns,
+        "steps": e.steps.iter().map(step).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(e: &Explanation, out: &mut Out) -> Result<()> {
+    let mut t = table(&[">", "asked", ">level", ">run", "filter", "block", ">read", "answer", ">time"]);
+    for (i, s) in e.steps.iter().enumerate() {
+        let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+        let block = match s.block {
+            None => String::new(),
+            Some((number, offset, _)) => {
+                format!("{number} at {offset}{}", if s.cached { " (cached)" } else { "" })
+            }
+        };
+        t.add_row([
+            (i + 1).to_string(),
+            format!("{} {}", s.place, s.name),
+            number(s.level.map(u64::from)),
+            number(s.run),
+            s.filter.unwrap_or_default().to_owned(),
+            block,
+            if s.bytes_read > 0 { bytes(s.bytes_read) } else { String::new() },
+            s.sequence.map_or(s.outcome.to_owned(), |seq| format!("{} (sequence {})", s.outcome, count(seq))),
+            format!("{}.{} us", s.elapsed_ns / 1000, s.elapsed_ns % 1000 / 100),
+        ]);
+    }
+    out.line(t.trim_fmt())?;
+    let read: u64 = e.steps.iter().map(|s| s.bytes_read).sum();
+    let answer = e.value_bytes.map_or("not there".to_owned(), |n| format!("a value of {n} bytes"));
+    out.line(format!("{answer}; {} read from files", bytes(read)))
+}

@@ -1,0 +1,136 @@
+//! `perigee manifest`: the history of a database, edit by edit. Reads the file alone: no lock, no engine, nothing written.
+
+use crate::failure::{EXIT_DAMAGED, Failure, Result};
+use crate::output::Out;
+use crate::place::{Place, check_existing};
+use clap::Args;
+use perigee::env::Env;
+use perigee::env::fs::OpenDir;
+use perigee_base::FileId;
+use perigee_base::format::FileKind;
+use perigee_file::log::{LogReader, RecordKind, Step};
+use perigee_file::name::{MANIFEST, file_name};
+use serde_json::{Map, Value, json};
+
+use super::dump::edit::{self, Field};
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee manifest ./db                  one line for each change, oldest first
+  perigee manifest ./db --last 5
+  perigee manifest ./db --json           one JSON line for each edit
+
+The first edit is the whole state as it was when the manifest was written anew (at every open, and when it has grown
+large); the others are what happened since. `dump DB MANIFEST` shows every field. Works while another process has the
+database open.";
+
+/// Show the history of the database: every edit of its manifest
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ManifestArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only the last N edits
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+}
+
+/// Shows the edits.
+pub fn run(args: &ManifestArgs, out: &mut Out) -> Result<u8> {
+    check_existing(&args.place.db)?;
+    let dir = Env::real().fs.open_dir(&args.place.db, OpenDir::Existing)?;
+    let mut log = LogReader::open(&*dir, MANIFEST, FileKind::Manifest, None, None, None)?;
+    let mut edits = Vec::new();
+    let bad = loop {
+        match log.next_record()? {
+            Step::Record(r) if r.header.kind == RecordKind::Edit => {
+                edits.push((r.header.lsn, r.offset, edit::decode(&r.payload)));
+            }
+            Step::Record(_) => {}
+            Step::End => break None,
+            Step::Bad(bad) => break Some(bad),
+        }
+    };
+    let skip = args.last.map_or(0, |n| edits.len().saturating_sub(n));
+    for (number, offset, (fields, damage)) in &edits[skip..] {
+        if out.json {
+            out.value(&as_json(*number, *offset, fields))?;
+        } else {
+            let what: Vec<String> = fields.iter().filter_map(sentence).collect();
+            out.line(format!("#{number} @{offset}  {}", what.join("; ")))?;
+        }
+        if let Some(e) = damage {
+            return Err(Failure::from(e.clone()));
+        }
+    }
+    match bad {
+        None => Ok(0),
+        Some(bad) if bad.cut_short => {
+            eprintln!("perigee: the last record is cut short: a crash, or being written now");
+            Ok(0)
+        }
+        Some(bad) => {
+            eprintln!("perigee: {} (`perigee dump DB MANIFEST` reads on behind it)", bad.why);
+            Ok(EXIT_DAMAGED)
+        }
+    }
+}
+
+fn as_json(number: u64, offset: u64, fields: &[Field]) -> Value {
+    let field = |f: &Field| {
+        let values: Map<String, Value> = f.values.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
+        json!({"field": f.name, "values": values})
+    };
+    json!({"edit": number, "offset": offset, "fields": fields.iter().map(field).collect::<Vec<_>>()})
+}
+
+/// What a field says, in words; nothing for what only counts.
+fn sentence(f: &Field) -> Option<String> {
+    let text = |name: &str| match f.values.iter().find(|(n, _)| *n == name).map(|(_, v)| v) {
+        Some(Value::String(s)) => s.clone(),
+        Some(v) => v.to_string(),
+        None => String::new(),
+    };
+    let number =
+        |name: &str| f.values.iter().find(|(n, _)| *n == name).and_then(|(_, v)| v.as_u64()).unwrap_or(0);
+    let file = |kind| file_name(FileId(number("file")), kind);
+    Some(match f.name {
+        "snapshot" => "the whole state:".into(),
+        "counters" | "durable" => return None,
+        "family added" => format!("family {} {:?}", text("family"), text("name")),
+        "family dropped" => format!("family {} dropped", text("family")),
+        "klog added" => format!(
+            "+{} (family {}, level {}, {} entries, {} bytes)",
+            file(FileKind::Klog),
+            text("family"),
+            text("level"),
+            text("entries"),
+            text("bytes")
+        ),
+        "klog removed" => format!("-{} (level {})", file(FileKind::Klog), text("level")),
+        "vlog added" => format!("+{} ({} bytes)", file(FileKind::Vlog), text("bytes")),
+        "vlog removed" => format!("-{}", file(FileKind::Vlog)),
+        "flushed" => format!("family {} in tables up to {}", text("family"), text("up to seq")),
+        "log added" => format!("log {} from {}", file(FileKind::Wal), text("first seq")),
+        "log removed" => format!("log {} no longer needed", file(FileKind::Wal)),
+        "clean close" => format!("closed cleanly at {}", text("last seq")),
+        other => {
+            let values: Vec<String> = f.values.iter().map(|(n, v)| format!("{n} {v}")).collect();
+            format!("{other}: {}", values.join(", "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_become_words() {
+        let f = |name, values| sentence(&Field { name, values });
+        assert_eq!(f("counters", vec![]), None);
+        let removed = f("klog removed", vec![("family", json!(0)), ("level", json!(1)), ("file", json!(7))]);
+        assert_eq!(removed.unwrap(), "-000007.klog (level 1)");
+        assert_eq!(f("some later field", vec![("x", json!(1))]).unwrap(), "some later field: x 1");
+    }
+}

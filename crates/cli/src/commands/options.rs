@@ -1,0 +1,88 @@
+//! `perigee options`: the options a database has, and what each trades; or options from a file, stored with it.
+
+use crate::failure::Result;
+use crate::output::{Out, table};
+use crate::place::{Place, check_existing};
+use clap::Args;
+use perigee::{Db, OptionValue, Options};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee options ./db
+  perigee options ./db --toml > perigee.toml
+  perigee options ./db --apply perigee.toml      stored with the families, for new files";
+
+/// Show the options of a database and what each trades, or store options from a file
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct OptionsArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print them as an options file
+    #[arg(long, conflicts_with = "json")]
+    toml: bool,
+    /// Open the database with the options of this file: those of families are stored
+    #[arg(long, value_name = "FILE")]
+    apply: Option<PathBuf>,
+}
+
+/// Opens, perhaps with a file's options, and shows what holds then.
+pub fn run(args: &OptionsArgs, out: &mut Out) -> Result<u8> {
+    let db = match &args.apply {
+        None => args.place.open()?,
+        Some(file) => {
+            let options = Options::load(file)?;
+            check_existing(&args.place.db)?;
+            Db::open(&args.place.db, options.create_if_missing(false).error_if_exists(false))?
+        }
+    };
+    let (options, changed) = (db.options(), db.stats().recovery.changed_options);
+    db.close()?;
+    if out.json {
+        let families: serde_json::Map<String, Value> = options
+            .default_family
+            .iter()
+            .map(|o| ("default".to_owned(), o))
+            .chain(options.families.iter().map(|(name, o)| (name.clone(), o)))
+            .map(|(name, o)| (name, document(&o.values())))
+            .collect();
+        let all = json!({"database": document(&options.values()), "families": families, "changed": changed});
+        out.value(&all)?;
+        return Ok(0);
+    }
+    if args.toml {
+        out.line(options.to_toml().trim_end())?;
+        return Ok(0);
+    }
+    changed.iter().try_for_each(|line| out.line(format!("changed {line}")))?;
+    show(out, "database (not stored: each program gives its own)", &options.values())?;
+    for (name, o) in options
+        .default_family
+        .iter()
+        .map(|o| ("default", o))
+        .chain(options.families.iter().map(|(name, o)| (&name[..], o)))
+    {
+        show(out, &format!("family {}", crate::text::escape(name.as_bytes())), &o.values())?;
+    }
+    Ok(0)
+}
+
+fn document(values: &[OptionValue]) -> Value {
+    let bare = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    let one = |o: &OptionValue| json!({"name": o.name, "value": bare(&o.value), "default": bare(&o.default), "trades": o.trades});
+    values.iter().map(one).collect()
+}
+
+fn show(out: &mut Out, title: &str, values: &[OptionValue]) -> Result<()> {
+    out.line(title)?;
+    let mut rows = table(&["option", "value", "default", "what it trades"]);
+    let bare = |text: &str| text.trim_matches('"').to_owned();
+    for o in values {
+        let default = if o.value == o.default { "same".to_owned() } else { bare(&o.default) };
+        rows.add_row([o.name.to_owned(), bare(&o.value), default, o.trades.replace('`', "")]);
+    }
+    out.line(rows.to_string())?;
+    out.line("")
+}

@@ -1,0 +1,60 @@
+//! Looking inside: explain, sst, manifest.
+
+mod common;
+
+use common::World;
+
+fn made() -> World {
+    let w = World::new();
+    for i in 0..30 {
+        w.ok(&["put", "db", &format!("key{i:03}"), &format!("value {i}")]);
+    }
+    w.ok(&["compact", "db"]);
+    w.ok(&["put", "db", "key000", "new"]);
+    w
+}
+
+#[test]
+fn explain_tells_who_was_asked() {
+    let w = made();
+    let text = w.ok(&["explain", "db", "key000"]);
+    assert!(text.contains("memtable active") && text.contains("a value of 3 bytes"), "{text}");
+    let text = w.ok(&["explain", "db", "key001", "--again"]);
+    assert!(text.contains(".klog") && text.contains("passes") && text.contains("cached"), "{text}");
+    let e = &w.json(&["explain", "db", "key001"])[0];
+    assert_eq!(e["value_bytes"], 7);
+    assert!(e["bytes_read"].as_u64().unwrap() > 0);
+    let run = w.run(&["explain", "db", "nobody"]);
+    assert_eq!(run.code, 1);
+    w.fails(2, "no family", &["explain", "db", "k", "--family", "none"]);
+}
+
+#[test]
+fn sst_shows_the_properties_of_a_file() {
+    let w = made();
+    let klog = w.names("db").into_iter().find(|n| n.ends_with(".klog")).unwrap();
+    let path = format!("db/{klog}");
+    let p = &w.json(&["sst", &path])[0];
+    assert_eq!((p["entries"].as_u64(), p["distinct_keys"].as_u64()), (Some(30), Some(30)));
+    assert_eq!(p["first_key"], "key000");
+    assert_eq!(p["versions_per_key"][0]["keys"], 30);
+    assert!(p["false_positive_rate"].as_f64().unwrap() < 0.1);
+    assert!(w.ok(&["sst", &path, "--quick"]).contains("last key"));
+    w.fails(2, "is no klog", &["sst", "db/MANIFEST"]);
+    w.fails(2, "000999.klog", &["sst", "db/000999.klog"]);
+    w.flip(&path, 80);
+    w.fails(3, &klog, &["sst", &path]);
+}
+
+#[test]
+fn manifest_tells_the_history() {
+    let w = made();
+    let text = w.ok(&["manifest", "db"]);
+    assert!(text.contains("the whole state") && text.contains("closed cleanly"), "{text}");
+    assert!(text.contains(".klog (family 0, level"), "{text}");
+    assert_eq!(w.ok(&["manifest", "db", "--last", "1"]).lines().count(), 1);
+    let edits = w.json(&["manifest", "db"]);
+    assert_eq!(edits.len(), text.lines().count());
+    assert!(edits[0]["edit"].is_u64() && edits[0]["fields"].is_array());
+    w.fails(2, "there is nothing at", &["manifest", "nowhere"]);
+}

@@ -1,0 +1,169 @@
+//! Installs loaded tables: all of them, of all families, by one edit, under one sequence number.
+//!
+//! Why it is right beside writers, readers, flushes and compactions:
+//! 1. *One number.* The load's number G is taken in the commit section, which is held until the load is visible: every write
+//!    acknowledged before has a smaller number, every later one a larger.
+//! 2. *Nothing older lies above it.* Reads ask memtables first, so no memtable may hold a key of the load when it is
+//!    installed. Those that do are flushed first; what writers add meanwhile is flushed with the section held. Tables go above
+//!    every table that shares keys with them (`bulk::level`). Levels do not change under us: `compacting` and `flushing` are
+//!    held, so that no job is between its inputs and its edit.
+//! 3. *Nobody sees half of it.* Until the watermark reaches G no reader has a number that shows it. A reader whose view
+//!    is older than the load may get a number of G or more; it must then not see writes behind G either. So the
+//!    active memtables are replaced: later writes are not in that view. Such a reader answers as of just before the load.
+//! 4. *All or nothing after a crash.* Files and their names are durable, and the log is durable up to G, before the edit is
+//!    written. Without the edit the files are orphans, and G is a number that nothing has.
+//! 5. *Snapshots* have numbers below G or were taken after the watermark moved.
+
+use super::number;
+use crate::commit::{publish_up_to, rotate};
+use crate::control::{Job, Kind};
+use crate::core::Core;
+use crate::family::Family;
+use crate::jobs::{compact, flush};
+use crate::manifest::Edit;
+use crate::wal::Appender;
+use perigee_base::bug::{self, Bug};
+use perigee_base::{LevelNo, Result, RunId, SeqNo};
+use perigee_tree::bulk::target;
+use perigee_tree::compact::Shape;
+use perigee_tree::version::AddedTable;
+use perigee_tree::{TableMeta, VersionEdit, View, VlogMeta};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// What one family gets: tables in key order whose entries are stored under number 0, and their value logs.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The family.
+    pub family: Arc<Family>,
+    /// Tables.
+    pub tables: Vec<TableMeta>,
+    /// Value logs.
+    pub vlogs: Vec<VlogMeta>,
+}
+
+/// Installs the parts; returns their number.
+///
+/// # Errors
+/// `Busy` while background work is paused: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
+/// reopen, wholly. Anything else: nothing of it is there.
+pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
+    if !bug::on(Bug::LoadBeforeDirSync) {
+        core.sync_dir()?;
+    }
+    let _compacting = core.compacting.lock();
+    let _listed = core.control.begin(&core.signal, job(core, parts))?;
+    let _flushing = core.flushing.lock();
+    if parts.iter().any(in_memtables) {
+        // Most of it without stopping writers.
+        rotate::seal(core, &mut core.wal.appender(), &families(parts))?;
+        for p in parts.iter().filter(|p| in_memtables(p)) {
+            flush::drain(core, &p.family, &mut None)?;
+        }
+    }
+    let mut appender = core.wal.appender();
+    core.health.check_writable()?;
+    parts.iter().try_for_each(|p| p.family.check())?;
+    empty_memtables(core, &mut appender, parts)?;
+    let seq = number::take(core, &mut appender)?;
+    let installed = install(core, parts, seq);
+    // Also after a failure: then the number is one that nothing has.
+    publish_up_to(core, seq);
+    installed.map(|()| seq)
+}
+
+fn families(parts: &[Part]) -> Vec<Arc<Family>> {
+    parts.iter().map(|p| Arc::clone(&p.family)).collect()
+}
+
+fn job(core: &Core, parts: &[Part]) -> Job {
+    let tables = || parts.iter().flat_map(|p| &p.tables);
+    Job {
+        kind: Kind::Flush,
+        family: parts.first().map_or(String::new(), |p| p.family.name().to_string()),
+        reason: "bulk load",
+        from: Vec::new(),
+        to: 0,
+        files: tables().count(),
+        bytes: tables().map(|t| t.summary.bytes).sum(),
+        entries: tables().map(|t| t.summary.entries).sum(),
+        started_us: core.env.clock.monotonic_us(),
+        entries_done: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+    }
+}
+
+/// Whether a memtable of the family may hold a key of the part.
+fn in_memtables(part: &Part) -> bool {
+    let holds = |view: &View, t: &TableMeta| {
+        let (from, to) = ((&t.summary.first_key[..], SeqNo::MAX), (&t.summary.last_key[..], SeqNo::ZERO));
+        // A range tombstone may reach over any key.
+        view.memtables().any(|m| m.ranges().any() || m.count(Some(from), Some(to)) > 0)
+    };
+    let view = part.family.tree.view();
+    !bug::on(Bug::LoadUnderMemtables) && part.tables.iter().any(|t| holds(&view, t))
+}
+
+/// Replaces the active memtables, and flushes those that would hide the load.
+fn empty_memtables(core: &Core, appender: &mut Appender, parts: &[Part]) -> Result<()> {
+    let full: Vec<_> = families(parts).into_iter().filter(|f| !f.tree.view().active.is_empty()).collect();
+    if !full.is_empty() {
+        rotate::seal(core, appender, &full)?;
+    }
+    for p in parts {
+        p.family.tree.renew();
+        if in_memtables(p) {
+            flush::drain(core, &p.family, &mut Some(appender))?;
+        }
+    }
+    Ok(())
+}
+
+fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
+    let run = RunId(core.runs.fetch_add(1, SeqCst));
+    let installed = core.manifest.commit(
+        &core.health,
+        &core.ids,
+        |_| {
+            let mut prepared = Vec::new();
+            let mut edit = Edit {
+                next: Some((0, 0, core.runs.load(SeqCst))),
+                durable: Some(core.wal.durable()),
+                ..Edit::default()
+            };
+            for p in parts {
+                p.family.check()?;
+                let change = version_edit(p, seq, run);
+                prepared.push((p, p.family.tree.prepare(&change, &core.opener())?));
+                edit.versions.push((p.family.id, change));
+            }
+            Ok((edit, prepared))
+        },
+        |prepared| prepared.into_iter().for_each(|(p, version)| p.family.tree.install(version, None)),
+    );
+    if installed.is_err() {
+        // Their readers carry a number that will not be theirs.
+        parts.iter().flat_map(|p| &p.tables).for_each(|t| core.shelf.forget(t.id));
+    }
+    installed?;
+    core.refresh_load();
+    core.signal.ring();
+    Ok(())
+}
+
+fn version_edit(part: &Part, seq: SeqNo, run: RunId) -> VersionEdit {
+    let shape = Shape::of(&part.family.tree.view().version);
+    let limits = compact::limits(&part.family);
+    let bytes = part.tables.iter().map(|t| t.summary.bytes).sum();
+    let added = |t: &TableMeta| {
+        let level = target(&shape, &limits, &t.summary.first_key, &t.summary.last_key, bytes);
+        let stamp = (!bug::on(Bug::LoadWithoutNumber)).then_some(seq);
+        let run = if level == LevelNo(0) { run } else { RunId(0) };
+        AddedTable { level, run, meta: TableMeta { stamp, ..t.clone() } }
+    };
+    VersionEdit {
+        added: part.tables.iter().map(added).collect(),
+        vlogs_added: part.vlogs.clone(),
+        ..VersionEdit::default()
+    }
+}

@@ -1,0 +1,180 @@
+//! Opening without writing a byte: beside the writer that holds the lock, or on a read-only medium, or (salvage) on a
+//! database too damaged to be opened otherwise.
+//!
+//! What is seen is the database at one moment of this open: the manifest as it was read, the tables that it names (each
+//! held open, so that the writer may remove them), and the log up to where it reached, in memory. Nothing that the writer
+//! does later is seen. If the writer changed the manifest while we read, what we found may not fit together: then
+//! we begin again.
+
+use super::{
+    Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew, replay,
+};
+use crate::core::{Core, ShelfOpener};
+use crate::dirsync::DirSync;
+use crate::manifest::{Manifest, Place};
+use crate::memory::Memory;
+use crate::now::LogicalClock;
+use crate::settings::Settings;
+use perigee_base::bug::{self, Bug};
+use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::stats::Counters;
+use perigee_base::{Error, ErrorKind, FileId, KeyOrder, Result};
+use perigee_env::fs::readonly::ReadOnlyDir;
+use perigee_env::{Dir, Env};
+use perigee_file::log::LogWriter;
+use perigee_file::{BlockCache, Shelf, name};
+use perigee_tree::version::Opener;
+use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// How often we begin again, each time after a longer pause.
+const ATTEMPTS: u64 = 30;
+const PAUSE_US: u64 = 500;
+
+/// Opens the database in `dir` and changes nothing.
+pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
+    let writable = Arc::clone(&dir);
+    let dir = ReadOnlyDir::over(dir);
+    let mut attempt = 0;
+    loop {
+        let before = state_of_manifest(&*dir);
+        match read(env.clone(), Arc::clone(&dir), boot, settings.clone()) {
+            Ok((core, report)) => {
+                if bug::on(Bug::ReadOnlyCutsLog) {
+                    cut(&*writable, &core, &report);
+                }
+                return Ok((core, report));
+            }
+            Err(e) if attempt < ATTEMPTS && state_of_manifest(&*dir) != before => {
+                attempt += 1;
+                drop(e);
+                env.clock.sleep_us(PAUSE_US * attempt);
+            }
+            // A last look: the writer may have been between two steps.
+            Err(e) if attempt == 0 && e.is_corruption() && !settings.salvage => {
+                attempt = 1;
+                env.clock.sleep_us(PAUSE_US);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Header and length of the manifest: they change with every edit.
+fn state_of_manifest(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
+    let len = dir.file_len(name::MANIFEST).ok()??;
+    let mut header = [0; HEADER_BYTES];
+    dir.open(name::MANIFEST).ok()?.read_exact_at(&mut header, 0).ok()?;
+    Some((len, header))
+}
+
+fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
+    let start = env.clock.monotonic_us();
+    let mut found = manifest::read(&env, &*dir, boot, &settings).map_err(|e| no_map(e, &settings))?;
+    check_orders(&found.catalog, &settings)?;
+    let counters = Arc::new(Counters::default());
+    let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
+    let cache = Arc::new(BlockCache::new(memory.cache_max.min(memory.budget)));
+    // Files stay open: a writer beside us may remove them.
+    let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
+    let now = LogicalClock::new(Arc::clone(&env.clock), found.catalog.clock, Arc::clone(&counters));
+    let now = Arc::new(now);
+    let families = open_families(&found.catalog, &shelf, &now, settings.salvage)?;
+    let replayed = replay::replay_as(&*dir, &found, boot, &families, settings.salvage)?;
+    if let Some(hole) = replayed.holes.first() {
+        let why = hole.clone().wrap(
+            ErrorKind::Corruption,
+            "part of the log is damaged, and this key may have been written there; see `perigee repair`",
+        );
+        for f in &families {
+            let mut version = (*f.tree.view().version).clone();
+            version.gap = Some(why.clone());
+            f.tree.install(version, None);
+        }
+    }
+    adopt_settings(&mut found.catalog, &settings)?;
+    let families = renew(families, &found.catalog);
+    let holes = replayed.holes.iter().map(|e| format!("{e}; "));
+    let report = Report {
+        recovered: replayed.next - 1,
+        replayed: replayed.operations,
+        truncated_bytes: replayed.cut_bytes + found.cut_bytes,
+        reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].into_iter().chain(holes).collect(),
+        clean: found.catalog.clean.is_some(),
+        elapsed_us: env.clock.monotonic_us().saturating_sub(start),
+        ..Report::default()
+    };
+    let nothing = || LogWriter::refusing(FileId(0), found.database);
+    let (place, high_water) = (Place { database: found.database, boot }, now.high_water());
+    let dir_sync = Arc::new(DirSync::new(Arc::clone(&dir)));
+    let catalog = found.catalog.clone();
+    let runs = catalog.next.2;
+    let ids = Arc::new(AtomicU64::new(catalog.next.0));
+    let manifest = Manifest::new(
+        Arc::clone(&dir),
+        Arc::clone(&dir_sync),
+        place,
+        nothing(),
+        found.edits,
+        catalog,
+        Arc::clone(&counters),
+        high_water,
+    );
+    let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
+    let core = assemble(standing, (found.database, runs), &replayed, nothing(), (manifest, dir_sync), ids);
+    core.health.set_read_only();
+    Ok((core, report))
+}
+
+/// Without a manifest nobody knows what the database was; repair finds out what can be found out.
+fn no_map(e: Error, settings: &Settings) -> Error {
+    if settings.salvage && e.is_corruption() {
+        return e.wrap(
+            ErrorKind::Corruption,
+            "the manifest is damaged, so it cannot be said what is missing; `perigee repair` makes a new database of \
+             what can be read",
+        );
+    }
+    e
+}
+
+/// The seeded bug.
+fn cut(dir: &dyn Dir, core: &Core, report: &Report) {
+    let last = core.manifest.catalog().logs.last().map(|(id, _)| name::file_name(*id, FileKind::Wal));
+    if let Some(file) = last.and_then(|f| dir.append_to(&f).ok()).filter(|_| report.truncated_bytes > 0) {
+        let _ = file.truncate(file.len().saturating_sub(report.truncated_bytes));
+    }
+}
+
+/// Opens what can be opened; what cannot keeps its place and answers with the reason.
+pub struct SalvageOpener<'a> {
+    /// Tried first.
+    pub strict: &'a ShelfOpener<'a>,
+    /// The order of the family's keys.
+    pub order: KeyOrder,
+}
+
+fn damage(e: Error, what: &str) -> Result<Error> {
+    match e.kind() {
+        ErrorKind::Corruption | ErrorKind::Io => Ok(e.wrap(ErrorKind::Corruption, what)),
+        _ => Err(e),
+    }
+}
+
+impl Opener for SalvageOpener<'_> {
+    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        self.strict.table(meta).or_else(|e| {
+            let why = damage(e, "the table that may hold this key cannot be opened")?;
+            let reader = self.strict.shelf.broken_klog(meta.id, &meta.summary, self.order, why)?;
+            Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))
+        })
+    }
+    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
+        self.strict.vlog(meta).or_else(|e| {
+            let why = damage(e, "the value log that holds this value cannot be opened")?;
+            let reader = self.strict.shelf.broken_vlog(meta.id, meta.bytes, why);
+            Ok(Arc::new(Vlog { meta: meta.clone(), reader: Arc::new(reader) }))
+        })
+    }
+}

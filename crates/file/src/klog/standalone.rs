@@ -1,0 +1,41 @@
+//! Tables outside a database: klogs under a name of their own, of file 0 of nobody's family, all entries under number 0 and
+//! with their values beside them.
+
+use super::reader::KlogReader;
+use super::writer::{KlogOptions, KlogWriter};
+use crate::cache::BlockCache;
+use crate::input::Input;
+use perigee_base::{FamilyId, FileId, Result};
+use perigee_env::Dir;
+use std::sync::Arc;
+
+/// What stands in the header where the database's id would be.
+pub const DATABASE: u64 = u64::from_be_bytes(*b"peritabl");
+const FILE: FileId = FileId(0);
+
+/// A writer of a standalone table called `name`; `options` say the order and the format.
+pub fn create(dir: &dyn Dir, name: &str, options: KlogOptions) -> Result<KlogWriter> {
+    let options = KlogOptions { database: DATABASE, family: FamilyId::NOBODY, ..options };
+    KlogWriter::create_named(dir, name, FILE, options)
+}
+
+/// Opens a standalone table, and verifies everything but its data blocks.
+pub fn open(dir: &dyn Dir, name: &str) -> Result<KlogReader> {
+    let file = dir.open(name).map_err(|e| e.in_file(name))?;
+    let bytes = file.len().map_err(|e| e.in_file(name))?;
+    let input = Input::over(file, FILE, name.to_owned(), bytes)?;
+    // No cache: all standalone tables are file 0.
+    let cache = Arc::new(BlockCache::new(0));
+    KlogReader::over(input, DATABASE, cache, Arc::default())
+}
+
+impl KlogReader {
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        self.input.name()
+    }
+    /// [`KlogReader::verify`] for a table whose whole-file checksum nobody kept: every part has one of its own.
+    pub fn verify_alone(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.verify_against(None, progress)
+    }
+}

@@ -1,0 +1,282 @@
+//! Statistics as one JSON document and as text. Writes JSON by hand: the shapes are few and known, and a library crate should
+//! not bring a parser along.
+//!
+//! Invariant: the document is valid JSON whatever bytes a name holds; every number is an integer.
+
+use crate::stats::{FamilyStats, JobStats, RecoveryReport, Stats};
+use std::fmt::{self, Write};
+
+/// A JSON document being written. A value is written by the method of its type.
+#[derive(Debug, Default)]
+struct Json {
+    out: String,
+    /// The next element of the open object or array is its first.
+    first: bool,
+}
+
+impl Json {
+    fn comma(&mut self) {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(',');
+        }
+    }
+    fn string(&mut self, text: &str) {
+        self.out.push('"');
+        for c in text.chars() {
+            match c {
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                c if c < ' ' || c == '\u{7f}' => {
+                    let _ = write!(self.out, "\\u{:04x}", c as u32);
+                }
+                c => self.out.push(c),
+            }
+        }
+        self.out.push('"');
+    }
+    fn key(&mut self, name: &str) {
+        self.comma();
+        self.string(name);
+        self.out.push(':');
+    }
+    fn open(&mut self, bracket: char, fill: impl FnOnce(&mut Json), end: char) {
+        self.out.push(bracket);
+        self.first = true;
+        fill(self);
+        self.out.push(end);
+        self.first = false;
+    }
+    fn number(&mut self, name: &str, n: u64) {
+        self.key(name);
+        let _ = write!(self.out, "{n}");
+    }
+    fn text(&mut self, name: &str, text: &str) {
+        self.key(name);
+        self.string(text);
+    }
+    fn truth(&mut self, name: &str, yes: bool) {
+        self.key(name);
+        self.out.push_str(if yes { "true" } else { "false" });
+    }
+    fn object(&mut self, name: &str, fill: impl FnOnce(&mut Json)) {
+        self.key(name);
+        self.open('{', fill, '}');
+    }
+    fn list<T>(&mut self, name: &str, items: &[T], item: impl Fn(&mut Json, &T)) {
+        self.key(name);
+        let each = |j: &mut Json| {
+            for i in items {
+                j.comma();
+                j.open('{', |j| item(j, i), '}');
+            }
+        };
+        self.open('[', each, ']');
+    }
+}
+
+impl Stats {
+    /// Everything as one JSON document (see `docs/STATISTICS.md`). Numbers are integers; times say their unit in their name.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// db.put("moon", "full")?;
+    /// let json = db.stats().to_json();
+    /// assert!(json.starts_with(r#"{"last_sequence":1,"#));
+    /// println!("{}", db.stats()); // the same as text
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn to_json(&self) -> String {
+        let mut j = Json::default();
+        j.open('{', |j| self.whole(j), '}');
+        j.out
+    }
+
+    fn whole(&self, j: &mut Json) {
+        j.number("last_sequence", self.last_sequence);
+        j.number("durable_sequence", self.durable_sequence);
+        j.number("disk_bytes", self.disk_bytes);
+        j.number("snapshots", self.snapshots as u64);
+        j.text("pressure", &self.pressure);
+        j.text(
+            "background_error",
+            &self.background_error.as_ref().map(ToString::to_string).unwrap_or_default(),
+        );
+        j.object("wal", |j| {
+            j.number("segments", self.wal.0 as u64);
+            j.number("bytes", self.wal.1);
+        });
+        j.object("cache", |j| {
+            let c = &self.cache;
+            let all = [
+                ("capacity_bytes", c.capacity),
+                ("used_bytes", c.used),
+                ("blocks", c.blocks),
+                ("hits", c.hits),
+                ("misses", c.misses),
+                ("evictions", c.evictions),
+            ];
+            all.iter().for_each(|(name, n)| j.number(name, *n));
+        });
+        j.object("memory", |j| self.memory.iter().for_each(|(owner, n)| j.number(owner, *n)));
+        j.object("io", |j| {
+            for io in &self.io {
+                j.object(io.cause, |j| {
+                    j.number("reads", io.reads);
+                    j.number("bytes_read", io.bytes_read);
+                    j.number("writes", io.writes);
+                    j.number("bytes_written", io.bytes_written);
+                });
+            }
+        });
+        j.object("latency", |j| self.latencies(j));
+        j.list("stalls", &self.stalls, |j, s| {
+            j.text("reason", s.reason);
+            j.number("delays", s.delays);
+            j.number("delay_us", s.delay_us);
+            j.number("stops", s.stops);
+            j.number("stop_us", s.stop_us);
+        });
+        j.list("running", &self.running, running);
+        j.list("families", &self.families, family);
+        j.object("recovery", |j| recovery(j, &self.recovery));
+        j.object("counters", |j| self.counters.iter().for_each(|(name, n)| j.number(name, *n)));
+    }
+
+    fn latencies(&self, j: &mut Json) {
+        for l in &self.latency {
+            j.object(l.operation, |j| {
+                let all = [
+                    ("one_in", l.one_in),
+                    ("count", l.count),
+                    ("sum_ns", l.sum_ns),
+                    ("p50_ns", l.p50_ns),
+                    ("p90_ns", l.p90_ns),
+                    ("p99_ns", l.p99_ns),
+                    ("p999_ns", l.p999_ns),
+                    ("max_ns", l.max_ns),
+                ];
+                all.iter().for_each(|(name, n)| j.number(name, *n));
+            });
+        }
+    }
+}
+
+fn running(j: &mut Json, job: &JobStats) {
+    j.text("kind", job.kind);
+    j.text("family", &job.family);
+    j.text("reason", job.reason);
+    let from: Vec<String> = job.from.iter().map(ToString::to_string).collect();
+    j.text("from", &from.join(","));
+    let all = [
+        ("to", u64::from(job.to)),
+        ("files", job.files as u64),
+        ("bytes", job.bytes),
+        ("bytes_done", job.bytes_done),
+        ("bytes_written", job.bytes_written),
+        ("elapsed_us", job.elapsed_us),
+    ];
+    all.iter().for_each(|(name, n)| j.number(name, *n));
+}
+
+fn family(j: &mut Json, f: &FamilyStats) {
+    j.text("name", &f.name);
+    j.number("id", u64::from(f.id));
+    j.object("memtable", |j| {
+        j.number("bytes", f.memtable.0);
+        j.number("entries", f.memtable.1);
+    });
+    j.object("sealed", |j| {
+        j.number("count", f.sealed.0 as u64);
+        j.number("bytes", f.sealed.1);
+    });
+    j.list("levels", &f.levels, |j, l| {
+        j.number("level", u64::from(l.level));
+        j.number("runs", l.runs as u64);
+        j.number("files", l.files as u64);
+        j.number("bytes", l.bytes);
+        j.number("entries", l.entries);
+        j.number("tombstones", l.tombstones);
+    });
+    j.object("vlogs", |j| {
+        j.number("files", f.vlogs.0 as u64);
+        j.number("bytes", f.vlogs.1);
+        j.number("referenced_bytes", f.vlogs.2);
+    });
+}
+
+fn recovery(j: &mut Json, r: &RecoveryReport) {
+    j.number("recovered_sequence", r.recovered_sequence);
+    j.number("replayed_operations", r.replayed_operations);
+    j.number("truncated_bytes", r.truncated_bytes);
+    j.text("reason", &r.reason);
+    j.number("orphans", r.orphans);
+    j.truth("clean", r.clean);
+    j.number("elapsed_us", r.elapsed_us);
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "sequence {} (durable {}), {} bytes on disk",
+            self.last_sequence, self.durable_sequence, self.disk_bytes
+        )?;
+        writeln!(f, "pressure: {}", self.pressure)?;
+        if let Some(e) = &self.background_error {
+            writeln!(f, "background error: {e}")?;
+        }
+        for family in &self.families {
+            writeln!(
+                f,
+                "family {:?}: memtable {} bytes, {} sealed",
+                family.name, family.memtable.0, family.sealed.0
+            )?;
+            for l in family.levels.iter().filter(|l| l.files > 0) {
+                writeln!(
+                    f,
+                    "  level {}: {} files, {} bytes, {} entries, {} tombstones",
+                    l.level, l.files, l.bytes, l.entries, l.tombstones
+                )?;
+            }
+        }
+        for job in &self.running {
+            writeln!(
+                f,
+                "running: {} of {:?} ({}), {} of {} bytes",
+                job.kind, job.family, job.reason, job.bytes_done, job.bytes
+            )?;
+        }
+        for s in &self.stalls {
+            writeln!(
+                f,
+                "stall ({}): {} delays of {} us, {} stops of {} us",
+                s.reason, s.delays, s.delay_us, s.stops, s.stop_us
+            )?;
+        }
+        for (owner, bytes) in &self.memory {
+            writeln!(f, "memory of {owner}: {bytes} bytes")?;
+        }
+        for io in self.io.iter().filter(|io| io.reads + io.writes > 0) {
+            writeln!(
+                f,
+                "i/o for {}: read {} bytes in {} calls, wrote {} in {}",
+                io.cause, io.bytes_read, io.reads, io.bytes_written, io.writes
+            )?;
+        }
+        for l in self.latency.iter().filter(|l| l.count > 0) {
+            writeln!(
+                f,
+                "{}: p50 {} p99 {} max {} ns ({} measured)",
+                l.operation, l.p50_ns, l.p99_ns, l.max_ns, l.count
+            )?;
+        }
+        for (name, n) in self.counters.iter().filter(|(_, n)| *n > 0) {
+            writeln!(f, "{name} {n}")?;
+        }
+        Ok(())
+    }
+}

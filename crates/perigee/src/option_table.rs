@@ -1,0 +1,329 @@
+//! The one table of options: how each is called, what it trades, how its value is written and read. The TOML file, the tool's
+//! `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
+
+use crate::human;
+use crate::options::{Compression, Durability, FamilyOptions, Options};
+use perigee_base::{KeyOrder, limits};
+
+/// An option with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OptionValue {
+    /// Its name, as in the options file and as the field of [`Options`] or [`FamilyOptions`].
+    pub name: &'static str,
+    /// Its value, as in the options file (text in quotes).
+    pub value: String,
+    /// Its default, in the same form.
+    pub default: String,
+    /// What it trades, in one sentence.
+    pub trades: &'static str,
+}
+
+/// A value from an options file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Scalar {
+    Text(String),
+    Integer(i64),
+    Flag(bool),
+}
+
+pub(crate) struct Row<T: 'static> {
+    pub name: &'static str,
+    pub trades: &'static str,
+    pub get: fn(&T) -> String,
+    pub set: fn(&mut T, &Scalar) -> Result<(), String>,
+}
+
+macro_rules! rows {
+    ($($name:ident, $get:ident, $set:ident, $trades:literal;)+) => {
+        &[$(Row {
+            name: stringify!($name),
+            trades: $trades,
+            get: |o| $get(&o.$name),
+            set: |o, v| { o.$name = $set(v)?; Ok(()) },
+        },)+]
+    };
+}
+
+/// Options of a database.
+pub(crate) const DATABASE: &[Row<Options>] = rows! {
+    create_if_missing, put_flag, take_flag,
+        "Whether opening makes a database where there is none; off, a mistyped path is an error.";
+    error_if_exists, put_flag, take_flag,
+        "Whether opening refuses a database that is there already.";
+    read_only, put_flag, take_flag,
+        "Whether to open without changing a byte, also beside the process that writes: no lock, but what is written later is not seen.";
+    salvage_readonly, put_flag, take_flag,
+        "Whether to open a damaged database to read what can be read: what cannot be read answers with an error, never as absent.";
+    durability, put_durability, take_durability,
+        "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
+    memory_budget, put_budget, take_budget,
+        "Memory for cache, memtables, indexes, filters and jobs together, `auto` for a quarter of what there is: more means fewer reads and rewrites.";
+    block_cache_bytes, put_size, take_size,
+        "Most memory for decompressed blocks, within what the memory budget leaves: larger means fewer reads from the disk.";
+    max_open_files, put_count, take_count,
+        "Table files open at once, 0 for half of what the process may have open: fewer leave more to others and are opened again now and then.";
+    min_free_space, put_size, take_size,
+        "Below this much free space on the disk only deletes are accepted: more leaves room to work and to make room, 0 lets the disk fill up.";
+    verify_outputs, put_flag, take_flag,
+        "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
+    background_rate, put_rate, take_rate,
+        "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
+    latency_stats, put_flag, take_flag,
+        "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
+};
+
+/// Options of a family.
+pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
+    order, put_order, take_order,
+        "How keys are sorted, and which are the same: fixed when the family is created; `bytes` is the fastest.";
+    memtable_bytes, put_size, take_size,
+        "Writes kept in memory before they go to a table: larger means fewer tables and less rewriting, more memory and a longer recovery.";
+    value_threshold, put_length, take_length,
+        "Values of this size and up lie in value logs: lower makes compaction cheaper and scans of values dearer.";
+    block_bytes, put_length, take_length,
+        "Data read and decompressed at once: larger compresses better and needs less index, smaller makes single reads cheaper.";
+    compression, put_compression, take_compression,
+        "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them.";
+    filter_bits, put_filter, take_filter,
+        "Bloom filter bits a key (or `off`, or a rate of false positives such as `1 %`): more memory against fewer useless reads for keys that are not there.";
+    target_file_bytes, put_size, take_size,
+        "Size at which a table is cut: larger means fewer files, smaller means shorter compactions.";
+    level1_bytes, put_size, take_size,
+        "Size of level 1: larger means fewer levels to read, and dearer merges out of level 0.";
+    level_ratio, put_count, take_count,
+        "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
+};
+
+pub(crate) fn values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> Vec<OptionValue> {
+    let value = |row: &Row<T>| OptionValue {
+        name: row.name,
+        value: (row.get)(of),
+        default: (row.get)(default),
+        trades: row.trades,
+    };
+    rows.iter().map(value).collect()
+}
+
+impl Options {
+    /// The options of the database, without those of its families, as they would stand in an options file.
+    ///
+    /// ```
+    /// let all = perigee::Options::new().values();
+    /// let cache = all.iter().find(|o| o.name == "block_cache_bytes").expect("it is an option");
+    /// assert_eq!(cache.value, "\"64 MiB\"");
+    /// ```
+    pub fn values(&self) -> Vec<OptionValue> {
+        values(DATABASE, self, &Options::new())
+    }
+}
+
+impl FamilyOptions {
+    /// The options of the family, as they would stand in an options file.
+    pub fn values(&self) -> Vec<OptionValue> {
+        values(FAMILY, self, &FamilyOptions::new())
+    }
+}
+
+fn text(s: impl AsRef<str>) -> String {
+    format!("{:?}", s.as_ref())
+}
+
+fn say(v: &Scalar) -> String {
+    match v {
+        Scalar::Text(s) => text(s),
+        Scalar::Integer(n) => n.to_string(),
+        Scalar::Flag(b) => b.to_string(),
+    }
+}
+
+fn put_flag(b: &bool) -> String {
+    b.to_string()
+}
+fn take_flag(v: &Scalar) -> Result<bool, String> {
+    if let Scalar::Flag(b) = v { Ok(*b) } else { Err(format!("{} is not true or false", say(v))) }
+}
+
+fn put_size(n: &u64) -> String {
+    text(human::bytes(*n))
+}
+fn take_size(v: &Scalar) -> Result<u64, String> {
+    match v {
+        Scalar::Text(s) => human::parse_bytes(s),
+        Scalar::Integer(n) => u64::try_from(*n).map_err(|_| format!("{n} is less than nothing")),
+        Scalar::Flag(_) => Err(format!("{} is not a size, such as \"64 MiB\"", say(v))),
+    }
+}
+
+fn put_budget(n: &u64) -> String {
+    if *n == 0 { text("auto") } else { put_size(n) }
+}
+fn take_budget(v: &Scalar) -> Result<u64, String> {
+    if *v == Scalar::Text("auto".into()) { Ok(0) } else { take_size(v) }
+}
+
+fn put_length(n: &usize) -> String {
+    put_size(&(*n as u64))
+}
+fn take_length(v: &Scalar) -> Result<usize, String> {
+    usize::try_from(take_size(v)?).map_err(|_| format!("{} is too large", say(v)))
+}
+
+fn put_count(n: &u32) -> String {
+    n.to_string()
+}
+fn take_count(v: &Scalar) -> Result<u32, String> {
+    match v {
+        Scalar::Integer(n) => u32::try_from(*n).map_err(|_| format!("{n} is out of range")),
+        _ => Err(format!("{} is not a number", say(v))),
+    }
+}
+
+fn put_rate(rate: &Option<u64>) -> String {
+    rate.map_or_else(|| text("none"), |n| put_size(&n))
+}
+fn take_rate(v: &Scalar) -> Result<Option<u64>, String> {
+    if *v == Scalar::Text("none".into()) { Ok(None) } else { take_size(v).map(Some) }
+}
+
+fn put_durability(d: &Durability) -> String {
+    match d {
+        Durability::Full => text("full"),
+        Durability::Interval(t) => text(format!("interval {}", human::time(*t))),
+        Durability::None => text("none"),
+    }
+}
+fn take_durability(v: &Scalar) -> Result<Durability, String> {
+    let wrong = || format!("{} is not one of \"full\", \"interval 100 ms\", \"none\"", say(v));
+    let Scalar::Text(s) = v else { return Err(wrong()) };
+    match s.trim() {
+        "full" => Ok(Durability::Full),
+        "none" => Ok(Durability::None),
+        other => match other.strip_prefix("interval").map(|t| human::parse_time(t.trim_start_matches(':'))) {
+            Some(Ok(t)) if !t.is_zero() => Ok(Durability::Interval(t)),
+            _ => Err(wrong()),
+        },
+    }
+}
+
+fn put_order(order: &KeyOrder) -> String {
+    text(order.name())
+}
+fn take_order(v: &Scalar) -> Result<KeyOrder, String> {
+    let Scalar::Text(name) = v else { return Err(format!("{} is not the name of a key order", say(v))) };
+    KeyOrder::by_name(name).map_err(|e| match name.starts_with("user:") {
+        true => e.message().to_owned(),
+        false => format!(
+            "{name:?} is not one of \"bytes\", \"reverse\", \"u64\", \"i64\", \"case-insensitive\", \"lexicographic\", or \
+             \"user:NAME\" for a registered one"
+        ),
+    })
+}
+
+fn put_compression(c: &Compression) -> String {
+    text(match c {
+        Compression::None => "none".into(),
+        Compression::Lz4 => "lz4".into(),
+        Compression::Lz4Fast(a) => format!("lz4-fast {a}"),
+        Compression::Snappy => "snappy".into(),
+        Compression::Zstd(level) => format!("zstd {level}"),
+    })
+}
+fn take_compression(v: &Scalar) -> Result<Compression, String> {
+    let wrong =
+        || format!("{} is not one of \"none\", \"lz4\", \"lz4-fast 8\", \"snappy\", \"zstd 3\"", say(v));
+    let Scalar::Text(s) = v else { return Err(wrong()) };
+    let mut words = s.split([' ', ':']).filter(|w| !w.is_empty());
+    let (name, effort) = (words.next().unwrap_or_default(), words.next());
+    if words.next().is_some() {
+        return Err(wrong());
+    }
+    match (name, effort) {
+        ("none", None) => Ok(Compression::None),
+        ("lz4", None) => Ok(Compression::Lz4),
+        ("snappy", None) => Ok(Compression::Snappy),
+        ("lz4-fast", Some(a)) => a.parse().map(Compression::Lz4Fast).map_err(|_| wrong()),
+        ("zstd", Some(level)) => level.parse().map(Compression::Zstd).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+fn put_filter(bits: &u8) -> String {
+    if *bits == 0 { text("off") } else { bits.to_string() }
+}
+fn take_filter(v: &Scalar) -> Result<u8, String> {
+    let wrong = || {
+        format!(
+            "{} is not a number of bits (at most {}), \"off\", or a rate such as \"1 %\"",
+            say(v),
+            limits::FILTER_BITS_MAX
+        )
+    };
+    match v {
+        Scalar::Integer(n) => u8::try_from(*n).map_err(|_| wrong()),
+        Scalar::Text(s) if s == "off" => Ok(0),
+        Scalar::Text(s) => {
+            let percent: Option<f64> = s.trim().strip_suffix('%').and_then(|n| n.trim().parse().ok());
+            let percent = percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(wrong)?;
+            Ok(FamilyOptions::new().filter_rate(percent / 100.0).filter_bits)
+        }
+        Scalar::Flag(_) => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(of: &str) -> Vec<&'static str> {
+        let source = include_str!("options.rs");
+        let body = source.split(&format!("pub struct {of} {{")).nth(1).unwrap().split("\n}").next().unwrap();
+        body.lines().filter_map(|l| l.trim().strip_prefix("pub ")?.split(':').next()).collect()
+    }
+
+    #[test]
+    fn every_option_has_its_row() {
+        let names = |rows: Vec<OptionValue>| rows.iter().map(|r| r.name).collect::<Vec<_>>();
+        let others = ["default_family", "families", "orders", "env"];
+        let mut database = fields("Options");
+        database.retain(|f| !others.contains(f));
+        assert_eq!(
+            names(Options::new().values()),
+            database,
+            "a field of Options has no row, or out of order"
+        );
+        assert_eq!(names(FamilyOptions::new().values()), fields("FamilyOptions"));
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_written() {
+        let scalar = |text: &str| match text.strip_prefix('"') {
+            Some(quoted) => Scalar::Text(quoted.trim_end_matches('"').into()),
+            None => text.parse().map_or_else(|_| Scalar::Flag(text == "true"), Scalar::Integer),
+        };
+        let mut all = FamilyOptions::new();
+        for compression in ["none", "lz4", "lz4-fast 8", "snappy", "zstd -3"] {
+            all.compression = take_compression(&Scalar::Text(compression.into())).unwrap();
+            for row in FAMILY {
+                let mut copy = all.clone();
+                (row.set)(&mut copy, &scalar(&(row.get)(&all))).unwrap();
+                assert_eq!(copy, all, "{}", row.name);
+            }
+        }
+        for durability in ["full", "none", "interval 100 ms"] {
+            let read = take_durability(&Scalar::Text(durability.into())).unwrap();
+            assert_eq!(put_durability(&read), text(durability));
+        }
+        assert_eq!(take_filter(&Scalar::Text("1 %".into())), Ok(11));
+        assert_eq!(take_filter(&Scalar::Text("off".into())), Ok(0));
+    }
+
+    #[test]
+    fn the_page_has_the_table() {
+        let page = include_str!("../../../docs/OPTIONS.md");
+        for o in Options::new().values().iter().chain(&FamilyOptions::new().values()) {
+            let row = format!("| `{}` | `{}` | {} |", o.name, o.default.replace('"', ""), o.trades);
+            assert!(page.contains(&row), "docs/OPTIONS.md lacks the row\n{row}");
+        }
+    }
+}

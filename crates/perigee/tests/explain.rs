@@ -1,0 +1,106 @@
+//! `explain` says what `get` does: the same answers, the same counts, for every key, in every state of the tree.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, FamilyOptions, Options};
+
+fn open() -> Db {
+    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    let small = FamilyOptions::new()
+        .memtable_bytes(8 << 10)
+        .block_bytes(256)
+        .target_file_bytes(4 << 10)
+        .level1_bytes(16 << 10)
+        .value_threshold(500);
+    Db::open("/db", Options::in_env(env).default_family(small)).unwrap()
+}
+
+fn counters(db: &Db) -> Vec<(&'static str, u64)> {
+    let of_reads = [
+        "filter_negatives",
+        "filter_false_positives",
+        "cache_hits",
+        "cache_misses",
+        "klog_bytes_read",
+        "vlog_bytes_read",
+    ];
+    db.stats().counters.into_iter().filter(|(n, _)| of_reads.contains(n)).collect()
+}
+
+fn grown(a: &[(&'static str, u64)], b: &[(&'static str, u64)]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| b.1 - a.1).collect()
+}
+
+fn compare(db: &Db) {
+    let _nobody_else_reads = db.pause_background_work().unwrap();
+    for i in 0..420u32 {
+        let key = i.to_be_bytes();
+        let value = db.get(key).unwrap(); // fills the cache, so that both ways find the same
+        let start = counters(db);
+        assert_eq!(db.get(key).unwrap(), value);
+        let middle = counters(db);
+        let e = db.explain(key).unwrap();
+        let end = counters(db);
+        assert_eq!(e.value_bytes, value.as_ref().map(|v| v.len() as u64), "key {i}: {e:?}");
+        assert!(e.error.is_none() && !e.steps.is_empty());
+        assert_eq!(grown(&start, &middle), grown(&middle, &end), "key {i} costs the same: {e:?}");
+        let read: u64 = e.steps.iter().filter(|s| s.place != "value log").map(|s| s.bytes_read).sum();
+        assert_eq!(read, 0, "all blocks are cached");
+        let answers = e.steps.iter().filter(|s| s.outcome != "nothing").count();
+        assert!(answers <= 2, "one answer, and perhaps its value log: {e:?}");
+        assert_eq!(answers > 0, value.is_some() || e.steps.iter().any(|s| s.outcome == "tombstone"));
+    }
+}
+
+#[test]
+fn explain_answers_and_costs_as_get() {
+    let db = open();
+    for round in 0..6u32 {
+        for i in (0..400u32).filter(|i| i % 6 >= round) {
+            let len = if i % 7 == 0 { 800 } else { 20 };
+            db.put(i.to_be_bytes(), vec![round as u8; len]).unwrap();
+        }
+        for i in (0..400u32).filter(|i| i % 11 == round) {
+            db.delete(i.to_be_bytes()).unwrap();
+        }
+        compare(&db);
+        if round % 2 == 0 {
+            db.flush().unwrap();
+            compare(&db);
+        }
+    }
+    db.compact().unwrap();
+    compare(&db);
+}
+
+#[test]
+fn steps_say_who_was_asked() {
+    let db = open();
+    db.put("k", vec![1; 1000]).unwrap();
+    db.flush().unwrap();
+    db.put("a", "x").unwrap();
+    db.put("z", "y").unwrap();
+    db.flush().unwrap();
+    db.put("m", "n").unwrap();
+    let e = db.explain("k").unwrap();
+    let told: Vec<(&str, Option<u8>, &str)> = e.steps.iter().map(|s| (s.place, s.level, s.outcome)).collect();
+    assert_eq!(
+        told,
+        [
+            ("memtable", None, "nothing"),
+            ("table", Some(0), "nothing"),
+            ("table", Some(0), "pointer"),
+            ("value log", None, "value")
+        ]
+    );
+    assert_eq!(e.steps[1].filter, Some("excludes"));
+    assert!(e.steps[2].filter == Some("passes") && e.steps[2].bytes_read > 0 && !e.steps[2].cached);
+    assert!(db.explain("k").unwrap().steps[2].cached, "the second time from the cache");
+    let e = db.explain("m").unwrap();
+    assert_eq!((e.steps.len(), e.steps[0].outcome), (1, "value"));
+    let e = db.explain("zz").unwrap();
+    assert_eq!((e.value_bytes, e.steps.last().unwrap().place), (None, "run"));
+    db.delete("m").unwrap();
+    assert_eq!(db.explain("m").unwrap().steps[0].outcome, "tombstone");
+}

@@ -1,0 +1,145 @@
+//! Standalone tables: written anywhere, taken in whole or refused whole.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, ErrorKind, FamilyOptions, Options, TableWriter};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn env(disk: &Arc<SimDisk>) -> Env {
+    Env { fs: disk.clone(), ..Env::real() }
+}
+
+fn open() -> (Arc<SimDisk>, Db) {
+    let disk = SimDisk::new(3);
+    let family = FamilyOptions::new().target_file_bytes(4 << 10).value_threshold(100);
+    let db = Db::open("/db", Options::in_env(env(&disk)).default_family(family)).unwrap();
+    (disk, db)
+}
+
+fn table(disk: &Arc<SimDisk>, name: &str, keys: std::ops::Range<u32>) -> PathBuf {
+    let path = PathBuf::from("/db").join(name);
+    let mut w = TableWriter::create_in(env(disk), &path, FamilyOptions::new().block_bytes(512)).unwrap();
+    for i in keys {
+        w.put(format!("{i:05}"), vec![b'v'; (i % 200) as usize]).unwrap();
+    }
+    w.finish().unwrap();
+    path
+}
+
+#[test]
+fn files_come_in_together_and_are_not_needed_afterwards() {
+    let (disk, db) = open();
+    let other = db.create_family("other", FamilyOptions::new()).unwrap();
+    db.put("00007", "older").unwrap();
+    db.put("50000", "stays").unwrap();
+    let before = db.snapshot().unwrap();
+    let files = vec![table(&disk, "a.table", 0..500), table(&disk, "b.table", 500..900)];
+    let third = table(&disk, "c.table", 0..10);
+    let report =
+        db.ingest_many(&[(db.default_family(), files.clone()), (other.clone(), vec![third.clone()])]);
+    let report = report.unwrap();
+    assert_eq!(report.entries, 910);
+    assert_eq!(db.get("00007").unwrap().unwrap(), vec![b'v'; 7]);
+    assert_eq!(before.get(&db.default_family(), "00007").unwrap().unwrap(), b"older");
+    assert_eq!(db.iter().unwrap().count(), 901);
+    assert_eq!(other.iter().unwrap().count(), 10);
+    // The same files again, after newer writes: they are newer still.
+    db.put("00003", "newer").unwrap();
+    db.ingest(&db.default_family(), &files).unwrap();
+    assert_eq!(db.get("00003").unwrap().unwrap(), b"vvv");
+    let root = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    ["a.table", "b.table", "c.table"].iter().for_each(|f| root.remove(f).unwrap());
+    assert!(db.verify().unwrap().errors.is_empty());
+    db.close().unwrap();
+    drop((before, other));
+    let again = Db::open("/db", Options::in_env(env(&disk))).unwrap();
+    assert_eq!(again.iter().unwrap().count(), 901);
+    again.compact().unwrap();
+    assert_eq!(again.get("00899").unwrap().unwrap().len(), 99);
+}
+
+#[test]
+fn a_delete_in_a_table_deletes() {
+    let (disk, db) = open();
+    db.put("k", "v").unwrap();
+    let mut w = TableWriter::create_in(env(&disk), "/db/d.table", FamilyOptions::new()).unwrap();
+    w.delete("k").unwrap();
+    assert_eq!(w.finish().unwrap().tombstones, 1);
+    db.ingest(&db.default_family(), &["/db/d.table"]).unwrap();
+    assert_eq!(db.get("k").unwrap(), None);
+}
+
+#[test]
+fn wrong_files_are_refused_and_nothing_comes_in() {
+    let (disk, db) = open();
+    let (a, b) = (table(&disk, "a.table", 0..500), table(&disk, "b.table", 400..900));
+    let c = table(&disk, "c.table", 900..950);
+    let family = db.default_family();
+    let why = |files: &[PathBuf]| {
+        let e = db.ingest(&family, files).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+        e.to_string()
+    };
+    assert!(why(&[a.clone(), b.clone()]).contains("share keys"));
+    assert!(why(&[c.clone(), a.clone()]).contains("give a.table before c.table"));
+    assert!(why(&[PathBuf::from("/")]).contains("names no file"));
+    assert_eq!(db.ingest(&family, &["/db/none.table"]).unwrap_err().kind(), ErrorKind::NotFound);
+    let twice = db.ingest_many(&[(family.clone(), vec![a.clone()]), (family.clone(), vec![c])]);
+    assert!(twice.unwrap_err().to_string().contains("named twice"));
+    // A table of the database is no standalone one.
+    db.put("x", "y").unwrap();
+    db.flush().unwrap();
+    let own = PathBuf::from("/db").join(&db.files()[0].file);
+    assert_eq!(db.ingest(&family, &[own]).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(db.iter().unwrap().count(), 1);
+}
+
+#[test]
+fn every_damaged_byte_is_found() {
+    let (disk, db) = open();
+    let good = table(&disk, "good.table", 0..60);
+    let bytes = disk.read_raw(&good);
+    for at in (0..bytes.len()).step_by(7) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 0x10;
+        disk.write_raw("/db/bad.table", bad);
+        let e = db.ingest(&db.default_family(), &["/db/bad.table"]).unwrap_err();
+        let kinds = [ErrorKind::Corruption, ErrorKind::FormatTooNew];
+        assert!(kinds.contains(&e.kind()), "byte {at}: {e}");
+    }
+    for cut in [0, 10, 100, bytes.len() - 1] {
+        disk.write_raw("/db/bad.table", bytes[..cut].to_vec());
+        assert!(
+            db.ingest(&db.default_family(), &["/db/bad.table"]).unwrap_err().is_corruption(),
+            "cut at {cut}"
+        );
+    }
+    assert_eq!(db.iter().unwrap().count(), 0);
+    db.ingest(&db.default_family(), &[good]).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 60);
+}
+
+#[test]
+fn a_writer_refuses_what_it_cannot_hold() {
+    let (disk, _db) = open();
+    let options = FamilyOptions::new;
+    let mut w = TableWriter::create_in(env(&disk), "/db/w.table", options()).unwrap();
+    w.put("b", "1").unwrap();
+    for key in ["a", "b"] {
+        assert_eq!(w.put(key, "2").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    assert!(w.put("c", vec![0; (1 << 20) + 1]).unwrap_err().to_string().contains("bulk_load"));
+    assert!(w.put(vec![b'c'; 70_000], "").is_err());
+    w.put("c", "3").unwrap();
+    assert_eq!(w.finish().unwrap().entries, 2);
+    let again = TableWriter::create_in(env(&disk), "/db/w.table", options());
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let empty = TableWriter::create_in(env(&disk), "/db/e.table", options()).unwrap();
+    assert_eq!(empty.finish().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    drop(TableWriter::create_in(env(&disk), "/db/f.table", options()).unwrap());
+    let left = |name: &str| disk.paths().iter().any(|p| p.ends_with(name));
+    assert!(left("w.table") && !left("e.table") && !left("f.table"));
+    assert!(TableWriter::create_in(env(&disk), "/", options()).is_err());
+}

@@ -1,0 +1,93 @@
+//! Options of families: stored, compared on reopen, changed while the database is in use.
+
+use perigee::env::{Env, fs::memory::SimDisk};
+use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
+
+fn world() -> Env {
+    Env { fs: SimDisk::new(1), ..Env::real() }
+}
+
+fn other() -> FamilyOptions {
+    FamilyOptions::new()
+        .memtable_bytes(1 << 20)
+        .value_threshold(100)
+        .block_bytes(1024)
+        .compression(Compression::Zstd(7))
+        .filter_rate(0.001)
+        .target_file_bytes(1 << 20)
+        .level1_bytes(2 << 20)
+        .level_ratio(4)
+}
+
+#[test]
+fn every_option_is_stored_with_its_family() {
+    let env = world();
+    let db = Db::open("/db", Options::in_env(env.clone()).default_family(other())).unwrap();
+    db.create_family("plain", FamilyOptions::new()).unwrap();
+    db.close().unwrap();
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    assert_eq!(db.default_family().options(), other());
+    assert_eq!(db.family("plain").unwrap().options(), FamilyOptions::new());
+    assert!(db.stats().recovery.changed_options.is_empty(), "nothing was asked for");
+}
+
+#[test]
+fn options_given_at_open_are_compared_recorded_and_said() {
+    let env = world();
+    let with = |o: FamilyOptions| Options::in_env(env.clone()).family("logs", o);
+    let db = Db::open("/db", with(FamilyOptions::new())).unwrap();
+    assert_eq!(db.families(), ["default", "logs"], "a family that is named is created");
+    db.close().unwrap();
+    let db = Db::open("/db", with(FamilyOptions::new().block_bytes(1024).filter_bits(0))).unwrap();
+    let said = db.stats().recovery.changed_options;
+    assert_eq!(said, ["logs: block_bytes: 16384 -> 1024", "logs: filter_bits: 10 -> 0"]);
+    db.close().unwrap();
+    let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+    assert_eq!(db.family("logs").unwrap().options().block_bytes, 1024, "and stays");
+    db.close().unwrap();
+    let e = Db::open("/db", with(FamilyOptions::new().block_bytes(1))).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.to_string().contains("block_bytes") && e.to_string().contains("64 to"), "{e}");
+    let e = Db::open("/db", Options::in_env(env).family("", other())).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn options_change_while_the_family_is_in_use() {
+    let env = world();
+    let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+    let f = db.create_family("f", FamilyOptions::new()).unwrap();
+    let fill = |from: u32| {
+        for i in from..from + 500 {
+            f.put(i.to_be_bytes(), vec![b'v'; 200]).unwrap();
+        }
+        f.flush().unwrap();
+    };
+    fill(0);
+    f.set_options(other()).unwrap();
+    assert_eq!(f.options(), other());
+    assert_eq!(db.family("f").unwrap().options(), other(), "every handle sees it");
+    fill(500);
+    let files = db.files();
+    let separated: Vec<bool> = files.iter().map(|f| f.separated_bytes > 0).collect();
+    assert!(separated.contains(&true) && separated.contains(&false), "{separated:?}");
+    let bad = f.options().level_ratio(1);
+    assert_eq!(f.set_options(bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(f.options(), other(), "nothing has changed");
+    db.close().unwrap();
+    assert_eq!(f.set_options(other()).unwrap_err().kind(), ErrorKind::Closed);
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    let f = db.family("f").unwrap();
+    assert_eq!(f.options(), other());
+    assert_eq!(f.iter().unwrap().count(), 1000);
+    db.drop_family("f").unwrap();
+    assert_eq!(f.set_options(other()).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn filter_rates_are_bits() {
+    let bits = |rate| FamilyOptions::new().filter_rate(rate).filter_bits;
+    assert_eq!([1.0, 0.01, 0.001, 0.0].map(bits), [0, 11, 17, 30]);
+    let rate = FamilyOptions::new().false_positive_rate();
+    assert!((0.012..0.014).contains(&rate), "{rate}");
+}

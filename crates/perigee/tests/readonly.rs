@@ -1,0 +1,198 @@
+//! Opening without writing: beside a writer, on a torn log, and on a database too damaged to be opened otherwise.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, Error, ErrorKind, FamilyOptions, Options};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn world() -> (Arc<SimDisk>, Env) {
+    let disk = SimDisk::new(1);
+    (disk.clone(), Env { fs: disk, ..Env::real() })
+}
+
+fn small() -> FamilyOptions {
+    FamilyOptions::new()
+        .memtable_bytes(4 << 10)
+        .target_file_bytes(4 << 10)
+        .block_bytes(256)
+        .value_threshold(64)
+}
+
+fn options(env: &Env) -> Options {
+    Options::in_env(env.clone())
+}
+
+fn writer(env: &Env) -> Db {
+    Db::open("/db", options(env).default_family(small())).unwrap()
+}
+
+fn key(n: u32) -> String {
+    format!("k{n:05}")
+}
+
+fn fill(db: &Db, from: u32, to: u32) {
+    for n in from..to {
+        db.put(key(n), vec![n as u8; (n % 150) as usize]).unwrap();
+    }
+}
+
+fn dump(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    db.iter().unwrap().map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+fn image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    disk.paths().into_iter().map(|p| (p.clone(), disk.read_raw(&p))).collect()
+}
+
+#[test]
+fn a_reader_beside_the_writer_keeps_its_picture() {
+    let (disk, env) = world();
+    let db = writer(&env);
+    fill(&db, 0, 300);
+    db.wait_idle().unwrap();
+    let expected = dump(&db);
+    let before = disk.io_count();
+    let reader = Db::open("/db", options(&env).read_only(true)).unwrap();
+    let second = Db::open("/db", options(&env).read_only(true)).unwrap();
+    assert_eq!(disk.io_count() - before, 0, "nothing was changed, not even a lock file");
+    for n in 0..300 {
+        db.delete(key(n)).unwrap();
+    }
+    fill(&db, 1000, 1400);
+    db.compact().unwrap();
+    assert_eq!(dump(&reader), expected, "its files were removed by the writer, and are held");
+    assert_eq!(reader.get(key(77)).unwrap().unwrap(), vec![77; 77]);
+    assert_eq!(reader.get(key(1077)).unwrap(), None);
+    let third = Db::open("/db", options(&env).read_only(true)).unwrap();
+    assert_eq!(dump(&third), dump(&db));
+    let refused: Vec<Error> = vec![
+        reader.put("a", "b").unwrap_err(),
+        reader.delete("a").unwrap_err(),
+        reader.flush().unwrap_err(),
+        reader.compact().unwrap_err(),
+        reader.sync().unwrap_err(),
+        reader.create_family("x", small()).unwrap_err(),
+        reader.drop_family("x").unwrap_err(),
+        reader.checkpoint("/copy").unwrap_err(),
+        reader.backup("/backup").unwrap_err(),
+    ];
+    for e in refused {
+        assert!(e.kind() == ErrorKind::ReadOnly && e.message().contains("read-only"), "{e}");
+    }
+    assert!(third.verify().unwrap().errors.is_empty());
+    second.close().unwrap();
+    reader.close().unwrap();
+    db.close().unwrap();
+    drop(writer(&env));
+}
+
+#[test]
+fn a_reader_never_creates_and_never_cuts() {
+    let (disk, env) = world();
+    assert_eq!(Db::open("/db", options(&env).read_only(true)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(disk.paths().is_empty());
+    let db = writer(&env);
+    fill(&db, 0, 20);
+    drop(db);
+    let log = disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let whole = disk.read_raw(&log);
+    // The writer dies in its last append: its process is gone, and so is the mark of a clean close.
+    let env2 = Env { fs: disk.clone(), ..Env::real() };
+    let db = writer(&env2);
+    fill(&db, 20, 40);
+    db.wait_idle().unwrap();
+    db.put("last", "x").unwrap();
+    let crashed = disk.deep_clone();
+    let log = crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap_or(log);
+    let torn = crashed.read_raw(&log);
+    assert_ne!(torn, whole);
+    crashed.write_raw(&log, torn[..torn.len() - 5].to_vec());
+    let before = image(&crashed);
+    let env3 = Env { fs: crashed.clone(), ..Env::real() };
+    let reader = Db::open("/db", options(&env3).read_only(true)).unwrap();
+    let recovery = reader.stats().recovery;
+    assert!(recovery.truncated_bytes > 0, "{recovery:?}");
+    assert_eq!(dump(&reader).len(), 40);
+    reader.close().unwrap();
+    assert!(image(&crashed) == before, "no byte was changed");
+    assert_eq!(dump(&writer(&env3)).len(), 40, "the writer comes to the same end");
+}
+
+#[test]
+fn strict_and_read_only_refuse_damage_and_salvage_answers_around_it() {
+    let (disk, env) = world();
+    let db = writer(&env);
+    fill(&db, 0, 250);
+    db.compact().unwrap();
+    let expected = dump(&db);
+    db.close().unwrap();
+    let tables = disk
+        .paths()
+        .into_iter()
+        .filter(|p| p.starts_with("/db") && p.extension().is_some_and(|e| e == "klog" || e == "vlog"));
+    for path in tables.collect::<Vec<_>>() {
+        let good = disk.read_raw(&path);
+        for (at, strict) in [(good.len() / 3, false), (good.len() - 20, true), (3, true), (usize::MAX, true)]
+        {
+            let mut bad = good.clone();
+            match at {
+                usize::MAX => bad.truncate(good.len() / 2),
+                at => bad[at] ^= 0x10,
+            }
+            disk.write_raw(&path, bad);
+            let before = image(&disk);
+            let klog = path.extension().is_some_and(|e| e == "klog");
+            if strict && klog {
+                assert!(Db::open("/db", options(&env)).unwrap_err().is_corruption());
+                assert!(Db::open("/db", options(&env).read_only(true)).unwrap_err().is_corruption());
+            }
+            let db = Db::open("/db", options(&env).salvage_readonly(true)).unwrap();
+            let mut damaged = 0;
+            for (k, v) in &expected {
+                match db.get(k) {
+                    Ok(Some(got)) => assert_eq!(&got, v),
+                    Err(e) if e.is_corruption() => damaged += 1,
+                    other => panic!("{}: {other:?}", path.display()),
+                }
+            }
+            assert!(klog || at >= good.len() - 20 || damaged > 0, "{}", path.display());
+            assert!(damaged < expected.len(), "most of it can be read");
+            assert_eq!(db.get("z").unwrap(), None, "outside all ranges nothing is there");
+            db.close().unwrap();
+            assert!(image(&disk) == before, "no byte was changed");
+        }
+        disk.write_raw(&path, good);
+    }
+}
+
+#[test]
+fn with_a_hole_in_the_log_nothing_is_said_to_be_absent() {
+    let (disk, env) = world();
+    let db = Db::open("/db", options(&env)).unwrap();
+    for n in 0..50 {
+        db.put(key(n), "v").unwrap();
+    }
+    let crashed = disk.deep_clone();
+    let log = crashed.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let mut bytes = crashed.read_raw(&log);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    crashed.write_raw(&log, bytes);
+    let env = Env { fs: crashed, ..Env::real() };
+    assert!(Db::open("/db", options(&env).read_only(true)).unwrap_err().is_corruption());
+    let db = Db::open("/db", options(&env).salvage_readonly(true)).unwrap();
+    let lost: Vec<u32> = (0..50).filter(|n| db.get(key(*n)).is_err()).collect();
+    assert_eq!(lost.len(), 1, "records on both sides are there");
+    assert!(db.get("never written").unwrap_err().is_corruption());
+    assert!(db.contains("never written").unwrap_err().is_corruption());
+    let scan: Vec<_> = db.iter().unwrap().collect();
+    assert_eq!(scan.len(), 50);
+    assert!(
+        scan[49].as_ref().unwrap_err().is_corruption(),
+        "the end of a scan would say that nothing is missing"
+    );
+    assert!(db.stats().recovery.reason.contains(".wal"));
+}

@@ -1,0 +1,150 @@
+//! The runs of a load: written as chunks fill up, merged when there are many, and into one at the end.
+//!
+//! A run's number is the sequence number of its entries, so that of equal keys the later run wins, as in any merge. Run 0 has
+//! number 0, which is what the final tables need: sorted input is one run, and its tables are final as they are.
+
+use super::chunk::Chunk;
+use crate::mvcc::Strata;
+use crate::rewrite::{Created, Input, Output, Setting, run, write_sorted};
+use crate::scan::{MergeCursor, RunCursor, Source};
+use crate::version::{Run, Table, TableMeta, VlogMeta};
+use perigee_base::{FileId, KeyOrder, Result, RunId, SeqNo};
+use std::cmp::Ordering::Less;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Runs of one generation that are merged into one of the next.
+const FAN_IN: usize = 32;
+
+#[derive(Debug)]
+struct Sorted {
+    tables: Vec<TableMeta>,
+    /// How often its entries were merged.
+    generation: u32,
+}
+
+/// The runs so far.
+#[derive(Debug)]
+pub struct Pile {
+    order: KeyOrder,
+    runs: Vec<Sorted>,
+    /// The number of the next run.
+    next: u64,
+    vlogs: Vec<VlogMeta>,
+    /// Files that merges have emptied.
+    spent: Vec<FileId>,
+    fan_in: usize,
+}
+
+impl Pile {
+    /// No runs.
+    pub fn new(order: KeyOrder) -> Pile {
+        Pile { order, runs: Vec::new(), next: 0, vlogs: Vec::new(), spent: Vec::new(), fan_in: FAN_IN }
+    }
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Writes a chunk as a run, or behind the newest run if it goes on where that ended.
+    pub fn add(&mut self, chunk: &mut Chunk, setting: Setting<'_>, created: &mut Created) -> Result<()> {
+        chunk.sort();
+        let Some(first) = chunk.first_key() else { return Ok(()) };
+        let last = self.runs.last().filter(|r| r.generation == 0).and_then(|r| r.tables.last());
+        let goes_on = last.is_some_and(|t| self.order.cmp(&t.summary.last_key, first) == Less);
+        let number = if goes_on { self.next - 1 } else { self.next };
+        let output = write_sorted(chunk.entries(SeqNo(number)), self.intermediate(number, setting), created)?;
+        chunk.clear();
+        self.vlogs.extend(output.vlogs);
+        match self.runs.last_mut() {
+            Some(newest) if goes_on => newest.tables.extend(output.tables),
+            _ => {
+                self.runs.push(Sorted { tables: output.tables, generation: 0 });
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Only the first run may be final: of the others nobody asks a filter, and the merge verifies every block.
+    fn intermediate<'a>(&self, number: u64, mut setting: Setting<'a>) -> Setting<'a> {
+        if number > 0 {
+            setting.options.filter_bits = 0;
+            setting.verify = false;
+        }
+        setting
+    }
+
+    /// Whether the newest runs should be merged before another is added.
+    pub fn is_crowded(&self) -> bool {
+        let Some(generation) = self.runs.last().map(|r| r.generation) else { return false };
+        self.runs.iter().rev().take_while(|r| r.generation == generation).count() >= self.fan_in
+    }
+
+    /// Merges the newest runs of one generation.
+    pub fn merge_newest(&mut self, setting: Setting<'_>, created: &mut Created) -> Result<()> {
+        let Some(generation) = self.runs.last().map(|r| r.generation) else { return Ok(()) };
+        let from =
+            self.runs.len() - self.runs.iter().rev().take_while(|r| r.generation == generation).count();
+        let setting = self.intermediate(1, setting);
+        let output = self.merge(from, false, setting, created)?;
+        self.replace(from, generation + 1, output);
+        Ok(())
+    }
+
+    /// Makes one run of all, whose entries have number 0.
+    pub fn merge_all(&mut self, setting: Setting<'_>, created: &mut Created) -> Result<()> {
+        if self.runs.len() > 1 || self.runs.iter().any(|r| r.generation > 0) {
+            let output = self.merge(0, true, setting, created)?;
+            self.replace(0, 0, output);
+            self.next = 1;
+        }
+        Ok(())
+    }
+
+    fn merge(
+        &self,
+        from: usize,
+        renumber: bool,
+        setting: Setting<'_>,
+        created: &mut Created,
+    ) -> Result<Output> {
+        let mut sources = Vec::new();
+        for (n, sorted) in self.runs[from..].iter().enumerate() {
+            let open = |meta: &TableMeta| {
+                let reader = setting.shelf.klog(meta.id, meta.summary.bytes)?;
+                Ok(Arc::new(Table { meta: meta.clone(), reader }))
+            };
+            let tables = sorted.tables.iter().map(open).collect::<Result<_>>()?;
+            let run = Arc::new(Run { id: RunId(n as u64), tables });
+            sources.push(Source::Run(RunCursor::new(run, self.order, false)));
+        }
+        let source = MergeCursor::new(self.order, sources);
+        // No reader sees any of it yet: of each key only the newest entry counts.
+        let setting = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..setting };
+        let ranges = perigee_file::Fragments::default();
+        run(Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber }, setting, created)
+    }
+
+    fn replace(&mut self, from: usize, generation: u32, output: Output) {
+        let old = self.runs.drain(from..).flat_map(|r| r.tables);
+        self.spent.extend(old.map(|t| t.id));
+        self.vlogs.extend(output.vlogs);
+        self.runs.push(Sorted { tables: output.tables, generation });
+    }
+
+    /// Files that are not needed any more, each named once.
+    pub fn take_spent(&mut self) -> Vec<FileId> {
+        std::mem::take(&mut self.spent)
+    }
+
+    /// The tables of the one run that is left, and the value logs that they use; the others are spent.
+    pub fn take(&mut self) -> (Vec<TableMeta>, Vec<VlogMeta>) {
+        let tables: Vec<TableMeta> = self.runs.drain(..).flat_map(|r| r.tables).collect();
+        let used: HashSet<FileId> =
+            tables.iter().flat_map(|t| t.summary.vlogs.iter().map(|(id, _)| *id)).collect();
+        let (kept, unused): (Vec<_>, Vec<_>) = self.vlogs.drain(..).partition(|v| used.contains(&v.id));
+        self.spent.extend(unused.iter().map(|v| v.id));
+        (tables, kept)
+    }
+}

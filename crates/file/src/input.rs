@@ -38,7 +38,8 @@ impl Input {
     /// The same, through a bounded number of open files.
     pub fn shared(handles: &Arc<Handles>, id: FileId, kind: FileKind, bytes: u64) -> Result<Input> {
         let name = file_name(id, kind);
-        let own = Self::over(handles.file(id, &name)?, id, name, bytes)?;
+        let own =
+            Self::over(handles.file(id, &name)?, id, name, bytes).inspect_err(|_| handles.forget(id))?;
         Ok(Input { source: Source::Shared(Arc::clone(handles)), ..own })
     }
 

@@ -111,7 +111,7 @@ impl Options {
     /// ```
     /// let all = perigee::Options::new().values();
     /// let cache = all.iter().find(|o| o.name == "block_cache_bytes").expect("it is an option");
-    /// assert_eq!(cache.value, "\"64 MiB\"");
+    /// assert_eq!(cache.value, "\"1 TiB\"");
     /// ```
     pub fn values(&self) -> Vec<OptionValue> {
         values(DATABASE, self, &Options::new())

@@ -183,7 +183,7 @@ fn trace(command: TraceCommand) -> Result<bool, String> {
             settings.shape.record = Some(std::path::absolute(&out).map_err(|e| e.to_string())?);
             let engines = engine_names(&[engine], &settings)?;
             let workloads = workload_names(&[workload])?;
-            let records = parent::run(&[Order { engines, workloads, reps: 1, settings }]);
+            let records = parent::run(&[Order { engines, workloads, reps: 1, settings }], &mut |_| ());
             let ops: u64 = records.iter().map(|r| r.ops).sum();
             println!("{ops} operations recorded in {}", out.display());
             Ok(!summary::failed(&records) && ops > 0)
@@ -235,7 +235,13 @@ fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
 }
 
 fn measure(orders: &[Order], out: &Out) -> Result<bool, String> {
-    let mut records = parent::run(orders);
+    // A long run that is cut short leaves the records that it has; a path that cannot be written is told at the end.
+    let mut keep = |so_far: &[Record]| {
+        if let (Some(path), Ok(text)) = (&out.json, serde_json::to_string_pretty(so_far)) {
+            let _ = std::fs::write(path, text);
+        }
+    };
+    let mut records = parent::run(orders, &mut keep);
     records.iter_mut().for_each(|r| r.command = command());
     tell(&records, out)
 }

@@ -92,6 +92,10 @@ impl<'d> Amplification<'d> {
         Some(Amplification { dir, given, live, ops: 0, io: sys::io(), samples: Vec::new() })
     }
     fn sample(&mut self, at: Duration, ops: u64) {
+        // A moment at the end is too short to say anything.
+        if self.samples.last().is_some_and(|s| at.as_secs_f64() - s.seconds < 0.5) {
+            return;
+        }
         let (io, given) = (sys::io(), (ops - self.ops) as f64 * self.given);
         let since = io.since(self.io);
         // Without a write in this time there is nothing to divide by: what was written counts for the next.
@@ -400,7 +404,8 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
 }
 
 fn written(record: &mut Record, plan: &Plan, io: sys::Io) {
-    (record.num, record.batch) = (plan.n, plan.batch);
+    // Of a walk a thousand entries count as a call.
+    (record.num, record.batch) = (plan.n, if plan.workload.act == Act::Iterate { 1000 } else { plan.batch });
     (record.key_bytes, record.value_bytes) = (plan.keys.bytes, plan.values.bytes);
     // Mapped files are written without a system call, cached ones without the device: the larger is nearer the truth.
     record.written_bytes = io.wchar.max(io.written);

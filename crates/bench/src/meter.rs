@@ -74,6 +74,16 @@ impl<'a> Meter<'a> {
             Err(e) => self.error(&e.to_string()),
         }
     }
+    /// Counts what was done since `since`, within one call that goes on, and begins anew.
+    pub fn lap(&mut self, since: &mut Instant, ops: u64) {
+        if ops > 0 {
+            let now = Instant::now();
+            self.latency.saturating_record(((now - *since).as_nanos() as u64).max(1));
+            self.ops += ops;
+            self.done.add(ops);
+            *since = now;
+        }
+    }
     /// When the next call counts as begun: now, or, at a fixed rate, when it was due.
     fn due(&mut self) -> Instant {
         let Some((start, between)) = self.pace else { return Instant::now() };

@@ -20,8 +20,9 @@ pub struct Order {
     pub settings: Settings,
 }
 
-/// Runs everything; a repetition that could not be run at all is a record with an error.
-pub fn run(orders: &[Order]) -> Vec<Record> {
+/// Runs everything, and shows `so_far` what there is after each repetition; one that could not be run at all is a record
+/// with an error.
+pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
     let jobs = orders.iter().flat_map(jobs).collect::<Vec<_>>();
     let bar = ProgressBar::new(jobs.len() as u64);
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
@@ -47,6 +48,7 @@ pub fn run(orders: &[Order]) -> Vec<Record> {
             bar.println(format!("FAILED {} on {}: {failure}", job.workload, job.engine));
         }
         records.push(record);
+        so_far(&records);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -86,7 +88,12 @@ fn child(job: &Job) -> Result<Record, String> {
         let _ = std::fs::remove_dir_all(dir);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let last = stderr.trim().lines().last().unwrap_or("no message").to_owned();
-        return Err(format!("the measuring process ended with {}: {last}", output.status));
+        let memory = if job.settings.memory.is_some() && output.status.code().is_none() {
+            " (the memory that --memory allows may have been too little for it)"
+        } else {
+            ""
+        };
+        return Err(format!("the measuring process ended with {}: {last}{memory}", output.status));
     }
     serde_json::from_slice(&output.stdout).map_err(|e| say("the record", &e))
 }

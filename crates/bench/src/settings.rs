@@ -163,7 +163,20 @@ pub fn shown(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use super::Settings;
+
+    /// Settings from a command line.
+    pub fn with(args: &[&str]) -> Settings {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            settings: Settings,
+        }
+        let words = std::iter::once(&"test").chain(args);
+        <Line as clap::Parser>::parse_from(words).settings
+    }
+
     #[test]
     fn sizes_are_read() {
         assert_eq!(super::bytes("64M"), Ok(64 << 20));

@@ -112,7 +112,8 @@ pub fn orders(
                 values: ValueChoice::Random,
                 value_bytes: s.value_bytes.or(Some(200)),
                 memory: Some(memory),
-                ops: s.ops.or(Some(1_000_000)),
+                // A size of the user's own is there to be quick.
+                ops: s.ops.or(num.is_none().then_some(1_000_000)),
                 ..with(memory * 5 / 2 / 216)
             };
             vec![order(engines, LARGE, reps.unwrap_or(1), settings)]

@@ -1,4 +1,5 @@
 //! `perigee options`: what a database has, as text, JSON and TOML; and options from a file.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 use common::World;

@@ -53,6 +53,24 @@ fn a_tree_goes_in_and_comes_out_the_same() {
 }
 
 #[test]
+fn an_import_can_be_recorded() {
+    let w = World::new();
+    w.write("in/moon", b"full");
+    w.write("in/sea", b"high tide");
+    w.ok(&["import", "db", "in", "--trace", "first.jsonl"]);
+    w.ok(&["import", "db", "in", "--trace", "again.jsonl", "--skip-existing"]);
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(w.path(name)).unwrap();
+        text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()).collect::<Vec<_>>()
+    };
+    let first = lines("first.jsonl");
+    assert_eq!((first.len(), &first[0]["op"], &first[0]["n"]), (3, &"batch".into(), &2.into()));
+    assert!(first.iter().any(|l| l["op"] == "put" && l["key"] == "736561" && l["bytes"] == 9));
+    assert!(lines("again.jsonl").iter().all(|l| l["op"] == "get"));
+    w.fails(2, "nowhere", &["import", "db", "in", "--trace", "nowhere/t.jsonl"]);
+}
+
+#[test]
 fn importing_again_changes_nothing() {
     let w = World::new();
     sample(&w);

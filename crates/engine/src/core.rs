@@ -4,6 +4,7 @@ use crate::control::Control;
 use crate::dirsync::DirSync;
 use crate::family::Families;
 use crate::health::Health;
+use crate::hooks::Hooks;
 use crate::manifest::Manifest;
 use crate::memory::{self, Memory};
 use crate::now::LogicalClock;
@@ -83,6 +84,8 @@ pub struct Core {
     pub visible: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
+    /// What commit hooks have not heard yet.
+    pub hooks: Hooks,
     /// One flush at a time, so that a family's memtables are installed oldest first.
     pub flushing: Mutex<()>,
     /// Loads at work on callers' threads: closing waits for them.

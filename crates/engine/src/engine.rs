@@ -204,6 +204,10 @@ impl Engine {
         crate::ddl::drop_family(&self.core, name)
     }
 
+    /// How many calls of commit hooks have panicked.
+    pub fn hook_panics(&self) -> u64 {
+        self.core.hooks.panics()
+    }
     /// Starts a bulk load of a family.
     pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
         Load::new(&self.core, family)

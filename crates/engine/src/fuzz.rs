@@ -121,6 +121,7 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        filters: Default::default(),
         create_if_missing: true,
         read_only: false,
         salvage: false,

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod filters;
+pub mod hooks;
 pub mod settings;
 pub mod health;
 pub mod dirsync;

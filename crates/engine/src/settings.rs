@@ -1,5 +1,6 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
+use crate::filters::Filters;
 use perigee_base::{Error, KeyOrder, Result, limits};
 use perigee_file::Compression;
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub min_free_space: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// The users' compaction filters.
+    pub filters: Filters,
     /// The users' key orders that families may have.
     pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.

@@ -34,6 +34,7 @@ fn settings() -> Settings {
         default_family: Some(family),
         families: Default::default(),
         orders: Vec::new(),
+        filters: Default::default(),
     }
 }
 

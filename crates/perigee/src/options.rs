@@ -1,9 +1,12 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
 use perigee_base::{KeyOrder, limits};
+use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
+use perigee_tree::rewrite::CompactionFilter;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an acknowledged write has survived.
@@ -98,6 +101,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::compaction_filter`].
+    pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -121,12 +126,57 @@ impl Options {
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            filters: Filters::default(),
             env: Env::real(),
         }
     }
     /// The defaults in another world (see `perigee::env`).
     pub fn in_env(env: Env) -> Self {
         Options { env, ..Self::new() }
+    }
+    /// Registers the compaction filter of a family that exists or will be created: it is asked about entries as they are
+    /// compacted. Its name is stored with the family, which from then on opens only with a filter of that name, so that
+    /// nobody compacts by other rules unawares; [`Options::without_filter`] gives it up.
+    ///
+    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only: not in flushes, bulk loads
+    /// or where a table is moved unchanged. So entries that it would drop can be read until they are compacted,
+    /// and a snapshot taken while a compaction runs may see its effect.
+    ///
+    /// ```
+    /// # use perigee::{CompactionFilter, Db, FilterDecision, FilterEntry, Options, Result};
+    /// # use std::sync::Arc;
+    /// /// Drops sessions.
+    /// struct Sessions;
+    /// impl CompactionFilter for Sessions {
+    ///     fn name(&self) -> &str {
+    ///         "sessions"
+    ///     }
+    ///     fn decide(&self, entry: &FilterEntry<'_>) -> Result<FilterDecision> {
+    ///         let drop = entry.key().starts_with(b"session/");
+    ///         Ok(if drop { FilterDecision::Drop } else { FilterDecision::Keep })
+    ///     }
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
+    /// let db = Db::open("/doc", options.compaction_filter("default", Arc::new(Sessions)))?;
+    /// db.put("session/1", "...")?;
+    /// db.put("user/1", "...")?;
+    /// db.compact()?;
+    /// assert_eq!(db.iter()?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compaction_filter(mut self, family: &str, filter: Arc<dyn CompactionFilter>) -> Self {
+        self.filters.set(family, Some(filter));
+        self
+    }
+    /// The family has no compaction filter any more, whatever it had.
+    #[must_use]
+    pub fn without_filter(mut self, family: &str) -> Self {
+        self.filters.set(family, None);
+        self
     }
     /// Sets [`Options::create_if_missing`].
     #[must_use]

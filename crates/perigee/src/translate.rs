@@ -49,6 +49,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         latency_stats: o.latency_stats,
         orders: o.orders.clone(),
+        filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }
@@ -76,6 +77,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
+        filters: s.filters.clone(),
         env,
     }
 }

@@ -1,4 +1,5 @@
 //! Compression per family: every codec writes and reads back, also when it changes under way.
+#![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options, Result};

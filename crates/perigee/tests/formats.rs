@@ -1,5 +1,6 @@
 //! Format versions and feature bits: what a newer version wrote is refused by name in every kind of file, and not a byte of
 //! the directory changes; what is only compatible is read.
+#![allow(clippy::unwrap_used)]
 
 use perigee::{Db, ErrorKind, FamilyOptions, Options};
 use perigee_base::{FileId, checksum};

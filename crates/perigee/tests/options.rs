@@ -1,4 +1,5 @@
 //! Options of families: stored, compared on reopen, changed while the database is in use.
+#![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};

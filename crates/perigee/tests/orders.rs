@@ -1,5 +1,6 @@
 //! Key orders: every one sorts, finds and replaces keys as it should, through memtables and tables, over reopens; and a
 //! family is never opened under another one.
+#![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
 use perigee::{Db, ErrorKind, FamilyOptions, KeyOrder, Options};

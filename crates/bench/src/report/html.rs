@@ -11,13 +11,13 @@ const STYLE: &str = include_str!("style.css");
 pub fn page(records: &[Record]) -> String {
     let groups = groups(records);
     let mut engines: Vec<&str> = Vec::new();
-    let mut sections: Vec<(&str, usize)> = Vec::new();
+    let mut sections: Vec<&Group<'_>> = Vec::new();
     for g in &groups {
         if !engines.contains(&g.engine) {
             engines.push(g.engine);
         }
-        if !sections.contains(&(g.workload, g.threads)) {
-            sections.push((g.workload, g.threads));
+        if !sections.iter().any(|s| s.beside(g)) {
+            sections.push(g);
         }
     }
     let mut s = format!(
@@ -30,10 +30,9 @@ pub fn page(records: &[Record]) -> String {
     s += &legend(&engines);
     s += &summary(&groups, &engines, &sections);
     s += "<h2>Workloads</h2><div class=\"panels\">";
-    for (workload, threads) in &sections {
-        let of: Vec<&Group<'_>> =
-            groups.iter().filter(|g| g.workload == *workload && g.threads == *threads).collect();
-        s += &panel(workload, *threads, &of, &engines);
+    for (at, section) in sections.iter().enumerate() {
+        let of: Vec<&Group<'_>> = groups.iter().filter(|g| g.beside(section)).collect();
+        s += &panel(at, section, &of, &engines);
     }
     s += "</div>";
     s += &options(records, &engines);
@@ -83,7 +82,7 @@ fn head(records: &[Record]) -> String {
         let _ = write!(
             s,
             "<p class=\"where\">{} keys, {:?} keys, {:?} values, sync {:?}, {:?} compression, memtable {} MB, cache {} MB, seed {}. \
-             Every value read and every key found was compared.</p>",
+             Where runs differ, the difference stands beside the workload. Every value read and every key found was compared.</p>",
             short(t.num as f64),
             t.keys,
             t.values,
@@ -120,31 +119,41 @@ fn legend(engines: &[&str]) -> String {
 }
 
 /// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where the first is ahead.
-fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -> String {
+fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> String {
     let Some((base, peers)) = engines.split_first() else { return String::new() };
     let mut s = format!(
         "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above 1, {0} is faster. \
-         Medians of neighbouring repetitions.</p><div class=\"wide\"><table class=\"ratios\"><tr><th>workload</th><th>thr</th>\
-         <th>{0} ops/s</th>",
+         Medians of neighbouring repetitions.</p><div class=\"wide\"><table class=\"ratios\"><tr><th>workload</th><th class=\"more\">thr</th>\
+         <th class=\"more\">{0} ops/s</th>",
         escape(base)
     );
     for p in peers {
-        let _ = write!(s, "<th>vs {}</th>", escape(p));
+        let _ = write!(s, "<th><span class=\"more\">vs </span>{}</th>", escape(p));
     }
     s += "</tr>";
-    for (workload, threads) in sections {
-        let find = |e: &str| {
-            groups.iter().find(|g| g.engine == e && g.workload == *workload && g.threads == *threads)
-        };
+    let mut last = "";
+    for (at, section) in sections.iter().enumerate() {
+        let find =
+            |e: &str| groups.iter().find(|g| g.engine == e && g.beside(section) && g.skipped().is_none());
         let Some(ours) = find(base) else { continue };
+        if section.label != last {
+            last = &section.label;
+            let columns = 3 + peers.len();
+            let _ = write!(s, "<tr class=\"sub\"><th colspan=\"{columns}\">{}</th></tr>", escape(last));
+        }
         let _ = write!(
             s,
-            "<tr><td><a href=\"#{0}-{threads}\">{0}</a></td><td>{threads}</td><td>{1}</td>",
-            escape(workload),
+            "<tr><td><a href=\"#w{at}\">{}</a></td><td class=\"more\">{}</td><td class=\"more\">{}</td>",
+            escape(section.workload),
+            section.threads,
             short(ours.of(|r| r.ops_per_sec).median)
         );
         for p in peers {
-            s += &match find(p).map(|theirs| ours.ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+            let theirs = find(p);
+            s += &match theirs.map(|theirs| ours.ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+                _ if ours.failed() || theirs.is_some_and(Group::failed) => {
+                    "<td class=\"wrong\">wrong</td>".to_owned()
+                }
                 Some(r) => ratio_cell(r),
                 None => "<td>-</td>".to_owned(),
             };
@@ -154,24 +163,42 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[(&str, usize)]) -
     s + "</table></div>"
 }
 
+/// Text with what stands between backquotes in the letters of code.
+fn code(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    parts.map(|(i, t)| if i % 2 == 1 { format!("<code>{}</code>", escape(t)) } else { escape(t) }).collect()
+}
+
+/// What sets this apart from other runs of its workload, in small letters.
+fn label(g: &Group<'_>) -> String {
+    if g.label.is_empty() {
+        String::new()
+    } else {
+        format!("<small class=\"label\">{}</small>", escape(&g.label))
+    }
+}
+
 /// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers of two.
 fn ratio_cell(ratio: f64) -> String {
     let reach = (ratio.log2() / 3.0).clamp(-1.0, 1.0) * 40.0;
     let (x, class) = if reach < 0.0 { (40.0 + reach, "behind") } else { (40.0, "ahead") };
     format!(
         "<td><svg viewBox=\"0 0 80 14\" class=\"cell\" aria-hidden=\"true\"><rect class=\"{class}\" x=\"{x:.1}\" y=\"2\" width=\"{:.1}\" \
-         height=\"10\" rx=\"1\"/><path class=\"axis\" d=\"M40 0v14\"/></svg>{}</td>",
+         height=\"10\" rx=\"1\"/><path class=\"axis\" d=\"M40 0v14\"/></svg><span class=\"{class}\">{}</span></td>",
         reach.abs().max(0.5),
         if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
     )
 }
 
-fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]) -> String {
-    let about = crate::workload::find(workload).map_or("", |w| w.about);
+fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]) -> String {
+    let about = crate::workload::find(section.workload).map_or("", |w| w.about);
     let mut s = format!(
-        "<section id=\"{0}-{threads}\"><h3>{0} <small>{threads} threads</small></h3><p>{1}</p>",
-        escape(workload),
-        escape(about)
+        "<section id=\"w{at}\"><h3>{0} <small>{1} {2}</small></h3>{3}<p>{4}</p>",
+        escape(section.workload),
+        section.threads,
+        if section.threads == 1 { "thread" } else { "threads" },
+        label(section),
+        code(about)
     );
     for g in groups {
         if let Some(why) = g.skipped() {
@@ -186,7 +213,9 @@ fn panel(workload: &str, threads: usize, groups: &[&Group<'_>], engines: &[&str]
         let bars: Vec<Bar<'_>> = (groups.iter())
             .map(|g| {
                 let value = g.of(measure);
-                Bar { name: g.engine, colour: colour(g.engine, engines), value, label: label(value.median) }
+                let mark = if g.failed() { " WRONG" } else { "" };
+                let label = format!("{}{mark}", label(value.median));
+                Bar { name: g.engine, colour: colour(g.engine, engines), value, label }
             })
             .collect();
         if bars.iter().all(|b| b.value.max <= 0.0) { String::new() } else { svg::bars(title, &bars) }
@@ -257,9 +286,9 @@ fn amplification(lines: &dyn Fn(Points) -> Vec<Line>) -> String {
     if !write.iter().any(|l| l.points.len() > 2) {
         return String::new();
     }
-    svg::timeline("bytes written for each byte given, second by second", &write)
-        + &svg::timeline("bytes on disk for each live byte", &space)
-        + &svg::timeline("bytes read for each byte given (compaction and reads)", &read)
+    svg::ratio_over_time("bytes written for each byte given, second by second", &write)
+        + &svg::ratio_over_time("bytes on disk for each live byte", &space)
+        + &svg::ratio_over_time("bytes read for each byte given (compaction and reads)", &read)
 }
 
 /// What each engine was told, side by side.

@@ -1,6 +1,7 @@
 //! Medians over repetitions, with spread; ratios to the first engine, pair by pair.
 
 use crate::record::Record;
+use crate::settings::shown;
 
 /// The repetitions of one workload on one engine at one number of threads.
 #[derive(Clone, Debug)]
@@ -8,21 +9,55 @@ pub struct Group<'r> {
     pub engine: &'r str,
     pub workload: &'r str,
     pub threads: usize,
+    /// Settings that differ among the records at hand; nothing if all have the same.
+    pub label: String,
     pub records: Vec<&'r Record>,
+}
+
+/// Settings that make measurements of one workload different ones.
+fn facets(r: &Record) -> Vec<(&'static str, String)> {
+    let Some(s) = &r.settings else { return Vec::new() };
+    let size = |n: Option<u64>| n.map_or("-".into(), shown);
+    vec![
+        ("keys", format!("{:?}", s.keys)),
+        ("values", format!("{:?}", s.values)),
+        ("num", short(s.num as f64)),
+        ("ops", s.ops.map_or("-".into(), |n| short(n as f64))),
+        ("batch", format!("{:?}", s.batch)),
+        ("pattern", s.pattern.map_or("-".into(), |p| format!("{p:?}"))),
+        ("value bytes", size(s.value_bytes.map(|b| b as u64))),
+        ("compression", format!("{:?}", s.compression)),
+        ("memtable", shown(s.memtable)),
+        ("cache", shown(s.cache)),
+        ("memory", size(s.memory)),
+        ("rate", s.rate.map_or("-".into(), |n| short(n as f64))),
+        ("cold", s.cold.to_string()),
+    ]
 }
 
 /// Groups in the order of their first records.
 pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
+    let all: Vec<_> = records.iter().map(facets).collect();
+    // Of each workload, only what differs among its own records is worth a word.
+    let differs = |r: &Record, at: usize, value: &str| {
+        let mut same = records.iter().zip(&all).filter(|(o, _)| o.workload == r.workload);
+        same.any(|(_, f)| f.get(at).is_some_and(|(_, v)| v != value))
+    };
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for r in records {
-        let same =
-            |g: &&mut Group<'_>| g.engine == r.engine && g.workload == r.workload && g.threads == r.threads;
+    for (r, facets) in records.iter().zip(&all) {
+        let words = facets.iter().enumerate().filter(|(at, (_, v))| differs(r, *at, v));
+        let label =
+            words.map(|(_, (name, v))| format!("{name} {}", v.to_lowercase())).collect::<Vec<_>>().join(", ");
+        let same = |g: &&mut Group<'_>| {
+            g.engine == r.engine && g.workload == r.workload && g.threads == r.threads && g.label == label
+        };
         match groups.iter_mut().find(same) {
             Some(g) => g.records.push(r),
             None => groups.push(Group {
                 engine: &r.engine,
                 workload: &r.workload,
                 threads: r.threads,
+                label,
                 records: vec![r],
             }),
         }
@@ -46,12 +81,28 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
 }
 
 impl Group<'_> {
+    /// Whether the other measured the same with another engine, or is this one.
+    pub fn beside(&self, other: &Group<'_>) -> bool {
+        self.workload == other.workload && self.threads == other.threads && self.label == other.label
+    }
+    /// The workload, and what sets it apart.
+    pub fn title(&self) -> String {
+        if self.label.is_empty() {
+            self.workload.to_owned()
+        } else {
+            format!("{} ({})", self.workload, self.label)
+        }
+    }
     pub fn of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
         spread(self.records.iter().map(|r| measure(r)).collect())
     }
     /// Why nothing of it was run.
     pub fn skipped(&self) -> Option<&str> {
         self.records.iter().find_map(|r| r.skipped.as_deref())
+    }
+    /// Whether anything of it was refused or wrong: then its figures mean nothing.
+    pub fn failed(&self) -> bool {
+        self.failures() != (0, 0)
     }
     pub fn failures(&self) -> (u64, u64) {
         self.records.iter().fold((0, 0), |(e, w), r| (e + r.errors, w + r.wrong))
@@ -90,6 +141,24 @@ pub fn short(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_with_other_settings_are_not_thrown_together() {
+        let record = |values: &str, rep: u32| -> Record {
+            let settings = crate::settings::tests::with(&["--values", values]);
+            Record {
+                workload: "w".into(),
+                engine: "e".into(),
+                rep,
+                settings: Some(settings),
+                ..Record::default()
+            }
+        };
+        let records = [record("ramp", 0), record("ramp", 1), record("half", 0)];
+        let titles: Vec<_> = groups(&records).iter().map(|g| (g.title(), g.records.len())).collect();
+        assert_eq!(titles, [("w (values ramp)".into(), 2), ("w (values half)".into(), 1)]);
+        assert_eq!(groups(&records[..2])[0].title(), "w");
+    }
 
     #[test]
     fn medians_and_short_numbers() {

@@ -106,6 +106,27 @@ pub fn timeline(title: &str, lines: &[Line]) -> String {
     plot(title, lines, (0.0, x), (0.0, y), &x_ticks, &y_ticks)
 }
 
+/// A ratio over time in seconds, in powers of ten where engines lie far apart.
+pub fn ratio_over_time(title: &str, lines: &[Line]) -> String {
+    // Nought has no logarithm; a hundredth is as good as nothing here.
+    const NOTHING: f64 = 0.01;
+    let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1.max(NOTHING)));
+    let (low, high) = values().fold((f64::MAX, NOTHING), |(a, b), y| (a.min(y), b.max(y)));
+    let x = lines.iter().flat_map(|l| l.points.iter().map(|p| p.0)).fold(0.0, f64::max);
+    if high / low < 8.0 || x <= 0.0 {
+        return timeline(title, lines);
+    }
+    let logged = |l: &Line| Line {
+        colour: l.colour,
+        points: l.points.iter().map(|p| (p.0, p.1.max(NOTHING).log10())).collect(),
+    };
+    let (low, high) = (low.log10().floor(), high.log10().ceil());
+    let x_ticks = [0.0, 0.5, 1.0].map(|f| (x * f, format!("{:.1} s", x * f)));
+    let y_ticks: Vec<(f64, String)> =
+        (low as i32..=high as i32).map(|e| (f64::from(e), short(10f64.powi(e)))).collect();
+    plot(title, &lines.iter().map(logged).collect::<Vec<_>>(), (0.0, x), (low, high), &x_ticks, &y_ticks)
+}
+
 fn plot(
     title: &str,
     lines: &[Line],

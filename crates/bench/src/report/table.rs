@@ -28,12 +28,9 @@ pub fn table(records: &[Record]) -> String {
     ]);
     let groups = groups(records);
     for g in &groups {
-        let first = groups
-            .iter()
-            .find(|f| f.skipped().is_none() && f.workload == g.workload && f.threads == g.threads)
-            .unwrap_or(g);
+        let first = groups.iter().find(|f| f.skipped().is_none() && f.beside(g)).unwrap_or(g);
         if let Some(why) = g.skipped() {
-            let mut row = vec![g.workload.to_owned(), g.engine.to_owned(), g.threads.to_string()];
+            let mut row = vec![g.title(), g.engine.to_owned(), g.threads.to_string()];
             row.extend(std::iter::repeat_n("-".to_owned(), 12));
             row.push(format!("not run: {why}"));
             table.add_row(row);
@@ -43,12 +40,12 @@ pub fn table(records: &[Record]) -> String {
         let of = |f: fn(&Record) -> f64| short(g.of(f).median);
         let (errors, wrong) = g.failures();
         table.add_row([
-            g.workload.to_owned(),
+            g.title(),
             g.engine.to_owned(),
             g.threads.to_string(),
             short(rate.median),
             format!("{}..{}", short(rate.min), short(rate.max)),
-            format!("{:.2}", g.ratio(first)),
+            if g.failed() || first.failed() { "-".into() } else { format!("{:.2}", g.ratio(first)) },
             format!("{:.2}", g.of(|r| r.cpu_us_per_op).median),
             of(|r| r.p50_us),
             of(|r| r.p99_us),
@@ -135,15 +132,13 @@ pub fn compare(before: &[Record], after: &[Record]) -> String {
     ]);
     let before = groups(before);
     for g in groups(after) {
-        let same = |b: &&super::summary::Group<'_>| {
-            b.engine == g.engine && b.workload == g.workload && b.threads == g.threads
-        };
+        let same = |b: &&super::summary::Group<'_>| b.engine == g.engine && b.beside(&g);
         let Some(b) = before.iter().find(same) else { continue };
         let pair = |f: fn(&Record) -> f64| (b.of(f).median, g.of(f).median);
         let (rate, cpu, p99) = (pair(|r| r.ops_per_sec), pair(|r| r.cpu_us_per_op), pair(|r| r.p99_us));
         let disk = pair(|r| r.db_bytes as f64 / 1e6);
         table.add_row([
-            g.workload.to_owned(),
+            g.title(),
             g.engine.to_owned(),
             g.threads.to_string(),
             short(rate.0),

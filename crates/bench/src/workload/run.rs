@@ -10,11 +10,14 @@ use crate::keys::Keys;
 use crate::meter::Meter;
 use crate::pick::{Rng, Zipf};
 use crate::values::Values;
+use std::time::Instant;
 
 /// A key that is not there.
 pub const ABSENT: u16 = 0;
 /// Seeks with one cursor before it is renewed.
 const SEEKS: u64 = 1000;
+/// Entries of an iteration that count as one call.
+const LAP: u64 = 1000;
 /// Entries in each thread's queue.
 const QUEUE: u64 = 100;
 
@@ -305,38 +308,30 @@ impl<'p> Part<'p> {
         }
     }
 
+    /// One walk through everything, which a thousand entries at a time count as a call.
     fn iterate(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) -> Result<()> {
         let plan = self.plan;
-        let mut from = Vec::new();
         let (mut count, mut sum, mut wrong) = (0u64, 0u64, 0u64);
-        let (scratch, number) = (&mut self.scratch, &mut self.key);
+        let (scratch, number, last) = (&mut self.scratch, &mut self.key, &mut self.value);
+        last.clear();
         session.cursor(0, &mut |cursor| {
-            // In steps of a thousand entries, each a call: the cursor goes on from where it was.
-            loop {
-                let (mut step, mut first) = (0u64, !from.is_empty());
-                let start = from.clone();
-                meter.call(1000, || {
-                    cursor.scan(&start, &mut |k, v| {
-                        if std::mem::take(&mut first) {
-                            return true;
-                        }
-                        let i = plan.keys.read(k, number);
-                        let right = i.is_some_and(|i| plan.values.is(v, i, Some(1), scratch));
-                        wrong += u64::from(!right || k <= &from[..]);
-                        sum = sum.wrapping_add(i.unwrap_or(0));
-                        from.clear();
-                        from.extend_from_slice(k);
-                        step += 1;
-                        step < 1000
-                    })
-                });
-                count += step;
-                if step < 1000 {
-                    return Ok(());
+            let mut lap = Instant::now();
+            cursor.scan(&[], &mut |k, v| {
+                let i = plan.keys.read(k, number);
+                let right = i.is_some_and(|i| plan.values.is(v, i, Some(1), scratch));
+                wrong += u64::from(!right || (count > 0 && k <= &last[..]));
+                sum = sum.wrapping_add(i.unwrap_or(0));
+                last.clear();
+                last.extend_from_slice(k);
+                count += 1;
+                if count.is_multiple_of(LAP) {
+                    meter.lap(&mut lap, LAP);
                 }
-            }
+                true
+            })?;
+            meter.lap(&mut lap, count % LAP);
+            Ok(())
         })?;
-        meter.ops = count;
         meter.seen += count * plan.entry_bytes();
         if wrong > 0 || count != plan.n || sum != plan.n * (plan.n - 1) / 2 {
             meter.wrong(|| format!("iteration: {count} entries of {}, {wrong} wrong", plan.n));

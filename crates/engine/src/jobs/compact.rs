@@ -17,7 +17,7 @@ use perigee_tree::compact::pick::manual::{self, Span};
 use perigee_tree::compact::pick::{Limits, leveled, pick};
 use perigee_tree::compact::{Plan, Reason, Shape, compact};
 use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Pace};
+use perigee_tree::rewrite::{Created, Filtering, Pace, Setting};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -170,7 +170,10 @@ fn run(
     created: &mut Created,
 ) -> Result<()> {
     let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
-    let (edit, output) = compact(plan, setting(core, family, version, pace), created)?;
+    let filter = family.filter();
+    let filter = filter.as_deref().map(|filter| Filtering { filter, level: plan.to });
+    let with_filter = Setting { filter, ..setting(core, family, version, pace) };
+    let (edit, output) = compact(plan, with_filter, created)?;
     core.sync_dir()?;
     install(core, family, edit, &[], None)?;
     core.counters.compactions.add(1);

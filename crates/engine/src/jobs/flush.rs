@@ -135,6 +135,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         ids: &core.ids,
         pace,
         now: &*core.now,
+        filter: None,
     }
 }
 

@@ -83,7 +83,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let families = open_families(&found.catalog, &shelf, &now, false)?;
     let replayed = replay::replay(&*dir, &found, boot, &families)?;
     let changed = adopt_settings(&mut found.catalog, &settings)?;
-    let families = renew(families, &found.catalog);
+    let families = renew(families, &found.catalog, &settings);
 
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
@@ -167,6 +167,7 @@ fn assemble(
         families,
         ids,
         closing: AtomicBool::new(false),
+        hooks: Default::default(),
         flushing: Mutex::new(()),
         loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
@@ -243,6 +244,10 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
     }
     let mut changed = Vec::new();
     for entry in catalog.families.values_mut() {
+        // Who only reads compacts nothing.
+        if !settings.read_only && !settings.salvage {
+            entry.filter = settings.filters.adopt(&entry.name, &entry.filter)?;
+        }
         let wanted = match &entry.name[..] {
             "default" => settings.default_family.as_ref(),
             name => settings.families.get(name),
@@ -258,11 +263,12 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
 }
 
 /// The same families under the settings of the catalog.
-fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
+fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> Families {
     let all = Families::default();
     for f in families {
         if let Some(entry) = catalog.families.get(&f.id) {
             f.set_settings(entry.settings.clone());
+            f.set_filter(settings.filters.of(&entry.name));
         }
         all.insert(f);
     }

@@ -3,6 +3,7 @@
 //! Invariant: entries reach the database in the order they are given, whole batches at a time; what the tally
 //! counts as imported has been acknowledged once `committed` was printed.
 
+use super::trace::Trace;
 use crate::failure::{Failure, Result};
 use crate::output::Out;
 use crate::progress::Progress;
@@ -57,6 +58,7 @@ pub struct Loader<'a> {
     db: &'a Db,
     family: Family,
     settings: Settings,
+    trace: Option<Trace>,
     out: &'a mut Out,
     batch: WriteBatch,
     /// Entries go here instead, all at once at the end.
@@ -80,6 +82,7 @@ impl<'a> Loader<'a> {
             db,
             family,
             settings,
+            trace: None,
             out,
             batch: WriteBatch::new(),
             bulk: None,
@@ -89,6 +92,12 @@ impl<'a> Loader<'a> {
             seen: 0,
             progress: Progress::bytes("importing", 0),
         }
+    }
+
+    /// From now on what is asked of the database is recorded.
+    pub fn traced(mut self, trace: Option<Trace>) -> Loader<'a> {
+        self.trace = trace;
+        self
     }
 
     /// From now on entries go into a bulk load.
@@ -125,6 +134,9 @@ impl<'a> Loader<'a> {
         }
         self.set_key(rest);
         let there = self.key.len() <= limits::KEY_BYTES_MAX && self.family.contains(&self.key)?;
+        if let Some(trace) = &mut self.trace {
+            trace.get(&self.key)?;
+        }
         if there {
             self.tally.already_there += 1;
             self.saw(bytes);
@@ -153,7 +165,11 @@ impl<'a> Loader<'a> {
             self.commit()?;
         }
         match self.batch.put(&self.family, &self.key, value) {
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(trace) = &mut self.trace {
+                    trace.put(&self.key, value.len());
+                }
+            }
             Err(e) if e.kind() == ErrorKind::InvalidArgument => {
                 return self.failed(&format!("{}: {}", source(), e.message()));
             }
@@ -219,6 +235,9 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         self.db.write(std::mem::take(&mut self.batch))?;
+        if let Some(trace) = &mut self.trace {
+            trace.commit()?;
+        }
         self.tally.batches += 1;
         if self.settings.progress_lines { self.print_progress() } else { Ok(()) }
     }
@@ -243,6 +262,9 @@ impl<'a> Loader<'a> {
         self.commit()?;
         if let Some(load) = &mut self.bulk {
             load.finish()?;
+        }
+        if let Some(trace) = self.trace.take() {
+            trace.finish()?;
         }
         Ok(self.tally)
     }

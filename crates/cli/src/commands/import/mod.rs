@@ -1,10 +1,11 @@
 //! `perigee import`: files and rows into entries. This file: the arguments, the stages, the summary.
 //!
 //! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `rows` (CSV, TSV), `lines`
-//! (JSON lines).
+//! (JSON lines), `trace` (the operations, for the benchmark).
 
 pub mod format;
 mod lines;
+mod trace;
 pub mod loader;
 mod rows;
 pub mod tree;
@@ -20,6 +21,7 @@ use perigee::Durability;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use trace::Trace;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,6 +79,9 @@ pub struct ImportArgs {
     /// Print what is done so far, as JSON lines on stdout, after each batch
     #[arg(long)]
     progress_lines: bool,
+    /// Record what was asked of the database, for `perigee-bench trace replay` (keys and lengths of values)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// Imports everything, flushes, syncs, tells what was done.
@@ -85,7 +90,8 @@ pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
     let started = Instant::now();
     let db = args.place.open_or_create(args.durability)?;
     let family = args.family.of_or_create(&db)?;
-    let mut loader = Loader::new(&db, family, settings(args), out);
+    let trace = args.trace.as_deref().map(Trace::create).transpose()?;
+    let mut loader = Loader::new(&db, family, settings(args), out).traced(trace);
     for (path, format) in &inputs {
         import_one(path, *format, args, &mut loader)?;
     }

@@ -2,9 +2,11 @@
 
 use crate::control::Control;
 use crate::dirsync::DirSync;
+use crate::events::{self, Event};
 use crate::family::Families;
 use crate::health::Health;
 use crate::hooks::Hooks;
+use crate::info_log::InfoLog;
 use crate::manifest::Manifest;
 use crate::memory::{self, Memory};
 use crate::now::LogicalClock;
@@ -96,6 +98,8 @@ pub struct Core {
     pub control: Control,
     /// Why writers waited so far.
     pub stalls: Stalls,
+    /// The log for people.
+    pub log: InfoLog,
     /// How fast they may go.
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
@@ -109,6 +113,10 @@ pub struct Core {
 }
 
 impl Core {
+    /// Tells what happened.
+    pub fn tell(&self, event: &Event<'_>) {
+        events::tell(&self.log, event);
+    }
     /// The time, if this one of the operation is to be measured; `before` counts those before it.
     #[inline]
     pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {

@@ -22,6 +22,8 @@ pub mod memory;
 pub mod space;
 pub mod pressure;
 pub mod throttle;
+pub mod info_log;
+pub mod events;
 pub mod control;
 pub mod stalls;
 pub mod core;

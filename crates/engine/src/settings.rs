@@ -51,6 +51,10 @@ pub struct Settings {
     pub background_bytes_per_second: u64,
     /// Measure how long operations take.
     pub latency_stats: bool,
+    /// Bytes of a file of the log for people; 0: none is written.
+    pub log_file_bytes: u64,
+    /// How many older ones are kept.
+    pub log_files_kept: u32,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.

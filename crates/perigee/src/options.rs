@@ -91,6 +91,10 @@ pub struct Options {
     pub background_rate: Option<u64>,
     /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
     pub latency_stats: bool,
+    /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
+    pub log_file_bytes: u64,
+    /// How many older ones (`LOG.1`, ...) are kept (default 4).
+    pub log_files_kept: u32,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
@@ -123,6 +127,8 @@ impl Options {
             verify_outputs: true,
             background_rate: None,
             latency_stats: true,
+            log_file_bytes: 1 << 20,
+            log_files_kept: 4,
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
@@ -263,6 +269,18 @@ impl Options {
     #[must_use]
     pub fn verify_outputs(mut self, yes: bool) -> Self {
         self.verify_outputs = yes;
+        self
+    }
+    /// Sets [`Options::log_file_bytes`].
+    #[must_use]
+    pub fn log_file_bytes(mut self, bytes: u64) -> Self {
+        self.log_file_bytes = bytes;
+        self
+    }
+    /// Sets [`Options::log_files_kept`].
+    #[must_use]
+    pub fn log_files_kept(mut self, files: u32) -> Self {
+        self.log_files_kept = files;
         self
     }
     /// Sets [`Options::latency_stats`].

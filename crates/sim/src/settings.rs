@@ -21,6 +21,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Re-read outputs.
     pub verify_outputs: bool,
+    /// Bytes of a file of the log for people; 0: none.
+    pub log_file_bytes: u64,
 }
 
 impl Settings {
@@ -49,6 +51,7 @@ impl Settings {
             min_free_space: rng.pick(&[0, 2 << 10]),
             durability: Durability::None,
             verify_outputs: rng.percent(50),
+            log_file_bytes: rng.pick(&[0, 0, 0, 500]),
         }
     }
 
@@ -79,6 +82,8 @@ impl Settings {
             .min_free_space(self.min_free_space)
             .max_open_files(4)
             .verify_outputs(self.verify_outputs)
+            .log_file_bytes(self.log_file_bytes)
+            .log_files_kept(1)
             .default_family(self.family.clone())
     }
 }

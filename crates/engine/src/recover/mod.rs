@@ -13,8 +13,10 @@ mod sharing;
 use crate::control::Control;
 use crate::core::Core;
 use crate::dirsync::DirSync;
+use crate::events;
 use crate::family::{Families, Family};
 use crate::health::Health;
+use crate::info_log::InfoLog;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
 use crate::memory::{self, Memory};
 use crate::now::{HighWater, LogicalClock};
@@ -81,7 +83,10 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
-    let replayed = replay::replay(&*dir, &found, boot, &families)?;
+    let replayed = {
+        let _span = events::span("recovery", "replay");
+        replay::replay(&*dir, &found, boot, &families)?
+    };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = renew(families, &found.catalog, &settings);
 
@@ -143,10 +148,13 @@ fn assemble(
     let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
+    let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
+    let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let core = Core {
         memory,
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
+        log,
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),

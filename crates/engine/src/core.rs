@@ -2,8 +2,11 @@
 
 use crate::control::Control;
 use crate::dirsync::DirSync;
+use crate::events::{self, Event};
 use crate::family::Families;
 use crate::health::Health;
+use crate::hooks::Hooks;
+use crate::info_log::InfoLog;
 use crate::manifest::Manifest;
 use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
@@ -75,6 +78,8 @@ pub struct Core {
     pub visible: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
+    /// What commit hooks have not heard yet.
+    pub hooks: Hooks,
     /// One flush at a time, so that a family's memtables are installed oldest first.
     pub flushing: Mutex<()>,
     /// Loads at work on callers' threads: closing waits for them.
@@ -85,6 +90,8 @@ pub struct Core {
     pub control: Control,
     /// Why writers waited so far.
     pub stalls: Stalls,
+    /// The log for people.
+    pub log: InfoLog,
     /// How fast they may go.
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
@@ -98,6 +105,10 @@ pub struct Core {
 }
 
 impl Core {
+    /// Tells what happened.
+    pub fn tell(&self, event: &Event<'_>) {
+        events::tell(&self.log, event);
+    }
     /// The time, if this one of the operation is to be measured; `before` counts those before it.
     #[inline]
     pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {

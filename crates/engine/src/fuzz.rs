@@ -121,6 +121,7 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        filters: Default::default(),
         create_if_missing: true,
         read_only: false,
         salvage: false,
@@ -130,6 +131,8 @@ fn settings() -> Settings {
         verify_outputs: true,
         background_bytes_per_second: 0,
         latency_stats: true,
+        log_file_bytes: 1 << 20,
+        log_files_kept: 1,
         default_family: Some(family),
         families: Default::default(),
         orders: Vec::new(),

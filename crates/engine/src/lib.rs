@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod filters;
+pub mod hooks;
 pub mod settings;
 pub mod health;
 pub mod dirsync;
@@ -18,6 +20,8 @@ pub mod manifest;
 pub mod family;
 pub mod pressure;
 pub mod throttle;
+pub mod info_log;
+pub mod events;
 pub mod control;
 pub mod stalls;
 pub mod core;

@@ -2,6 +2,7 @@
 
 use crate::control::Job;
 use crate::core::Core;
+use crate::events::Event;
 use crate::family::Family;
 use crate::recover;
 use crate::stalls::Stall;
@@ -83,6 +84,32 @@ pub struct TableStatus {
     pub file: String,
     /// The table.
     pub table: Arc<Table>,
+}
+
+/// The event of an open: what recovery did, and the options.
+pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
+    let how = if r.clean { "clean" } else { "after a crash, or new" };
+    let cut = if r.truncated_bytes > 0 {
+        format!(", {} bytes cut ({})", r.truncated_bytes, r.reason)
+    } else {
+        String::new()
+    };
+    let recovery = format!(
+        "{how}: sequence {}, {} operations replayed{cut}, {} orphans, {} us",
+        r.recovered, r.replayed, r.orphans, r.elapsed_us
+    );
+    let families: Vec<String> =
+        core.families.all().iter().map(|f| format!("{:?} {:?}", f.name(), f.settings())).collect();
+    let s = &core.settings;
+    let options = format!(
+        "durability {:?}, block cache {} bytes, verify outputs {}, background rate {}; families: {}",
+        s.durability,
+        s.block_cache_bytes,
+        s.verify_outputs,
+        s.background_bytes_per_second,
+        families.join("; ")
+    );
+    Event::Opened { recovery, options }
 }
 
 /// Gathers the status.

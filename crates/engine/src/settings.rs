@@ -1,5 +1,6 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
+use crate::filters::Filters;
 use perigee_base::{Error, KeyOrder, Result, limits};
 use perigee_file::Compression;
 use std::collections::BTreeMap;
@@ -33,12 +34,18 @@ pub struct Settings {
     pub block_cache_bytes: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// The users' compaction filters.
+    pub filters: Filters,
     /// The users' key orders that families may have.
     pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
     /// Measure how long operations take.
     pub latency_stats: bool,
+    /// Bytes of a file of the log for people; 0: none is written.
+    pub log_file_bytes: u64,
+    /// How many older ones are kept.
+    pub log_files_kept: u32,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.

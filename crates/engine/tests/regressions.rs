@@ -28,9 +28,12 @@ fn settings() -> Settings {
         verify_outputs: true,
         background_bytes_per_second: 0,
         latency_stats: true,
+        log_file_bytes: 1 << 20,
+        log_files_kept: 1,
         default_family: Some(family),
         families: Default::default(),
         orders: Vec::new(),
+        filters: Default::default(),
     }
 }
 

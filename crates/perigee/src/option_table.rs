@@ -65,6 +65,10 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
     latency_stats, put_flag, take_flag,
         "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
+    log_file_bytes, put_size, take_size,
+        "Size of the file LOG that tells people what happens, 0 for none: larger reaches further back.";
+    log_files_kept, put_count, take_count,
+        "How many older files of that log are kept: more reach further back.";
 };
 
 /// Options of a family.

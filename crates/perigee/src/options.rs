@@ -1,9 +1,12 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
 use perigee_base::{KeyOrder, limits};
+use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
+use perigee_tree::rewrite::CompactionFilter;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an acknowledged write has survived.
@@ -78,6 +81,10 @@ pub struct Options {
     pub background_rate: Option<u64>,
     /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
     pub latency_stats: bool,
+    /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
+    pub log_file_bytes: u64,
+    /// How many older ones (`LOG.1`, ...) are kept (default 4).
+    pub log_files_kept: u32,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
@@ -88,6 +95,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::compaction_filter`].
+    pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -105,15 +114,62 @@ impl Options {
             verify_outputs: true,
             background_rate: None,
             latency_stats: true,
+            log_file_bytes: 1 << 20,
+            log_files_kept: 4,
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            filters: Filters::default(),
             env: Env::real(),
         }
     }
     /// The defaults in another world (see `perigee::env`).
     pub fn in_env(env: Env) -> Self {
         Options { env, ..Self::new() }
+    }
+    /// Registers the compaction filter of a family that exists or will be created: it is asked about entries as they are
+    /// compacted. Its name is stored with the family, which from then on opens only with a filter of that name, so that
+    /// nobody compacts by other rules unawares; [`Options::without_filter`] gives it up.
+    ///
+    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only: not in flushes, bulk loads
+    /// or where a table is moved unchanged. So entries that it would drop can be read until they are compacted,
+    /// and a snapshot taken while a compaction runs may see its effect.
+    ///
+    /// ```
+    /// # use perigee::{CompactionFilter, Db, FilterDecision, FilterEntry, Options, Result};
+    /// # use std::sync::Arc;
+    /// /// Drops sessions.
+    /// struct Sessions;
+    /// impl CompactionFilter for Sessions {
+    ///     fn name(&self) -> &str {
+    ///         "sessions"
+    ///     }
+    ///     fn decide(&self, entry: &FilterEntry<'_>) -> Result<FilterDecision> {
+    ///         let drop = entry.key().starts_with(b"session/");
+    ///         Ok(if drop { FilterDecision::Drop } else { FilterDecision::Keep })
+    ///     }
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
+    /// let db = Db::open("/doc", options.compaction_filter("default", Arc::new(Sessions)))?;
+    /// db.put("session/1", "...")?;
+    /// db.put("user/1", "...")?;
+    /// db.compact()?;
+    /// assert_eq!(db.iter()?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compaction_filter(mut self, family: &str, filter: Arc<dyn CompactionFilter>) -> Self {
+        self.filters.set(family, Some(filter));
+        self
+    }
+    /// The family has no compaction filter any more, whatever it had.
+    #[must_use]
+    pub fn without_filter(mut self, family: &str) -> Self {
+        self.filters.set(family, None);
+        self
     }
     /// Sets [`Options::create_if_missing`].
     #[must_use]
@@ -169,6 +225,18 @@ impl Options {
     #[must_use]
     pub fn verify_outputs(mut self, yes: bool) -> Self {
         self.verify_outputs = yes;
+        self
+    }
+    /// Sets [`Options::log_file_bytes`].
+    #[must_use]
+    pub fn log_file_bytes(mut self, bytes: u64) -> Self {
+        self.log_file_bytes = bytes;
+        self
+    }
+    /// Sets [`Options::log_files_kept`].
+    #[must_use]
+    pub fn log_files_kept(mut self, files: u32) -> Self {
+        self.log_files_kept = files;
         self
     }
     /// Sets [`Options::latency_stats`].

@@ -45,7 +45,10 @@ pub(crate) fn settings(o: &Options) -> Settings {
         verify_outputs: o.verify_outputs,
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         latency_stats: o.latency_stats,
+        log_file_bytes: o.log_file_bytes,
+        log_files_kept: o.log_files_kept,
         orders: o.orders.clone(),
+        filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }
@@ -67,9 +70,12 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         verify_outputs: s.verify_outputs,
         background_rate: Some(s.background_bytes_per_second).filter(|rate| *rate > 0),
         latency_stats: s.latency_stats,
+        log_file_bytes: s.log_file_bytes,
+        log_files_kept: s.log_files_kept,
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
+        filters: s.filters.clone(),
         env,
     }
 }

@@ -17,6 +17,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Re-read outputs.
     pub verify_outputs: bool,
+    /// Bytes of a file of the log for people; 0: none.
+    pub log_file_bytes: u64,
 }
 
 impl Settings {
@@ -43,6 +45,7 @@ impl Settings {
             cache_bytes: rng.pick(&[0, 4 << 10, 1 << 20]),
             durability: Durability::None,
             verify_outputs: rng.percent(50),
+            log_file_bytes: rng.pick(&[0, 0, 0, 500]),
         }
     }
 
@@ -70,6 +73,8 @@ impl Settings {
             .durability(self.durability)
             .block_cache_bytes(self.cache_bytes)
             .verify_outputs(self.verify_outputs)
+            .log_file_bytes(self.log_file_bytes)
+            .log_files_kept(1)
             .default_family(self.family.clone())
     }
 }

@@ -14,6 +14,7 @@ pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+mod levels_html;
 pub mod load;
 pub mod manifest;
 pub mod metrics;

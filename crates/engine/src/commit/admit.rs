@@ -2,6 +2,7 @@
 
 use crate::control::Kind;
 use crate::core::Core;
+use crate::events::{self, Event};
 use crate::pressure::{Pressure, Reason};
 use perigee_base::{ErrorKind, Result};
 
@@ -16,6 +17,7 @@ const STOP_US: u64 = 50_000;
 /// The failure of the background work, if that is why the writer would have to wait.
 pub fn wait(core: &Core, bytes: usize) -> Result<()> {
     let mut stopped_since = None;
+    let mut _span = None;
     loop {
         let seen = core.signal.now();
         match core.pressure() {
@@ -44,6 +46,7 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                 if let Err(held) = core.control.check(wanted) {
                     return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
                 }
+                _span.get_or_insert_with(|| events::span("stall", reason.name()));
                 stopped_since.get_or_insert_with(|| (core.env.clock.monotonic_us(), reason.name()));
                 core.signal.wait_us(seen, STOP_US);
             }
@@ -53,6 +56,7 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
         let us = core.env.clock.monotonic_us().saturating_sub(since);
         core.counters.stop_us.add(us);
         core.stalls.stopped(reason, us);
+        core.tell(&Event::Stalled { reason, us });
     }
     core.health.check_writable()
 }

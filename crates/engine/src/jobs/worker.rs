@@ -2,6 +2,7 @@
 
 use super::{compact, flush};
 use crate::core::Core;
+use crate::events::Event;
 use crate::health::Slot;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::spawn::Join;
@@ -74,6 +75,7 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
             }
             Ok(Err(e)) => {
                 if e.kind() != ErrorKind::Closed {
+                    core.tell(&Event::Failed { what: slot.name(), error: &e });
                     core.health.set_background(slot, Some(e));
                     core.signal.ring();
                 }
@@ -84,8 +86,9 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                 back_off = (back_off * 2).min(BACK_OFF_US_MAX);
             }
             Err(panic) => {
-                core.health
-                    .poison(&Error::internal(format!("a background thread panicked: {}", message(&*panic))));
+                let e = Error::internal(format!("a background thread panicked: {}", message(&*panic)));
+                core.tell(&Event::Failed { what: slot.name(), error: &e });
+                core.health.poison(&e);
                 core.signal.ring();
                 return;
             }

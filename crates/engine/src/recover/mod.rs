@@ -13,8 +13,10 @@ mod sharing;
 use crate::control::Control;
 use crate::core::Core;
 use crate::dirsync::DirSync;
+use crate::events;
 use crate::family::{Families, Family};
 use crate::health::Health;
+use crate::info_log::InfoLog;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
 use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
@@ -75,9 +77,12 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
-    let replayed = replay::replay(&*dir, &found, boot, &families)?;
+    let replayed = {
+        let _span = events::span("recovery", "replay");
+        replay::replay(&*dir, &found, boot, &families)?
+    };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
-    let families = renew(families, &found.catalog);
+    let families = renew(families, &found.catalog, &settings);
 
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
@@ -136,7 +141,10 @@ fn assemble(
     let Standing { env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
+    let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
+    let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let core = Core {
+        log,
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
@@ -157,6 +165,7 @@ fn assemble(
         families,
         ids,
         closing: AtomicBool::new(false),
+        hooks: Default::default(),
         flushing: Mutex::new(()),
         loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
@@ -217,6 +226,10 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
     }
     let mut changed = Vec::new();
     for entry in catalog.families.values_mut() {
+        // Who only reads compacts nothing.
+        if !settings.read_only && !settings.salvage {
+            entry.filter = settings.filters.adopt(&entry.name, &entry.filter)?;
+        }
         let wanted = match &entry.name[..] {
             "default" => settings.default_family.as_ref(),
             name => settings.families.get(name),
@@ -232,11 +245,12 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
 }
 
 /// The same families under the settings of the catalog.
-fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
+fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> Families {
     let all = Families::default();
     for f in families {
         if let Some(entry) = catalog.families.get(&f.id) {
             f.set_settings(entry.settings.clone());
+            f.set_filter(settings.filters.of(&entry.name));
         }
         all.insert(f);
     }

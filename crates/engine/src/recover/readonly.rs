@@ -91,7 +91,7 @@ fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(C
         }
     }
     adopt_settings(&mut found.catalog, &settings)?;
-    let families = renew(families, &found.catalog);
+    let families = renew(families, &found.catalog, &settings);
     let holes = replayed.holes.iter().map(|e| format!("{e}; "));
     let report = Report {
         recovered: replayed.next - 1,

@@ -18,6 +18,8 @@ pub mod retire;
 pub mod wal;
 pub mod manifest;
 pub mod family;
+pub mod memory;
+pub mod space;
 pub mod pressure;
 pub mod throttle;
 pub mod info_log;

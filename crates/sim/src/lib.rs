@@ -24,6 +24,7 @@ pub mod oracle;
 pub mod orders;
 pub mod rng;
 pub mod runner;
+pub mod safekeep;
 pub mod session;
 pub mod settings;
 pub mod toy;

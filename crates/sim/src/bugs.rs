@@ -69,6 +69,14 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoadWithoutNumber
         | Bug::LoadUnderMemtables
         | Bug::LoadFirstWins
+        | Bug::ExpiredFallsThrough
+        | Bug::ExpireDespiteJump
+        | Bug::RangeLostAtCut
+        | Bug::SingleDeleteLost
+        | Bug::RangeCoversNewer
+        | Bug::DropTableIgnoresSnapshot
+        | Bug::DropRangeEarly
+        | Bug::LeaveTooFar
         | Bug::LoseLastEntry
         | Bug::ShortSeparator
         | Bug::FilterHashesRawKey

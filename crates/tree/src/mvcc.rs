@@ -27,6 +27,10 @@ impl Strata {
     pub fn of(&self, seq: SeqNo) -> usize {
         self.0.partition_point(|&reader| reader < seq)
     }
+    /// Whether no reader but the present sees the version.
+    pub fn newest(&self, seq: SeqNo) -> bool {
+        self.of(seq) + 1 >= self.0.len()
+    }
     /// Whether every reader sees the version (or something newer): it lies in the oldest stratum.
     pub fn oldest(&self, seq: SeqNo) -> bool {
         self.of(seq) == 0

@@ -92,6 +92,15 @@ impl Dir for SimDir {
         Ok(files.map(|(name, _)| name.clone()).collect())
     }
 
+    fn free_space(&self) -> Result<u64> {
+        let state = self.enter()?;
+        Ok(if state.capacity == u64::MAX {
+            u64::MAX
+        } else {
+            state.capacity.saturating_sub(state.total_bytes())
+        })
+    }
+
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
         let state = self.enter()?;
         match self.file(&state, name) {

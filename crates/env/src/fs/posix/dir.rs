@@ -84,6 +84,11 @@ impl PosixDir {
 }
 
 impl Dir for PosixDir {
+    fn free_space(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.handle).map_err(|e| os_error("ask for free space", e))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }

@@ -56,6 +56,13 @@ pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings
                 attempt = 1;
                 env.clock.sleep_us(PAUSE_US);
             }
+            // What does not fit together while the writer moves is no damage.
+            Err(e) if state_of_manifest(&*dir) != before => {
+                return Err(e.wrap(
+                    ErrorKind::Busy,
+                    "the writer changes the database faster than it can be read; open again, or take a checkpoint",
+                ));
+            }
             Err(e) => return Err(e),
         }
     }

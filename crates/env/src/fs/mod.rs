@@ -49,6 +49,9 @@ pub trait Fs: Send + Sync + Debug {
 pub trait Dir: Send + Sync + Debug {
     /// Its path, for messages.
     fn path(&self) -> &Path;
+    /// Whether `path` leads to this very directory now: it may have been renamed, or removed and made again, since it
+    /// was opened.
+    fn is_at(&self, path: &Path) -> Result<bool>;
     /// Names of the regular files in it, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Length of a file, or `None` if there is none.

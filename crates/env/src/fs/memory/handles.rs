@@ -4,7 +4,7 @@
 //! took effect, so that other threads can run before the caller learns the result.
 
 use super::names::{DirId, Entry, File};
-use super::{Core, State};
+use super::{Core, State, components};
 use crate::fs::fault::{Fault, Op, Verdict, crash_error};
 use crate::fs::{Append, Dir, DirLock, ReadAt, name};
 use crate::sched;
@@ -75,6 +75,15 @@ impl SimDir {
 impl Dir for SimDir {
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let state = self.enter()?;
+        match state.walk(&components(path)?) {
+            Ok(id) => Ok(id == self.id),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     fn list(&self) -> Result<Vec<String>> {

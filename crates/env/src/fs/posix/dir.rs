@@ -93,6 +93,16 @@ impl Dir for PosixDir {
         &self.path
     }
 
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let failed = |e| os_error(format_args!("stat {}", path.display()), e);
+        let own = rustix::fs::fstat(&self.handle).map_err(failed)?;
+        match rustix::fs::stat(path) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(failed(e)),
+        }
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let failed = |e| os_error(format_args!("list directory {}", self.path.display()), e);
         let mut names = Vec::new();

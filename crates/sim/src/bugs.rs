@@ -69,6 +69,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoadWithoutNumber
         | Bug::LoadUnderMemtables
         | Bug::LoadFirstWins
+        | Bug::FilterUnderSnapshot
         | Bug::ExpiredFallsThrough
         | Bug::ExpireDespiteJump
         | Bug::RangeLostAtCut

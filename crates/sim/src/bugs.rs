@@ -74,6 +74,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoadWithoutNumber
         | Bug::LoadUnderMemtables
         | Bug::LoadFirstWins
+        | Bug::FilterUnderSnapshot
         | Bug::ExpiredFallsThrough
         | Bug::ExpireDespiteJump
         | Bug::RangeLostAtCut

@@ -13,6 +13,7 @@ pub mod crash;
 pub mod driver;
 pub mod engine;
 pub mod faults;
+pub mod filtered;
 pub mod flips;
 pub mod history;
 pub mod image;

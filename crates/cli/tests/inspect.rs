@@ -1,4 +1,5 @@
 //! Looking inside: explain, sst, manifest.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

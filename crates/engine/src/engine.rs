@@ -49,6 +49,7 @@ impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
         let _span = events::span("open", &path.to_string_lossy());
+        settings.check()?;
         let mut settings = settings;
         settings.read_only |= settings.salvage;
         settings.create_if_missing &= !settings.read_only;

@@ -6,7 +6,7 @@
 //!    finds itself calling, and its batch is told when it has returned.
 //! 3. A panic in a hook ends that call and nothing else; it is counted.
 
-use perigee_base::{Result, SeqNo, ValueRef};
+use perigee_base::SeqNo;
 use perigee_file::log::Op;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,10 +33,13 @@ impl Event {
     pub fn sequence(&self) -> SeqNo {
         self.ops.first().map_or(SeqNo(self.base), |(_, at)| at.plus(self.base))
     }
-    /// Number, key and value of every operation.
-    pub fn operations(&self) -> impl Iterator<Item = (SeqNo, &[u8], Result<ValueRef<'_>>)> {
-        let key = |op: &Op| &self.buffer[op.key.clone()];
-        self.ops.iter().map(move |(op, at)| (at.plus(self.base), key(op), op.value_in(&self.buffer)))
+    /// Every operation with its number.
+    pub fn operations(&self) -> impl Iterator<Item = (SeqNo, &Op)> {
+        self.ops.iter().map(|(op, at)| (at.plus(self.base), op))
+    }
+    /// The bytes that the operations point into.
+    pub fn buffer(&self) -> &[u8] {
+        &self.buffer
     }
 }
 

@@ -67,7 +67,7 @@ impl InfoLog {
             _ if self.dir.file_len(name::INFO_LOG)?.is_some() => self.dir.append_to(name::INFO_LOG)?,
             _ => self.dir.create(name::INFO_LOG)?,
         };
-        if file.len() > 0 && file.len() + line.len() as u64 > self.bytes_max {
+        if !file.is_empty() && file.len() + line.len() as u64 > self.bytes_max {
             drop(file);
             self.rotate()?;
             file = self.dir.create(name::INFO_LOG)?;

@@ -17,6 +17,9 @@ pub enum Durability {
     Full,
 }
 
+/// With less memory nothing useful can be done.
+const MEMORY_BUDGET_MIN: u64 = 64 << 10;
+
 /// Settings of a database.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -30,8 +33,14 @@ pub struct Settings {
     pub error_if_exists: bool,
     /// Durability of writes that do not say.
     pub durability: Durability,
-    /// Capacity of the block cache.
+    /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there is.
+    pub memory_budget: u64,
+    /// The block cache holds this at most, and no more than the budget leaves.
     pub block_cache_bytes: u64,
+    /// Table files open at once, about; 0: half of what the process may have open.
+    pub max_open_files: u64,
+    /// Below this much free space on the disk only deletes are accepted; 0: no guard.
+    pub min_free_space: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
     /// The users' compaction filters.
@@ -50,6 +59,17 @@ pub struct Settings {
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.
     pub families: BTreeMap<String, FamilySettings>,
+}
+
+impl Settings {
+    /// Refuses values that cannot work.
+    pub fn check(&self) -> Result<()> {
+        if self.memory_budget != 0 && self.memory_budget < MEMORY_BUDGET_MIN {
+            return Err(Error::invalid("the option memory_budget is out of range")
+                .expected(format_args!("at least {MEMORY_BUDGET_MIN}, or 0"), self.memory_budget));
+        }
+        Ok(())
+    }
 }
 
 /// Settings of a family, stored in the manifest.

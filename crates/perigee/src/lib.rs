@@ -44,6 +44,7 @@ mod family;
 mod snapshot;
 mod db;
 mod backups;
+mod repair;
 mod ttl;
 mod erase;
 mod operate;
@@ -69,6 +70,7 @@ pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
+pub use repair::{LostPiece, RepairReport, repair, repair_in};
 pub use safety::{
     BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
     RestoreReport,

@@ -71,8 +71,18 @@ pub struct Options {
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
-    /// Bytes of decompressed blocks kept in memory (default 64 MiB).
+    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes and compactions (default
+    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, writers
+    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what.
+    pub memory_budget: u64,
+    /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
     pub block_cache_bytes: u64,
+    /// Table files open at once, about (default 0: half of what the process may have open). Fewer cost
+    /// a reopening now and then; files in use are never closed.
+    pub max_open_files: u32,
+    /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and compactions go on, and writes
+    /// resume by themselves when there is room (default 16 MiB; 0 turns the guard off).
+    pub min_free_space: u64,
     /// Re-read every output of a flush or compaction before it replaces its inputs (default true): costs one
     /// read of freshly written data, catches a bad disk or memory before the good copy is gone.
     pub verify_outputs: bool,
@@ -110,7 +120,10 @@ impl Options {
             read_only: false,
             salvage_readonly: false,
             durability: Durability::Full,
-            block_cache_bytes: 64 << 20,
+            memory_budget: 0,
+            block_cache_bytes: 1 << 40,
+            max_open_files: 0,
+            min_free_space: 16 << 20,
             verify_outputs: true,
             background_rate: None,
             latency_stats: true,
@@ -213,6 +226,37 @@ impl Options {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+    /// Sets [`Options::memory_budget`].
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
+    /// let db = Db::open("/doc", options.memory_budget(64 << 20).max_open_files(100).min_free_space(1 << 20))?;
+    /// db.put("moon", "full")?;
+    /// let held: u64 = db.stats().memory.iter().map(|(_owner, bytes)| bytes).sum();
+    /// assert!(held > 0 && held < db.stats().memory_budget);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.memory_budget = bytes;
+        self
+    }
+    /// Sets [`Options::max_open_files`].
+    #[must_use]
+    pub fn max_open_files(mut self, files: u32) -> Self {
+        self.max_open_files = files;
+        self
+    }
+    /// Sets [`Options::min_free_space`].
+    #[must_use]
+    pub fn min_free_space(mut self, bytes: u64) -> Self {
+        self.min_free_space = bytes;
         self
     }
     /// Sets [`Options::block_cache_bytes`].

@@ -2,7 +2,9 @@
 
 use crate::{Db, Family};
 use perigee_base::ValueRef;
+use perigee_base::cut::CutRef;
 use perigee_engine::hooks::Event;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// An operation of a commit, as a hook hears it.
@@ -18,13 +20,31 @@ pub enum CommitOperation<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// A key was removed.
+    /// A key was removed (by a single delete too).
     Delete {
         /// Sequence number of the operation.
         sequence: u64,
         /// The key.
         key: &'a [u8],
     },
+    /// A range of keys was removed.
+    DeleteRange {
+        /// Sequence number of the operation.
+        sequence: u64,
+        /// Where it begins.
+        start: Bound<&'a [u8]>,
+        /// Where it ends.
+        end: Bound<&'a [u8]>,
+    },
+}
+
+/// A cut of the keys as the bound of a range that begins, or ends, there.
+fn bound(cut: CutRef<'_>, begins: bool) -> Bound<&[u8]> {
+    match (cut, begins) {
+        (CutRef::First | CutRef::Last, _) => Bound::Unbounded,
+        (CutRef::Before(k), true) | (CutRef::After(k), false) => Bound::Included(k),
+        (CutRef::After(k), true) | (CutRef::Before(k), false) => Bound::Excluded(k),
+    }
 }
 
 /// What one batch did to one family.
@@ -38,11 +58,22 @@ impl CommitEvent<'_> {
     }
     /// The operations, in the order of the batch.
     pub fn operations(&self) -> impl Iterator<Item = CommitOperation<'_>> {
-        self.0.operations().map(|(seq, key, value)| match value {
-            Ok(ValueRef::Inline(value) | ValueRef::InlineUntil(value, _)) => {
-                CommitOperation::Put { sequence: seq.0, key, value }
+        let buf = self.0.buffer();
+        self.0.operations().map(move |(seq, op)| {
+            let (sequence, key) = (seq.0, &buf[op.key.clone()]);
+            if let Some((begin, end)) = op.range_in(buf) {
+                return CommitOperation::DeleteRange {
+                    sequence,
+                    start: bound(begin, true),
+                    end: bound(end, false),
+                };
             }
-            _ => CommitOperation::Delete { sequence: seq.0, key },
+            match op.value_in(buf) {
+                Ok(ValueRef::Inline(value) | ValueRef::InlineUntil(value, _)) => {
+                    CommitOperation::Put { sequence, key, value }
+                }
+                _ => CommitOperation::Delete { sequence, key },
+            }
         })
     }
 }

@@ -214,4 +214,12 @@ fn a_hook_may_write_and_may_panic() {
     db.default_family().clear_commit_hook();
     db.put("b", "1").unwrap();
     assert_eq!(heard.lock().unwrap().len(), 4);
+    let ranges: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&ranges);
+    db.default_family()
+        .on_commit(move |c| c.operations().for_each(|op| log.lock().unwrap().push(format!("{op:?}"))));
+    db.delete_range("a".."c").unwrap();
+    let said = ranges.lock().unwrap()[0].clone();
+    assert!(said.contains("DeleteRange") && said.contains("Included([97])"), "{said}");
+    assert!(said.contains("Excluded([99])"), "{said}");
 }

@@ -101,16 +101,19 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Waits so long whatever rings, unless the database is closing.
+/// Waits so long whatever rings, unless the database is closing, or somebody asks for another try (not at once, either).
 fn rest(core: &Core, us: u64) {
-    let until = core.env.clock.monotonic_us().saturating_add(us);
+    let start = core.env.clock.monotonic_us();
+    let (until, retries) = (start.saturating_add(us), core.retries.load(SeqCst));
     loop {
         let seen = core.signal.now();
         let now = core.env.clock.monotonic_us();
-        if core.closing.load(SeqCst) || now >= until {
+        let asked = core.retries.load(SeqCst) != retries;
+        if core.closing.load(SeqCst) || now >= until || (asked && now >= start + BACK_OFF_US_MIN) {
             return;
         }
-        core.signal.wait_us(seen, until - now);
+        let rest = if asked { start + BACK_OFF_US_MIN } else { until };
+        core.signal.wait_us(seen, rest - now);
     }
 }
 

@@ -172,9 +172,13 @@ impl Filler<'_> {
             let len = if rng.percent(12) { rng.between(200, 900) } else { rng.between(0, 40) };
             if rng.percent(10) {
                 match rng.below(3) {
-                    0 => batch.delete(&family, &key)?,
-                    1 => batch.single_delete(&family, &key)?,
-                    _ => batch.delete_range(&family, &key[..]..=&key[..])?,
+                    0 => batch.delete_range(&family, &key[..]..=&key[..])?,
+                    1 => {
+                        // Its contract allows a key that was never put.
+                        batch.single_delete(&family, [b"never ", &key[..]].concat())?;
+                        batch.delete(&family, &key)?;
+                    }
+                    _ => batch.delete(&family, &key)?,
                 }
                 map.remove(&key);
             } else if rng.percent(10) {

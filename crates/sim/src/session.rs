@@ -377,7 +377,7 @@ impl<'a> Writer<'a> {
             let family = self.family(&put.family.0)?;
             match &put.value {
                 // The same effect in other kinds of entries.
-                Some(value) if put.key.len() + value.len() & 1 == 1 => {
+                Some(value) if (put.key.len() + value.len()) % 2 == 1 => {
                     batch.put_until(family, &put.key, value, u64::MAX)?
                 }
                 Some(value) => batch.put(family, &put.key, value)?,

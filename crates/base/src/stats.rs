@@ -100,6 +100,14 @@ counters! {
     dropped_expired,
     /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the clock is confirmed.
     clock_jumps,
+    /// Files that the background scrub has read.
+    scrub_files,
+    /// Bytes that it has read of them.
+    scrub_bytes,
+    /// Times that it came to the end of all files.
+    scrub_passes,
+    /// Damaged files that it met, each time it met one.
+    scrub_errors,
     /// Manifest edits appended.
     manifest_edits,
     /// Bytes appended to the manifest.

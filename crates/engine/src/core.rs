@@ -12,6 +12,7 @@ use crate::memory::{self, Memory};
 use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::Retire;
+use crate::scrub::Scrub;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
@@ -98,6 +99,8 @@ pub struct Core {
     pub control: Control,
     /// Why writers waited so far.
     pub stalls: Stalls,
+    /// How far the scrub is, and what it found.
+    pub scrub: Scrub,
     /// The log for people.
     pub log: InfoLog,
     /// How fast they may go.

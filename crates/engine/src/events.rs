@@ -47,6 +47,17 @@ pub enum Event<'a> {
         /// How long it took.
         us: u64,
     },
+    /// The scrub has read every file once.
+    Scrubbed {
+        /// Files read.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Damaged ones among them.
+        errors: u64,
+        /// How long the pass took.
+        us: u64,
+    },
     /// A writer was stopped by back-pressure and goes on.
     Stalled {
         /// Why.
@@ -87,6 +98,7 @@ impl Event<'_> {
             Event::Opened { .. } => "open",
             Event::Flushed { .. } => "flush",
             Event::Compacted { .. } => "compaction",
+            Event::Scrubbed { .. } => "scrub",
             Event::Stalled { .. } => "stall",
             Event::Family { .. } => "family",
             Event::Control { .. } => "control",
@@ -112,6 +124,9 @@ impl Display for Event<'_> {
                  {us} us",
                 files.0, files.1, bytes.0, bytes.1, entries.0, entries.1
             ),
+            Event::Scrubbed { files, bytes, errors, us } => {
+                write!(f, "{files} files, {bytes} bytes, {errors} damaged, {us} us")
+            }
             Event::Stalled { reason, us } => write!(f, "a writer waited {us} us ({reason})"),
             Event::Family { what, name } => write!(f, "{name:?} {what}"),
             Event::Control { what } => write!(f, "background work {what}"),

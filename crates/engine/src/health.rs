@@ -15,6 +15,8 @@ pub enum Slot {
     Sync,
     /// The manifest's rewriting.
     Manifest,
+    /// The scrub's thread (not the damage that it finds: see `scrub`).
+    Scrub,
 }
 
 impl Slot {
@@ -25,6 +27,7 @@ impl Slot {
             Slot::Compact => "compaction",
             Slot::Sync => "log sync",
             Slot::Manifest => "manifest",
+            Slot::Scrub => "scrub",
         }
     }
 }
@@ -32,7 +35,7 @@ impl Slot {
 /// Failures that are being tried again, one for each slot, and how many there have ever been.
 #[derive(Debug, Default)]
 struct Background {
-    failures: [Option<(u64, Error)>; 4],
+    failures: [Option<(u64, Error)>; 5],
     count: u64,
 }
 

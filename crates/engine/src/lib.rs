@@ -26,6 +26,7 @@ pub mod info_log;
 pub mod events;
 pub mod control;
 pub mod stalls;
+pub mod scrub;
 pub mod core;
 pub mod commit;
 pub mod jobs;

@@ -60,6 +60,8 @@ pub struct Status {
     pub recovery: recover::Report,
     /// What went wrong in the background.
     pub background_error: Option<Error>,
+    /// What the scrub found, one error for each file.
+    pub scrub_errors: Vec<Error>,
 }
 
 /// One family.
@@ -148,6 +150,7 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         pressure: core.pressure().name(),
         recovery: recovery.clone(),
         background_error: core.health.background(),
+        scrub_errors: core.scrub.errors(),
     }
 }
 

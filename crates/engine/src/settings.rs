@@ -49,6 +49,8 @@ pub struct Settings {
     pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
+    /// The scrub reads every table and value log once in so many microseconds; 0: never.
+    pub scrub_interval_us: u64,
     /// Measure how long operations take.
     pub latency_stats: bool,
     /// Bytes of a file of the log for people; 0: none is written.

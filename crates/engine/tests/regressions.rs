@@ -30,6 +30,7 @@ fn settings() -> Settings {
         min_free_space: 0,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        scrub_interval_us: 0,
         latency_stats: true,
         log_file_bytes: 1 << 20,
         log_files_kept: 1,

@@ -121,9 +121,9 @@ impl Input {
         self.file()?.read_exact_at(&mut buf[start..], offset).map_err(|e| self.damage(offset, e))
     }
 
-    /// Starts a pass over the whole file.
-    pub fn pass<'a>(&'a self, progress: &'a mut dyn FnMut(u64)) -> Pass<'a> {
-        Pass { input: self, offset: 0, running: Running::new(self.id), buf: Vec::new(), progress }
+    /// Starts a pass over the whole file; `pace` hears how far it is, may sleep, and ends the pass with an error.
+    pub fn pass<'a>(&'a self, pace: &'a mut dyn FnMut(u64) -> Result<()>) -> Pass<'a> {
+        Pass { input: self, offset: 0, running: Running::new(self.id), buf: Vec::new(), pace }
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Pass<'a> {
     offset: u64,
     running: Running,
     buf: Vec<u8>,
-    progress: &'a mut dyn FnMut(u64),
+    pace: &'a mut dyn FnMut(u64) -> Result<()>,
 }
 
 impl Pass<'_> {
@@ -161,7 +161,7 @@ impl Pass<'_> {
         self.input.read_into(self.offset, len, &mut self.buf)?;
         self.running.update(&self.buf);
         self.offset += len;
-        (self.progress)(self.offset);
+        (self.pace)(self.offset)?;
         Ok(&self.buf)
     }
 

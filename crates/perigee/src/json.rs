@@ -105,6 +105,7 @@ impl Stats {
             "background_error",
             &self.background_error.as_ref().map(ToString::to_string).unwrap_or_default(),
         );
+        j.list("scrub_errors", &self.scrub_errors, |j, e| j.text("error", &e.to_string()));
         j.object("wal", |j| {
             j.number("segments", self.wal.0 as u64);
             j.number("bytes", self.wal.1);
@@ -228,6 +229,9 @@ impl fmt::Display for Stats {
         writeln!(f, "pressure: {}", self.pressure)?;
         if let Some(e) = &self.background_error {
             writeln!(f, "background error: {e}")?;
+        }
+        for e in &self.scrub_errors {
+            writeln!(f, "damage found by the scrub: {e}")?;
         }
         for family in &self.families {
             writeln!(

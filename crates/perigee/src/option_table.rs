@@ -4,6 +4,7 @@
 use crate::human;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
 use perigee_base::{KeyOrder, limits};
+use std::time::Duration;
 
 /// An option with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,8 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
     background_rate, put_rate, take_rate,
         "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
+    scrub_interval, put_time, take_time,
+        "Time in which the background reads and checks every table and value log once, 0 for never: shorter finds damage sooner and reads more.";
     latency_stats, put_flag, take_flag,
         "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
     log_file_bytes, put_size, take_size,
@@ -188,6 +191,17 @@ fn put_rate(rate: &Option<u64>) -> String {
 }
 fn take_rate(v: &Scalar) -> Result<Option<u64>, String> {
     if *v == Scalar::Text("none".into()) { Ok(None) } else { take_size(v).map(Some) }
+}
+
+fn put_time(t: &Duration) -> String {
+    text(human::time(*t))
+}
+fn take_time(v: &Scalar) -> Result<Duration, String> {
+    match v {
+        Scalar::Text(s) => human::parse_time(s),
+        Scalar::Integer(0) => Ok(Duration::ZERO),
+        _ => Err(format!("{} is not a time, such as \"24 h\", or 0", say(v))),
+    }
 }
 
 fn put_durability(d: &Durability) -> String {

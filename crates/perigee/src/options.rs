@@ -89,6 +89,25 @@ pub struct Options {
     /// Bytes per second that flushes may write and compactions may read and write (default `None`: no limit). Flushes come
     /// first: a compaction never makes a flush wait. Can be changed while open: [`crate::Db::set_background_rate`].
     pub background_rate: Option<u64>,
+    /// Every table and value log is read and checked once in so much time, slowly, in the background (default 7 days; zero: never).
+    /// It keeps within [`Options::background_rate`], makes way for flushes and compactions, rests while background work is
+    /// paused or cancelled, and a pass that is late is made up for at no more than 200 MiB a second. Damage stops nothing: it
+    /// is in [`crate::Stats::scrub_errors`], in `LOG` and in the counter `scrub_errors`. A pass begins anew, at a random
+    /// file, when the database is opened. Log and manifest are read whole at every open, and not by the scrub.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # use std::time::Duration;
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let daily = Options::in_env(env).scrub_interval(Duration::from_secs(24 * 3600));
+    /// let db = Db::open("/doc", daily)?;
+    /// assert!(db.stats().scrub_errors.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub scrub_interval: Duration,
     /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
     pub latency_stats: bool,
     /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
@@ -126,6 +145,7 @@ impl Options {
             min_free_space: 16 << 20,
             verify_outputs: true,
             background_rate: None,
+            scrub_interval: Duration::from_secs(7 * 24 * 3600),
             latency_stats: true,
             log_file_bytes: 1 << 20,
             log_files_kept: 4,
@@ -293,6 +313,12 @@ impl Options {
     #[must_use]
     pub fn background_rate(mut self, bytes_per_second: Option<u64>) -> Self {
         self.background_rate = bytes_per_second;
+        self
+    }
+    /// Sets [`Options::scrub_interval`]; zero turns the scrub off.
+    #[must_use]
+    pub fn scrub_interval(mut self, interval: Duration) -> Self {
+        self.scrub_interval = interval;
         self
     }
     /// Sets [`Options::default_family`].

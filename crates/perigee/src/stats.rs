@@ -48,6 +48,8 @@ pub struct Stats {
     pub recovery: RecoveryReport,
     /// The error that stopped writes, or the last one of a background task that is being retried.
     pub background_error: Option<Error>,
+    /// One error for each damaged file that the background scrub has found ([`crate::Options::scrub_interval`]).
+    pub scrub_errors: Vec<Error>,
 }
 
 /// The block cache.

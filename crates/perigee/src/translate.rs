@@ -33,6 +33,11 @@ pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     }
 }
 
+/// Rounded up: only zero is zero.
+fn micros(t: Duration) -> u64 {
+    u64::try_from(t.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
 pub(crate) fn settings(o: &Options) -> Settings {
     let named = o.families.iter().filter(|(name, _)| *name != "default");
     Settings {
@@ -47,6 +52,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         min_free_space: o.min_free_space,
         verify_outputs: o.verify_outputs,
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
+        scrub_interval_us: micros(o.scrub_interval),
         latency_stats: o.latency_stats,
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
@@ -75,6 +81,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         min_free_space: s.min_free_space,
         verify_outputs: s.verify_outputs,
         background_rate: Some(s.background_bytes_per_second).filter(|rate| *rate > 0),
+        scrub_interval: Duration::from_micros(s.scrub_interval_us),
         latency_stats: s.latency_stats,
         log_file_bytes: s.log_file_bytes,
         log_files_kept: s.log_files_kept,
@@ -159,6 +166,7 @@ pub(crate) fn stats(s: Status) -> Stats {
             changed_options: s.recovery.changed,
         },
         background_error: s.background_error,
+        scrub_errors: s.scrub_errors,
     }
 }
 

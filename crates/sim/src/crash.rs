@@ -165,6 +165,7 @@ fn plain_settings(number: u64) -> Settings {
         durability,
         verify_outputs: true,
         log_file_bytes: 0,
+        scrub_us: 0,
     }
 }
 

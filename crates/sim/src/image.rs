@@ -11,6 +11,7 @@ use perigee_env::sim::World;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A database at rest.
 pub struct Image {
@@ -57,7 +58,11 @@ pub fn options(env: Env, seed: u64) -> Options {
         .value_threshold(200)
         .filter_bits(10)
         .compression(rng.pick(&[Compression::Lz4, Compression::None]));
-    Options::in_env(env).durability(Durability::Full).block_cache_bytes(64 << 10).default_family(family)
+    Options::in_env(env)
+        .scrub_interval(Duration::ZERO)
+        .durability(Durability::Full)
+        .block_cache_bytes(64 << 10)
+        .default_family(family)
 }
 
 impl Image {

@@ -5,6 +5,7 @@ use crate::orders;
 use crate::rng::Rng;
 use perigee::env::Env;
 use perigee::{Compression, Durability, FamilyOptions, KeyOrder, Options};
+use std::time::Duration;
 
 /// One option set, as plain data that prints.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Settings {
     pub verify_outputs: bool,
     /// Bytes of a file of the log for people; 0: none.
     pub log_file_bytes: u64,
+    /// The interval of the scrub; 0: off. Off, a world in which all wait for ever is known as such at once.
+    pub scrub_us: u64,
 }
 
 impl Settings {
@@ -52,6 +55,7 @@ impl Settings {
             durability: Durability::None,
             verify_outputs: rng.percent(50),
             log_file_bytes: rng.pick(&[0, 0, 0, 500]),
+            scrub_us: rng.pick(&[0, 0, 1, 200_000]),
         }
     }
 
@@ -82,6 +86,7 @@ impl Settings {
             .min_free_space(self.min_free_space)
             .max_open_files(4)
             .verify_outputs(self.verify_outputs)
+            .scrub_interval(Duration::from_micros(self.scrub_us))
             .log_file_bytes(self.log_file_bytes)
             .log_files_kept(1)
             .default_family(self.family.clone())

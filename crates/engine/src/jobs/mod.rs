@@ -1,8 +1,9 @@
-//! Background work: threads that pull flushes, compactions and log syncs, and give up when told.
+//! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up when told.
 
 mod pace;
 pub mod flush;
 pub mod compact;
+mod scrub;
 mod worker;
 
 pub use perigee_tree::compact::pick::manual::Span;

@@ -1,6 +1,6 @@
 //! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
 
-use super::{compact, flush};
+use super::{compact, flush, scrub};
 use crate::core::Core;
 use crate::events::Event;
 use crate::health::Slot;
@@ -27,11 +27,14 @@ impl std::fmt::Debug for Workers {
 
 /// Starts the threads.
 pub fn start(core: &Arc<Core>) -> Result<Workers> {
-    let jobs: [(&str, Job, Slot); 3] = [
+    let mut jobs: Vec<(&str, Job, Slot)> = vec![
         ("perigee-flush", flush::one, Slot::Flush),
         ("perigee-compact", compact::one, Slot::Compact),
         ("perigee-sync", sync_when_due, Slot::Sync),
     ];
+    if core.settings.scrub_interval_us > 0 {
+        jobs.push(("perigee-scrub", scrub::one, Slot::Scrub));
+    }
     let mut workers = Workers(Vec::new());
     for (name, job, slot) in jobs {
         let mine = Arc::clone(core);

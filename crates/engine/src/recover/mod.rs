@@ -181,6 +181,7 @@ fn assemble(
         compacting: Mutex::new(()),
         control: Control::default(),
         stalls: Stalls::default(),
+        scrub: Default::default(),
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),

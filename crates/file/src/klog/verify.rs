@@ -14,12 +14,21 @@ impl KlogReader {
     /// order, separators, every key in the filter, and counts and key range as the properties say. `progress`
     /// hears how many bytes were checked so far.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        self.verify_against(Some(checksum), progress)
+        self.verify_paced(checksum, &mut told(progress))
     }
 
-    pub(super) fn verify_against(&self, checksum: Option<u64>, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    /// The same at a pace: `pace` may sleep, or end it with an error.
+    pub fn verify_paced(&self, checksum: u64, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        self.verify_against(Some(checksum), pace)
+    }
+
+    pub(super) fn verify_against(
+        &self,
+        checksum: Option<u64>,
+        pace: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         let parts = Parts::read(&self.input, self.database)?;
-        let mut pass = self.input.pass(progress);
+        let mut pass = self.input.pass(pace);
         let mut walk = Walk {
             parts: &parts,
             tally: Tally::new(parts.order),
@@ -57,6 +66,14 @@ impl KlogReader {
             return Err(self.input.damage(parts.footer.properties.0, e));
         }
         pass.finish(checksum)
+    }
+}
+
+/// A pace that only tells.
+pub(crate) fn told(progress: &mut dyn FnMut(u64)) -> impl FnMut(u64) -> Result<()> {
+    |done| {
+        progress(done);
+        Ok(())
     }
 }
 

@@ -163,8 +163,16 @@ impl VlogReader {
 
     /// Reads every byte from disk: frames without a gap, each one decompressed, and the whole-file checksum.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut pace = |done| {
+            progress(done);
+            Ok(())
+        };
+        self.verify_paced(checksum, &mut pace)
+    }
+    /// The same at a pace: `pace` may sleep, or end it with an error.
+    pub fn verify_paced(&self, checksum: u64, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         self.input.header(FileKind::Vlog, self.database)?;
-        let mut pass = self.input.pass(progress);
+        let mut pass = self.input.pass(pace);
         let mut raw = Vec::new();
         pass.take(HEADER_BYTES as u64)?;
         while pass.offset() < self.input.bytes() {

@@ -1,0 +1,163 @@
+//! The background scrub: how far its pass is, what it found, and how long it pauses. The pause is a pure function; the reading
+//! is a job's business. Damage that it finds stops nobody: reads of the damaged place fail by themselves.
+//!
+//! Invariant: a pass goes once round the files that there were when it began, from a random one on. What is written
+//! meanwhile has a larger number and waits for the next pass.
+
+use perigee_base::{Error, FileId};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So much is read between two pauses, about.
+pub const QUANTUM_BYTES: u64 = 4 << 20;
+/// The shortest pause, also when the pass is late: at most 200 MiB a second.
+pub const REST_US: u64 = 20_000;
+
+/// How long to wait before a quantum, so that a pass takes the interval: `done` of `total` bytes will be read after it, the
+/// pass has taken `elapsed_us` so far, and the last quantum ended `rested_us` ago.
+#[must_use]
+pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval_us: u64) -> u64 {
+    let share = u128::from(interval_us) * u128::from(done.min(total)) / u128::from(total.max(1));
+    let due = u64::try_from(share).unwrap_or(u64::MAX);
+    due.saturating_sub(elapsed_us).max(REST_US.saturating_sub(rested_us))
+}
+
+/// A pass that is under way. Plain data.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// When it began, monotonic.
+    pub started_us: u64,
+    /// Files from this number on came later.
+    pub limit: u64,
+    /// It began at this number.
+    pub first: u64,
+    /// How far round it is (see [`Pass::place`]); `None`: nothing was read.
+    pub at: Option<u64>,
+    /// Files read.
+    pub files: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damaged files.
+    pub errors: u64,
+}
+
+impl Pass {
+    /// A pass over the files below `limit`, from the one that `random` says.
+    #[must_use]
+    pub fn new(started_us: u64, limit: u64, random: u64) -> Pass {
+        let first = random.checked_rem(limit).unwrap_or(0);
+        Pass { started_us, limit, first, at: None, files: 0, bytes: 0, errors: 0 }
+    }
+    /// Where on the way round a file lies, if it is still to be read.
+    #[must_use]
+    pub fn place(&self, file: FileId) -> Option<u64> {
+        if file.0 >= self.limit {
+            return None;
+        }
+        let place =
+            if file.0 >= self.first { file.0 - self.first } else { file.0 + (self.limit - self.first) };
+        (self.at.is_none_or(|at| place > at)).then_some(place)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pass: Option<Pass>,
+    rested_since_us: u64,
+    damaged: BTreeMap<FileId, Error>,
+}
+
+/// The scrub's state. The mutex guards it; no I/O inside. Only the scrub's thread changes the pass.
+#[derive(Debug, Default)]
+pub struct Scrub {
+    state: Mutex<State>,
+}
+
+impl Scrub {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The pass under way, and when the last quantum ended.
+    pub fn pass(&self) -> (Option<Pass>, u64) {
+        let state = self.state();
+        (state.pass, state.rested_since_us)
+    }
+    /// So far the pass is now; `None`: it is over.
+    pub fn set_pass(&self, pass: Option<Pass>, now_us: u64) {
+        let mut state = self.state();
+        state.pass = pass;
+        state.rested_since_us = now_us;
+    }
+    /// Remembers what was found in a file, good or bad.
+    pub fn judge(&self, file: FileId, damage: Option<Error>) {
+        let mut state = self.state();
+        match damage {
+            Some(e) => drop(state.damaged.insert(file, e)),
+            None => drop(state.damaged.remove(&file)),
+        }
+    }
+    /// Forgets the damage of files that are no longer part of the database.
+    pub fn retain(&self, lives: impl Fn(FileId) -> bool) {
+        self.state().damaged.retain(|file, _| lives(*file));
+    }
+    /// One error for each damaged file that was found, by number of the file.
+    pub fn errors(&self) -> Vec<Error> {
+        self.state().damaged.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEEK: u64 = 7 * 86_400_000_000;
+
+    #[test]
+    fn a_pass_takes_the_interval() {
+        for (total, interval) in [(1 << 40, WEEK), (100 << 20, WEEK), (10 << 30, 3_600_000_000)] {
+            let (mut now, mut done, mut quanta) = (0, 0, 0);
+            while done < total {
+                let step = QUANTUM_BYTES.min(total - done);
+                now += pause_us(total, done + step, now, 0, interval);
+                done += step;
+                quanta += 1;
+                now += 4000;
+            }
+            assert!(now >= interval && now <= interval + interval / 100, "{total} bytes in {now} us");
+            assert_eq!(quanta, total.div_ceil(QUANTUM_BYTES));
+        }
+    }
+
+    #[test]
+    fn who_is_late_hurries_but_not_without_a_rest() {
+        assert_eq!(pause_us(100, 50, 90, 0, 100), REST_US);
+        assert_eq!(pause_us(100, 50, 90, REST_US, 100), 0);
+        assert_eq!(pause_us(100, 50, 10, REST_US, 100), 40);
+        assert_eq!(pause_us(0, 0, 0, 0, 1), REST_US, "an empty database");
+        assert_eq!(pause_us(1, u64::MAX, 0, 0, u64::MAX), u64::MAX, "nothing overflows");
+    }
+
+    #[test]
+    fn a_pass_goes_once_round() {
+        let mut pass = Pass::new(0, 10, 27);
+        let mut order = Vec::new();
+        while let Some((place, id)) = (0..20).filter_map(|id| Some((pass.place(FileId(id))?, id))).min() {
+            pass.at = Some(place);
+            order.push(id);
+        }
+        assert_eq!(order, [7, 8, 9, 0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(Pass::new(0, 0, 5).place(FileId(0)), None);
+    }
+
+    #[test]
+    fn damage_is_kept_until_the_file_is_good_or_gone() {
+        let scrub = Scrub::default();
+        for id in 1..4 {
+            scrub.judge(FileId(id), Some(Error::corruption("damaged")));
+        }
+        scrub.judge(FileId(1), None);
+        assert_eq!(scrub.errors().len(), 2);
+        scrub.retain(|id| id == FileId(3));
+        assert_eq!(scrub.errors().len(), 1);
+    }
+}

@@ -45,6 +45,7 @@ prove:
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
+	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)
 

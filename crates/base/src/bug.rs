@@ -112,6 +112,8 @@ bugs! {
     LoadUnderMemtables = 143,
     /// Of a key given twice to a load, the first value wins.
     LoadFirstWins = 144,
+    /// The compaction filter is asked about versions that a snapshot sees.
+    FilterUnderSnapshot = 145,
 }
 
 /// Plants one bug (or none), for the whole process.

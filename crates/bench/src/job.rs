@@ -113,7 +113,10 @@ impl<'d> Amplification<'d> {
 }
 
 fn plan(workload: &Workload, s: &Settings) -> Result<Plan> {
-    let workload = workload.with(s.pattern);
+    let mut workload = workload.with(s.pattern);
+    if let (Act::Range(_), Some(entries), false) = (workload.act, s.range, workload.giant) {
+        workload.act = Act::Range(entries.max(1));
+    }
     let order = match (workload.layout, s.keys) {
         (Layout::Sequential, _) => Order::Ascending,
         (Layout::Timestamp, _) => Order::Timestamp,

@@ -66,6 +66,9 @@ pub struct Settings {
     /// Bytes of a value of the giant workloads
     #[arg(long, value_parser = bytes, default_value = "1G")]
     pub giant_bytes: u64,
+    /// Entries that a range reads (default: the workload's, 100 or 1000)
+    #[arg(long)]
+    pub range: Option<usize>,
     /// Order of keys and choice among them (default: the workload's)
     #[arg(long, value_enum)]
     pub pattern: Option<Pattern>,

@@ -116,7 +116,18 @@ fn patterns_change_order_and_choice_of_keys() {
     for pattern in ["seq", "random", "zipfian", "uniform", "timestamp", "reverse"] {
         let (output, ..) = run(
             &dir,
-            &["--engines", "perigee,lmdb", "--workloads", workloads, "--num", "500", "--pattern", pattern],
+            &[
+                "--engines",
+                "perigee,lmdb",
+                "--workloads",
+                workloads,
+                "--num",
+                "500",
+                "--range",
+                "7",
+                "--pattern",
+                pattern,
+            ],
         );
         assert!(output.status.success(), "{pattern}: {}", String::from_utf8_lossy(&output.stderr));
     }

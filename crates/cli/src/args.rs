@@ -1,5 +1,6 @@
 //! The command line: one subcommand for each file of `commands`.
 
+use crate::commands::repair;
 use crate::commands::{
     backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
     load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
@@ -73,6 +74,8 @@ pub enum Command {
     Checkpoint(checkpoint::CheckpointArgs),
     /// Make, list, check and prune backups
     Backup(backup::BackupArgs),
+    /// Make a new database of everything that can be read of a damaged one
+    Repair(repair::RepairArgs),
     /// Make a database of a generation of a backup
     Restore(restore::RestoreArgs),
     /// Merge every family into its deepest level

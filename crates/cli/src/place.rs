@@ -164,7 +164,7 @@ fn check_creatable(path: &Path) -> Result<()> {
 /// Names that a database uses, also one whose creation was cut short.
 fn is_ours(file_name: &OsStr) -> bool {
     let Some(text) = file_name.to_str() else { return false };
-    name::parse(text).is_some() || [LOCK, MANIFEST_TMP, TRASH].contains(&text)
+    name::parse(text).is_some() || name::is_info_log(text) || [LOCK, MANIFEST_TMP, TRASH].contains(&text)
 }
 
 #[cfg(test)]

@@ -33,6 +33,23 @@ fn put_get_delete() {
 }
 
 #[test]
+fn ranges_prefixes_and_keys_that_end() {
+    let w = tides();
+    w.ok(&["delete", "db", "06", "--to", "18"]);
+    assert_eq!(w.run(&["get", "db", "12:31"]).code, 1);
+    assert_eq!(w.ok(&["get", "db", "18:40"]), "high");
+    w.ok(&["delete", "db", "moon", "--prefix"]);
+    assert_eq!(w.run(&["get", "db", "moon/phase"]).code, 1);
+    w.ok(&["delete", "db", "18:40", "--single"]);
+    assert_eq!(w.run(&["get", "db", "18:40"]).code, 1);
+    w.ok(&["put", "db", "dew", "wet", "--ttl", "0"]);
+    assert_eq!(w.run(&["get", "db", "dew"]).code, 1);
+    w.ok(&["put", "db", "dew", "wet", "--ttl", "3600"]);
+    assert_eq!(w.ok(&["get", "db", "dew"]), "wet");
+    assert_ne!(w.run(&["delete", "db", "z", "--to", "a"]).code, 0);
+}
+
+#[test]
 fn a_missing_key_exits_with_one() {
     let w = tides();
     let e = w.fails(1, "no such key: sun", &["get", "db", "sun"]);

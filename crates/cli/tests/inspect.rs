@@ -1,4 +1,5 @@
 //! Looking inside: explain, sst, manifest.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -57,4 +58,14 @@ fn manifest_tells_the_history() {
     assert_eq!(edits.len(), text.lines().count());
     assert!(edits[0]["edit"].is_u64() && edits[0]["fields"].is_array());
     w.fails(2, "there is nothing at", &["manifest", "nowhere"]);
+}
+
+#[test]
+fn levels_become_a_picture() {
+    let w = made();
+    let text = w.ok(&["levels", "db", "--html", "levels.html"]);
+    assert!(text.contains("of capacity"), "{text}");
+    let page = std::fs::read_to_string(w.path("levels.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("<rect") && page.contains("key029"), "{page}");
+    w.fails(2, "write", &["levels", "db", "--html", "no/such/dir.html"]);
 }

@@ -43,3 +43,20 @@ fn a_checkpoint_is_a_database() {
     w.fails(2, "not empty", &["checkpoint", "db", "copy"]);
     w.fails(2, "there is nothing at nowhere", &["checkpoint", "nowhere", "copy2"]);
 }
+
+#[test]
+fn repair_says_what_was_lost_and_leaves_the_source_alone() {
+    let w = World::new();
+    w.ok(&["put", "db", "moon", "full"]);
+    let report = &w.json(&["repair", "db", "same"])[0];
+    assert_eq!(report["lost"].as_array().unwrap().len(), 0);
+    assert_eq!(w.ok(&["scan", "db"]), w.ok(&["scan", "same"]));
+    std::fs::remove_file(w.path("db/MANIFEST")).unwrap();
+    let before = w.names("db");
+    let run = w.run(&["repair", "db", "mended"]);
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(run.code == 3 && text.contains("lost: ") && text.contains("warning: "), "{text}");
+    assert_eq!(w.names("db"), before);
+    assert_eq!(w.ok(&["get", "mended", "moon"]).trim_end(), "full");
+    w.fails(2, "not empty", &["repair", "db", "mended"]);
+}

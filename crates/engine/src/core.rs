@@ -2,15 +2,20 @@
 
 use crate::control::Control;
 use crate::dirsync::DirSync;
+use crate::events::{self, Event};
 use crate::family::Families;
 use crate::health::Health;
+use crate::hooks::Hooks;
+use crate::info_log::InfoLog;
 use crate::manifest::Manifest;
+use crate::memory::{self, Memory};
 use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::Retire;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
@@ -55,6 +60,12 @@ pub struct Core {
     pub signal: Signal,
     /// The time for entries that expire.
     pub now: Arc<LogicalClock>,
+    /// Who may hold how much memory.
+    pub memory: Memory,
+    /// Guards the last free space of the disk.
+    pub space: Space,
+    /// Grows when a writer was refused for want of space: jobs try again.
+    pub retries: AtomicU64,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Files waiting to be deleted.
@@ -75,6 +86,8 @@ pub struct Core {
     pub visible: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
+    /// What commit hooks have not heard yet.
+    pub hooks: Hooks,
     /// One flush at a time, so that a family's memtables are installed oldest first.
     pub flushing: Mutex<()>,
     /// Loads at work on callers' threads: closing waits for them.
@@ -85,6 +98,8 @@ pub struct Core {
     pub control: Control,
     /// Why writers waited so far.
     pub stalls: Stalls,
+    /// The log for people.
+    pub log: InfoLog,
     /// How fast they may go.
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
@@ -99,6 +114,10 @@ pub struct Core {
 }
 
 impl Core {
+    /// Tells what happened.
+    pub fn tell(&self, event: &Event<'_>) {
+        events::tell(&self.log, event);
+    }
     /// The time, if this one of the operation is to be measured; `before` counts those before it.
     #[inline]
     pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {
@@ -120,14 +139,26 @@ impl Core {
     /// Looks at every family again; called where a memtable is sealed or a version installed.
     pub fn refresh_load(&self) {
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        let worst = self.families.all().iter().fold(Load::default(), |worst, f| {
+        let mut worst = (0, 0);
+        let (mut active, mut sealed) = (0, 0);
+        for f in self.families.all() {
             let v = f.tree.view();
-            Load {
-                sealed: worst.sealed.max(v.sealed.len()),
-                level0_runs: worst.level0_runs.max(v.version.levels[0].len()),
-            }
-        });
-        self.load.store((worst.sealed as u64) << 32 | worst.level0_runs as u64, SeqCst);
+            worst = (worst.0.max(v.sealed.len()), worst.1.max(v.version.levels[0].len()));
+            active += v.active.bytes();
+            sealed += v.sealed.iter().map(|m| m.bytes()).sum::<u64>();
+        }
+        self.load.store((worst.0 as u64) << 32 | worst.1 as u64, SeqCst);
+        self.memory.count(active, sealed);
+        self.balance();
+    }
+    /// Gives the block cache what the others leave.
+    pub fn balance(&self) {
+        let capacity = self.memory.balance(self.shelf.resident_bytes(), self.job_bytes());
+        self.shelf.cache().set_capacity(capacity);
+    }
+    /// What the running jobs hold, about.
+    pub fn job_bytes(&self) -> u64 {
+        self.control.running().iter().map(|j| memory::job_bytes(j.bytes)).sum()
     }
     /// Derives what depends on the families' settings; called where families come and go.
     pub fn refresh_limits(&self) {
@@ -138,7 +169,12 @@ impl Core {
     /// The back-pressure now.
     pub fn pressure(&self) -> Pressure {
         let load = self.load.load(SeqCst);
-        pressure::pressure(Load { sealed: (load >> 32) as usize, level0_runs: (load & 0xffff_ffff) as usize })
+        pressure::pressure(Load {
+            sealed: (load >> 32) as usize,
+            level0_runs: (load & 0xffff_ffff) as usize,
+            memtable_bytes: self.memory.memtables(),
+            memtable_share: self.memory.share(),
+        })
     }
     /// Makes creations in the database directory durable.
     pub fn sync_dir(&self) -> perigee_base::Result<()> {

@@ -26,6 +26,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
     let _commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
+    let filter = core.settings.filters.adopt(name, "")?;
     let flushed = core.wal.sync(&core.health)?;
     let mut made = None;
     core.manifest.commit(
@@ -37,12 +38,15 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
             let edit = Edit {
                 next: Some((0, id.0 + 1, 0)),
                 families: vec![(id, name.to_owned(), settings.clone())],
+                filters: if filter.is_empty() { Vec::new() } else { vec![(id, filter)] },
                 versions: vec![(id, version)],
                 durable: Some(flushed),
                 ..Edit::default()
             };
             let tree = Tree::new(Version::empty(settings.order), core.now.clone());
-            Ok((edit, Arc::new(Family::new(id, name.to_owned(), settings, tree))))
+            let family = Arc::new(Family::new(id, name.to_owned(), settings, tree));
+            family.set_filter(core.settings.filters.of(name));
+            Ok((edit, family))
         },
         |family| {
             core.families.insert(Arc::clone(&family));

@@ -3,6 +3,7 @@
 use crate::commit::{self, Queue, rotate};
 use crate::control::Kind;
 use crate::core::Core;
+use crate::events::{self, Event};
 use crate::family::Family;
 use crate::jobs::{self, Workers};
 use crate::load::{self, Load};
@@ -47,6 +48,8 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
+        let _span = events::span("open", &path.to_string_lossy());
+        settings.check()?;
         let mut settings = settings;
         settings.read_only |= settings.salvage;
         settings.create_if_missing &= !settings.read_only;
@@ -66,6 +69,7 @@ impl Engine {
         let lock = dir.lock(name::LOCK)?;
         let (core, recovery) = recover::open(env, dir, boot, settings)?;
         let core = Arc::new(core);
+        core.tell(&report::opened(&core, &recovery));
         let workers = jobs::start(&core)?;
         Ok(Engine::around(core, Some(workers), recovery, path, Some(lock)))
     }
@@ -99,9 +103,15 @@ impl Engine {
     pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
         let started = self.core.start(operation, self.core.counters.commits.get());
         let durability = durability.unwrap_or(self.core.settings.durability);
-        commit::write(&self.core, &self.queue, batch, durability)?;
-        self.core.stop(operation, started);
-        Ok(())
+        let written = commit::write(&self.core, &self.queue, batch, durability);
+        match &written {
+            Ok(()) => self.core.stop(operation, started),
+            Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {
+                self.core.tell(&Event::Failed { what: "write", error: e });
+            }
+            Err(_) => {}
+        }
+        written
     }
 
     /// `Closed` if it is closed.
@@ -182,9 +192,21 @@ impl Engine {
     pub fn families(&self) -> Vec<String> {
         self.core.families.names()
     }
+    /// Tells a change of the families, if it was made.
+    fn told<T>(&self, changed: Result<T>, what: &str, name: &str) -> Result<T> {
+        let _span = events::span("family", name);
+        match &changed {
+            Ok(_) => self.core.tell(&Event::Family { what, name }),
+            Err(e) if e.kind() == ErrorKind::OutcomeUnknown => {
+                self.core.tell(&Event::Failed { what: "a change of the families", error: e });
+            }
+            Err(_) => {}
+        }
+        changed
+    }
     /// Creates a family.
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
-        crate::ddl::create(&self.core, name, settings)
+        self.told(crate::ddl::create(&self.core, name, settings), "created", name)
     }
     /// The settings that were given at open.
     pub fn settings(&self) -> &Settings {
@@ -196,13 +218,17 @@ impl Engine {
     }
     /// Gives a family other settings.
     pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
-        crate::ddl::set_settings(&self.core, family, settings)
+        self.told(crate::ddl::set_settings(&self.core, family, settings), "has other options", &family.name())
     }
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
-        crate::ddl::drop_family(&self.core, name)
+        self.told(crate::ddl::drop_family(&self.core, name), "dropped", name)
     }
 
+    /// How many calls of commit hooks have panicked.
+    pub fn hook_panics(&self) -> u64 {
+        self.core.hooks.panics()
+    }
     /// Starts a bulk load of a family.
     pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
         Load::new(&self.core, family)
@@ -217,11 +243,11 @@ impl Engine {
     }
     /// Gives a family another name.
     pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
-        crate::ddl::rename(&self.core, name, to)
+        self.told(crate::ddl::rename(&self.core, name, to), "renamed", to)
     }
     /// Removes everything in a family.
     pub fn clear_family(&self, name: &str) -> Result<()> {
-        crate::ddl::clear(&self.core, name)
+        self.told(crate::ddl::clear(&self.core, name), "cleared", name)
     }
     /// Makes a family that begins as the present of another, and shares its files.
     pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<Family>> {
@@ -230,7 +256,7 @@ impl Engine {
         if !bug::on(Bug::CloneForgetsMemtable) {
             self.flush(&[Arc::clone(&source)])?;
         }
-        crate::ddl::clone(&self.core, &source, name)
+        self.told(crate::ddl::clone(&self.core, &source, name), "cloned", name)
     }
 
     /// Makes everything acknowledged durable.
@@ -326,6 +352,7 @@ impl Engine {
             return Ok(());
         }
         let marked = self.mark_clean();
+        self.core.tell(&Event::Closed { error: marked.as_ref().err() });
         let _ = self.core.retire.sweep(&self.core.shelf);
         drop(lock.take());
         marked

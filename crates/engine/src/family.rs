@@ -1,15 +1,16 @@
 //! Column families: a name, settings and a tree each; the log and the manifest are common.
 
+use crate::filters::Filter;
+use crate::hooks::Hook;
 use crate::settings::FamilySettings;
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use perigee_file::KlogOptions;
 use perigee_tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// A family of an open database.
-#[derive(Debug)]
 pub struct Family {
     /// Its number.
     pub id: FamilyId,
@@ -19,8 +20,17 @@ pub struct Family {
     /// Its sorted map.
     pub tree: Tree,
     dropped: AtomicBool,
+    /// Set before any job of the family runs.
+    filter: OnceLock<Filter>,
+    hook: RwLock<Option<Hook>>,
     /// Older snapshots must not read it: its contents were not made by operations of the log.
     since: AtomicU64,
+}
+
+impl std::fmt::Debug for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Family({} {:?})", self.id, self.name())
+    }
 }
 
 impl Family {
@@ -32,8 +42,28 @@ impl Family {
             settings: RwLock::new(Arc::new(settings)),
             tree,
             dropped: AtomicBool::new(false),
+            filter: OnceLock::new(),
+            hook: RwLock::new(None),
             since: AtomicU64::new(0),
         }
+    }
+    /// The user's compaction filter.
+    pub fn filter(&self) -> Option<Filter> {
+        self.filter.get().cloned()
+    }
+    /// Gives it a filter, once, before jobs run.
+    pub fn set_filter(&self, filter: Option<&Filter>) {
+        if let Some(filter) = filter {
+            let _ = self.filter.set(Arc::clone(filter));
+        }
+    }
+    /// The user's commit hook.
+    pub fn hook(&self) -> Option<Hook> {
+        self.hook.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Sets the commit hook, or takes it away.
+    pub fn set_hook(&self, hook: Option<Hook>) {
+        *self.hook.write().unwrap_or_else(PoisonError::into_inner) = hook;
     }
     /// Its name now.
     pub fn name(&self) -> Arc<str> {

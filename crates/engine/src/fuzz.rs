@@ -121,15 +121,21 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        filters: Default::default(),
         create_if_missing: true,
         read_only: false,
         salvage: false,
         error_if_exists: false,
         durability: Durability::Full,
+        memory_budget: 0,
         block_cache_bytes: 1 << 16,
+        max_open_files: 4,
+        min_free_space: 0,
         verify_outputs: true,
         background_bytes_per_second: 0,
         latency_stats: true,
+        log_file_bytes: 1 << 20,
+        log_files_kept: 1,
         default_family: Some(family),
         families: Default::default(),
         orders: Vec::new(),

@@ -17,6 +17,18 @@ pub enum Slot {
     Manifest,
 }
 
+impl Slot {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Slot::Flush => "flush",
+            Slot::Compact => "compaction",
+            Slot::Sync => "log sync",
+            Slot::Manifest => "manifest",
+        }
+    }
+}
+
 /// Failures that are being tried again, one for each slot, and how many there have ever been.
 #[derive(Debug, Default)]
 struct Background {

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod filters;
+pub mod hooks;
 pub mod settings;
 pub mod health;
 pub mod dirsync;
@@ -16,8 +18,12 @@ pub mod retire;
 pub mod wal;
 pub mod manifest;
 pub mod family;
+pub mod memory;
+pub mod space;
 pub mod pressure;
 pub mod throttle;
+pub mod info_log;
+pub mod events;
 pub mod control;
 pub mod stalls;
 pub mod core;
@@ -28,6 +34,7 @@ pub mod load;
 pub mod recover;
 pub mod verify;
 pub mod safety;
+pub mod repair;
 pub mod report;
 pub mod engine;
 mod operate;

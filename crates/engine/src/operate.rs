@@ -4,6 +4,7 @@
 
 use crate::control::Kind;
 use crate::engine::Engine;
+use crate::events::Event;
 use crate::family::Family;
 use crate::jobs::compact::{self, Extent};
 use perigee_base::{ErrorKind, Result};
@@ -46,6 +47,7 @@ impl Engine {
     pub fn pause(&self) -> Result<()> {
         self.core.health.check_open()?;
         self.core.control.pause();
+        self.core.tell(&Event::Control { what: "paused" });
         let quiet = self.wait_for(None, || self.core.control.is_quiet(None));
         if quiet.is_err() {
             self.unpause();
@@ -56,12 +58,14 @@ impl Engine {
     pub fn unpause(&self) {
         self.core.control.unpause();
         self.core.signal.ring();
+        self.core.tell(&Event::Control { what: "resumed after a pause" });
     }
     /// Running compactions give up, and none starts until [`Engine::uncancel`]. Flushes go on.
     pub fn cancel(&self) -> Result<()> {
         self.core.health.check_open()?;
         self.core.control.set_cancelled(true);
         self.core.signal.ring();
+        self.core.tell(&Event::Control { what: "cancelled" });
         let control = &self.core.control;
         self.wait_for(None, || control.is_quiet(Some(Kind::Compaction)) || control.check_cancelled().is_ok())
             .map(|_| ())
@@ -71,6 +75,7 @@ impl Engine {
         self.core.health.check_open()?;
         self.core.control.set_cancelled(false);
         self.core.signal.ring();
+        self.core.tell(&Event::Control { what: "allowed again" });
         Ok(())
     }
     /// Bytes per second that background work may move; 0: no limit.
@@ -91,6 +96,8 @@ impl Engine {
         loop {
             let mut seen = self.core.signal.now();
             if idle() {
+                // What the last jobs replaced is gone, too. (What readers hold stays; what cannot be removed is an orphan.)
+                let _ = self.core.retire.sweep(&self.core.shelf);
                 return Ok(true);
             }
             self.core.health.check_writable()?;

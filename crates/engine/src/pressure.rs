@@ -9,6 +9,10 @@ pub struct Load {
     pub sealed: usize,
     /// Runs in level 0.
     pub level0_runs: usize,
+    /// Bytes of all active and of all sealed memtables.
+    pub memtable_bytes: (u64, u64),
+    /// What they may have together; 0: not limited.
+    pub memtable_share: u64,
 }
 
 /// Why a writer waits.
@@ -18,6 +22,8 @@ pub enum Reason {
     SealedMemtables,
     /// Compaction does not keep up.
     Level0Runs,
+    /// The memtables have used up their share of the memory budget.
+    Memory,
 }
 
 impl Reason {
@@ -26,6 +32,7 @@ impl Reason {
         match self {
             Reason::SealedMemtables => "sealed memtables",
             Reason::Level0Runs => "level 0 runs",
+            Reason::Memory => "memory budget",
         }
     }
 }
@@ -55,6 +62,8 @@ impl Pressure {
 pub const LEVEL0_TRIGGER: usize = 4;
 const LEVEL0_DELAY: usize = 12;
 const LEVEL0_STOP: usize = 36;
+/// The delay when the memtables' share is all but used up.
+const MEMORY_DELAY_US: u64 = 800;
 const SEALED_DELAY: usize = 2;
 const SEALED_STOP: usize = 4;
 
@@ -67,13 +76,29 @@ pub fn pressure(load: Load) -> Pressure {
     if load.level0_runs >= stop_runs {
         return Pressure::Stop(Reason::Level0Runs);
     }
+    let (memory, full) = memory(&load);
+    if full {
+        return Pressure::Stop(Reason::Memory);
+    }
     let sealed = load.sealed.saturating_sub(SEALED_DELAY) as u64 * 200;
     let runs = load.level0_runs.saturating_sub(LEVEL0_DELAY) as u64 * 40;
-    match sealed.max(runs) {
+    match sealed.max(runs).max(memory) {
         0 => Pressure::None,
+        us if us == memory => Pressure::Delay(us, Reason::Memory),
         us if us == sealed => Pressure::Delay(us, Reason::SealedMemtables),
         us => Pressure::Delay(us, Reason::Level0Runs),
     }
+}
+
+/// The delay in the last quarter of the memtables' share, and whether it is used up. While nothing is sealed nobody waits: the
+/// next commit seals.
+fn memory(load: &Load) -> (u64, bool) {
+    let (used, share) = (load.memtable_bytes.0.saturating_add(load.memtable_bytes.1), load.memtable_share);
+    if load.memtable_bytes.1 == 0 || share == 0 {
+        return (0, false);
+    }
+    let over = used.saturating_sub(share / 4 * 3);
+    (over.saturating_mul(MEMORY_DELAY_US) / (share / 4).max(1), used >= share)
 }
 
 #[cfg(test)]
@@ -82,7 +107,7 @@ mod tests {
 
     #[test]
     fn delays_grow_before_anything_stops() {
-        let at = |sealed, level0_runs| pressure(Load { sealed, level0_runs });
+        let at = |sealed, level0_runs| pressure(Load { sealed, level0_runs, ..Load::default() });
         assert_eq!(at(0, 0), Pressure::None);
         assert_eq!(at(2, 12), Pressure::None);
         assert_eq!(at(3, 0), Pressure::Delay(200, Reason::SealedMemtables));
@@ -90,5 +115,16 @@ mod tests {
         assert_eq!(at(0, 30), Pressure::Delay(720, Reason::Level0Runs));
         assert_eq!(at(4, 0), Pressure::Stop(Reason::SealedMemtables));
         assert_eq!(at(0, 36), Pressure::Stop(Reason::Level0Runs));
+    }
+
+    #[test]
+    fn memory_delays_then_stops_while_something_can_be_flushed() {
+        let at = |active, sealed| {
+            pressure(Load { memtable_bytes: (active, sealed), memtable_share: 1000, ..Load::default() })
+        };
+        assert_eq!(at(500, 250), Pressure::None);
+        assert_eq!(at(500, 375), Pressure::Delay(400, Reason::Memory));
+        assert_eq!(at(500, 500), Pressure::Stop(Reason::Memory));
+        assert_eq!(at(5000, 0), Pressure::None, "the next commit seals");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::control::Job;
 use crate::core::Core;
+use crate::events::Event;
 use crate::family::Family;
 use crate::recover;
 use crate::stalls::Stall;
@@ -39,6 +40,12 @@ pub struct Status {
     pub latency: Vec<(Operation, Summary)>,
     /// Why writers waited.
     pub stalls: Vec<(&'static str, Stall)>,
+    /// Memory for everything together.
+    pub memory_budget: u64,
+    /// Table files open now, and the limit.
+    pub open_files: (usize, usize),
+    /// Free space that is kept, and what there was at the last look.
+    pub space: (u64, u64),
     /// Log segments and their bytes.
     pub wal: (usize, u64),
     /// Bytes of all files.
@@ -85,10 +92,36 @@ pub struct TableStatus {
     pub table: Arc<Table>,
 }
 
+/// The event of an open: what recovery did, and the options.
+pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
+    let how = if r.clean { "clean" } else { "after a crash, or new" };
+    let cut = if r.truncated_bytes > 0 {
+        format!(", {} bytes cut ({})", r.truncated_bytes, r.reason)
+    } else {
+        String::new()
+    };
+    let recovery = format!(
+        "{how}: sequence {}, {} operations replayed{cut}, {} orphans, {} us",
+        r.recovered, r.replayed, r.orphans, r.elapsed_us
+    );
+    let families: Vec<String> =
+        core.families.all().iter().map(|f| format!("{:?} {:?}", f.name(), f.settings())).collect();
+    let s = &core.settings;
+    let options = format!(
+        "durability {:?}, block cache {} bytes, verify outputs {}, background rate {}; families: {}",
+        s.durability,
+        s.block_cache_bytes,
+        s.verify_outputs,
+        s.background_bytes_per_second,
+        families.join("; ")
+    );
+    Event::Opened { recovery, options }
+}
+
 /// Gathers the status.
 pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     let families: Vec<FamilyStatus> = core.families.all().into_iter().map(family).collect();
-    let (data_bytes, table_memory) = data_files(core);
+    let data_bytes = data_bytes(core);
     let wal = {
         let appender = core.wal.appender();
         (appender.older.len() + 1, appender.total_bytes())
@@ -105,7 +138,10 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         latency: core.counters.latency.all(),
         stalls: core.stalls.all(),
         cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
-        table_memory,
+        table_memory: core.shelf.resident_bytes(),
+        memory_budget: core.memory.budget,
+        open_files: (core.shelf.handles().count(), core.shelf.handles().limit()),
+        space: core.space.status(),
         wal,
         snapshots: core.snapshots.count(),
         running: running(core),
@@ -133,22 +169,22 @@ fn memory(core: &Core) -> Vec<(&'static str, u64)> {
         ("block cache", core.shelf.cache().used_bytes()),
         ("indexes", indexes),
         ("filters", filters),
+        ("flushes and compactions", core.job_bytes()),
     ]
 }
 
-/// Bytes of tables and value logs, and of their resident indexes and filters: what clones share counts once.
-fn data_files(core: &Core) -> (u64, u64) {
-    let (mut bytes, mut memory, mut seen) = (0, 0, BTreeSet::new());
+/// Bytes of tables and value logs: what clones share counts once.
+fn data_bytes(core: &Core) -> u64 {
+    let (mut bytes, mut seen) = (0, BTreeSet::new());
     for f in core.families.all() {
         let view = f.tree.view();
         for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
             bytes += t.meta.summary.bytes;
-            memory += t.reader.memory_bytes();
         }
         bytes +=
             view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)).map(|v| v.meta.bytes).sum::<u64>();
     }
-    (bytes, memory)
+    bytes
 }
 
 fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {

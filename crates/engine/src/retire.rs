@@ -21,6 +21,8 @@ enum Holder {
 #[derive(Debug, Default)]
 pub struct Retire {
     waiting: Mutex<BTreeMap<FileId, Holder>>,
+    /// Held across a whole sweep: who sweeps after a job finds its files gone, whoever removed them.
+    sweeping: perigee_env::sync::Mutex<()>,
 }
 
 impl Retire {
@@ -38,6 +40,7 @@ impl Retire {
 
     /// Removes the files that nobody reads and no family names any more. A file that cannot be removed becomes an orphan of the next open.
     pub fn sweep(&self, shelf: &Shelf) -> Result<(), Error> {
+        let _one_at_a_time = self.sweeping.lock();
         let mut free = Vec::new();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, holder| {
             let (held, kind) = match holder {

@@ -1,5 +1,6 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
+use crate::filters::Filters;
 use perigee_base::{Error, KeyOrder, Result, limits};
 use perigee_file::Compression;
 use std::collections::BTreeMap;
@@ -16,6 +17,9 @@ pub enum Durability {
     Full,
 }
 
+/// With less memory nothing useful can be done.
+const MEMORY_BUDGET_MIN: u64 = 64 << 10;
+
 /// Settings of a database.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,20 +33,43 @@ pub struct Settings {
     pub error_if_exists: bool,
     /// Durability of writes that do not say.
     pub durability: Durability,
-    /// Capacity of the block cache.
+    /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there is.
+    pub memory_budget: u64,
+    /// The block cache holds this at most, and no more than the budget leaves.
     pub block_cache_bytes: u64,
+    /// Table files open at once, about; 0: half of what the process may have open.
+    pub max_open_files: u64,
+    /// Below this much free space on the disk only deletes are accepted; 0: no guard.
+    pub min_free_space: u64,
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
+    /// The users' compaction filters.
+    pub filters: Filters,
     /// The users' key orders that families may have.
     pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
     /// Measure how long operations take.
     pub latency_stats: bool,
+    /// Bytes of a file of the log for people; 0: none is written.
+    pub log_file_bytes: u64,
+    /// How many older ones are kept.
+    pub log_files_kept: u32,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.
     pub families: BTreeMap<String, FamilySettings>,
+}
+
+impl Settings {
+    /// Refuses values that cannot work.
+    pub fn check(&self) -> Result<()> {
+        if self.memory_budget != 0 && self.memory_budget < MEMORY_BUDGET_MIN {
+            return Err(Error::invalid("the option memory_budget is out of range")
+                .expected(format_args!("at least {MEMORY_BUDGET_MIN}, or 0"), self.memory_budget));
+        }
+        Ok(())
+    }
 }
 
 /// Settings of a family, stored in the manifest.

@@ -252,7 +252,10 @@ fn directories_are_renamed_and_removed() {
         assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs.remove_dir(path).unwrap_err().kind(), ErrorKind::AlreadyExists);
         make(fs, &new);
+        let before = fs.open_dir(path, OpenDir::Existing).unwrap();
+        assert!(before.is_at(path).unwrap() && !before.is_at(&new).unwrap());
         fs.rename_dir(path, &new).unwrap();
+        assert!(!before.is_at(path).unwrap() && before.is_at(&new).unwrap(), "it follows the directory");
         assert_eq!(fs.open_dir(path, OpenDir::Existing).unwrap_err().kind(), ErrorKind::NotFound);
         let dir = fs.open_dir(&new, OpenDir::Existing).unwrap();
         assert_eq!(get(&*dir, "f"), b"x");

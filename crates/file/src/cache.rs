@@ -9,7 +9,7 @@ use crate::block::Block;
 use perigee_base::FileId;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Most shards; fewer if the budget is so small that a shard could not hold a few blocks.
@@ -25,7 +25,7 @@ type Key = (u64, u64);
 #[derive(Debug)]
 pub struct BlockCache {
     shards: Vec<RwLock<Shard>>,
-    capacity: u64,
+    capacity: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -52,12 +52,21 @@ impl BlockCache {
     pub fn new(capacity: u64) -> Self {
         let count = (capacity / SHARD_BYTES).clamp(1, SHARDS);
         let shard = || RwLock::new(Shard { budget: capacity / count, ..Shard::default() });
-        BlockCache { shards: (0..count).map(|_| shard()).collect(), capacity }
+        BlockCache { shards: (0..count).map(|_| shard()).collect(), capacity: AtomicU64::new(capacity) }
+    }
+
+    /// Changes the budget; blocks give way at once if it is less.
+    pub fn set_capacity(&self, capacity: u64) {
+        if self.capacity.swap(capacity, Relaxed) != capacity {
+            for shard in &self.shards {
+                write(shard).set_budget(capacity / self.shards.len() as u64);
+            }
+        }
     }
 
     /// The block, if it is here.
     pub fn get(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
-        if self.capacity == 0 {
+        if self.capacity() == 0 {
             return None;
         }
         let shard = read(self.shard(file, offset));
@@ -71,7 +80,7 @@ impl BlockCache {
 
     /// Keeps a block, at the cost of others.
     pub fn insert(&self, file: FileId, offset: u64, block: Arc<Block>) {
-        if self.capacity > 0 {
+        if self.capacity() > 0 {
             write(self.shard(file, offset)).insert((file.0, offset), block);
         }
     }
@@ -97,7 +106,7 @@ impl BlockCache {
     }
     /// The budget.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.capacity.load(Relaxed)
     }
 
     fn shard(&self, file: FileId, offset: u64) -> &RwLock<Shard> {
@@ -108,6 +117,13 @@ impl BlockCache {
 }
 
 impl Shard {
+    fn set_budget(&mut self, budget: u64) {
+        self.budget = budget;
+        while self.used > budget {
+            self.evict_one();
+        }
+    }
+
     fn insert(&mut self, key: Key, block: Arc<Block>) {
         let bytes = block.memory_bytes() + SLOT_BYTES;
         if bytes > self.budget || self.map.contains_key(&key) {
@@ -235,6 +251,23 @@ mod tests {
             assert!(cache.get(FileId(1), 0).is_some(), "at {i}");
             cache.insert(FileId(2), i, block(4000));
         }
+    }
+
+    #[test]
+    fn a_smaller_budget_evicts_and_a_larger_one_fills_again() {
+        let cache = BlockCache::new(10 << 20);
+        let fill = || (0..1000).for_each(|i| cache.insert(FileId(1), i, block(4000)));
+        fill();
+        let full = cache.used_bytes();
+        cache.set_capacity(1 << 20);
+        assert!(cache.used_bytes() <= 1 << 20 && cache.capacity() == 1 << 20);
+        fill();
+        assert!(cache.used_bytes() <= 1 << 20);
+        cache.set_capacity(0);
+        assert_eq!(cache.used_bytes(), 0);
+        cache.set_capacity(10 << 20);
+        fill();
+        assert_eq!(cache.used_bytes(), full);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A file being read: every read is inside the length the manifest gives, every error has a place. Shared by
 //! the klog and vlog readers; must not know what the bytes mean.
 
+use crate::handles::Handles;
 use crate::name::file_name;
 use perigee_base::checksum::Running;
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
@@ -11,10 +12,19 @@ use std::sync::Arc;
 /// A file being read.
 #[derive(Debug)]
 pub(crate) struct Input {
-    file: Arc<dyn ReadAt>,
+    source: Source,
     id: FileId,
     name: String,
     bytes: u64,
+}
+
+/// Where the open file is.
+#[derive(Debug)]
+enum Source {
+    /// Here.
+    Own(Arc<dyn ReadAt>),
+    /// Among others, of which only so many are open at once.
+    Shared(Arc<Handles>),
 }
 
 impl Input {
@@ -25,6 +35,14 @@ impl Input {
         Self::over(file, id, name, bytes)
     }
 
+    /// The same, through a bounded number of open files.
+    pub fn shared(handles: &Arc<Handles>, id: FileId, kind: FileKind, bytes: u64) -> Result<Input> {
+        let name = file_name(id, kind);
+        let own =
+            Self::over(handles.file(id, &name)?, id, name, bytes).inspect_err(|_| handles.forget(id))?;
+        Ok(Input { source: Source::Shared(Arc::clone(handles)), ..own })
+    }
+
     /// Reads from an open file.
     pub fn over(file: Arc<dyn ReadAt>, id: FileId, name: String, bytes: u64) -> Result<Input> {
         let len = file.len().map_err(|e| e.in_file(&name))?;
@@ -33,12 +51,20 @@ impl Input {
                 .expected(bytes, len)
                 .at(&name, len.min(bytes)));
         }
-        Ok(Input { file, id, name, bytes })
+        Ok(Input { source: Source::Own(file), id, name, bytes })
+    }
+
+    /// The file, open for as long as it is held.
+    fn file(&self) -> Result<Arc<dyn ReadAt>> {
+        match &self.source {
+            Source::Own(file) => Ok(Arc::clone(file)),
+            Source::Shared(handles) => handles.file(self.id, &self.name),
+        }
     }
 
     /// A file that could not be opened: every read answers with the reason.
     pub fn broken(id: FileId, kind: FileKind, bytes: u64, why: Error) -> Input {
-        Input { file: Arc::new(Broken(why)), id, name: file_name(id, kind), bytes }
+        Input { source: Source::Own(Arc::new(Broken(why))), id, name: file_name(id, kind), bytes }
     }
 
     /// The file's number.
@@ -67,7 +93,9 @@ impl Input {
 
     /// Says that these bytes will be read soon. A hint: nothing depends on it.
     pub fn will_need(&self, offset: u64, len: u64) {
-        self.file.will_need(offset, len);
+        if let Ok(file) = self.file() {
+            file.will_need(offset, len);
+        }
     }
 
     /// `len` bytes at `offset`. Memory is taken only for bytes that lie in the file.
@@ -90,7 +118,7 @@ impl Input {
         }
         let start = buf.len();
         grow(buf, len as usize)?;
-        self.file.read_exact_at(&mut buf[start..], offset).map_err(|e| self.damage(offset, e))
+        self.file()?.read_exact_at(&mut buf[start..], offset).map_err(|e| self.damage(offset, e))
     }
 
     /// Starts a pass over the whole file.

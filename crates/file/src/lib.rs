@@ -9,6 +9,7 @@
 pub mod name;
 pub mod compress;
 mod output;
+pub mod handles;
 mod input;
 pub mod block;
 pub mod cache;
@@ -28,6 +29,7 @@ mod testing;
 pub use block::Block;
 pub use cache::BlockCache;
 pub use compress::{Codec, Compression};
+pub use handles::Handles;
 pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near, RangeSummary};
 pub use ranges::{Fragment, Fragments};
 pub use shelf::Shelf;

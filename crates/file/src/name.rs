@@ -7,6 +7,18 @@ use perigee_base::format::FileKind;
 
 /// The manifest.
 pub const MANIFEST: &str = "MANIFEST";
+/// The log for people.
+pub const INFO_LOG: &str = "LOG";
+/// An older log for people: 1 is the newest of them.
+pub fn info_log(n: u32) -> String {
+    format!("{INFO_LOG}.{n}")
+}
+/// Whether a name is one of these.
+pub fn is_info_log(name: &str) -> bool {
+    name.strip_prefix(INFO_LOG).is_some_and(|rest| {
+        rest.is_empty() || rest.strip_prefix('.').is_some_and(|n| n.parse::<u32>().is_ok())
+    })
+}
 /// The manifest's successor, before it is renamed over it.
 pub const MANIFEST_TMP: &str = "MANIFEST.tmp";
 /// The file that the exclusive lock is held on.

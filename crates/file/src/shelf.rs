@@ -5,12 +5,14 @@
 
 use crate::cache::BlockCache;
 use crate::compress::Compression;
+use crate::handles::Handles;
 use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, FileId, KeyOrder, Result};
 use perigee_env::Dir;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 type Readers<R> = RwLock<BTreeMap<FileId, Arc<R>>>;
@@ -24,28 +26,46 @@ pub struct Shelf {
     counters: Arc<Counters>,
     klogs: Readers<KlogReader>,
     vlogs: Readers<VlogReader>,
+    handles: Arc<Handles>,
+    /// Bytes that the klog readers hold: indexes and filters.
+    resident: AtomicU64,
 }
 
 impl Shelf {
     /// An empty shelf over `dir`.
     pub fn new(dir: Arc<dyn Dir>, database: u64, cache: Arc<BlockCache>, counters: Arc<Counters>) -> Shelf {
-        Shelf { dir, database, cache, counters, klogs: Readers::default(), vlogs: Readers::default() }
+        Self::with_open_files(dir, database, cache, counters, usize::MAX)
+    }
+    /// The same; about so many files are open at once.
+    pub fn with_open_files(
+        dir: Arc<dyn Dir>,
+        database: u64,
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
+        limit: usize,
+    ) -> Shelf {
+        let handles = Arc::new(Handles::new(Arc::clone(&dir), limit));
+        let (klogs, vlogs, resident) = Default::default();
+        Shelf { dir, database, cache, counters, klogs, vlogs, handles, resident }
     }
 
     /// The reader of a klog, opened at the first call.
     pub fn klog(&self, id: FileId, bytes: u64) -> Result<Arc<KlogReader>> {
-        let reader = keep(&self.klogs, id, || {
+        let (reader, new) = keep(&self.klogs, id, || {
             let (cache, counters) = (self.cache.clone(), self.counters.clone());
-            KlogReader::open(&*self.dir, id, self.database, bytes, cache, counters)
+            KlogReader::shared(&self.handles, id, self.database, bytes, cache, counters)
         })?;
+        if new {
+            self.resident.fetch_add(reader.memory_bytes(), Relaxed);
+        }
         same_bytes(id, reader.summary().bytes, bytes)?;
         Ok(reader)
     }
 
     /// The reader of a vlog, opened at the first call.
     pub fn vlog(&self, id: FileId, bytes: u64) -> Result<Arc<VlogReader>> {
-        let open = || VlogReader::open(&*self.dir, id, self.database, bytes, self.counters.clone());
-        let reader = keep(&self.vlogs, id, open)?;
+        let open = || VlogReader::shared(&self.handles, id, self.database, bytes, self.counters.clone());
+        let (reader, _) = keep(&self.vlogs, id, open)?;
         same_bytes(id, reader.bytes(), bytes)?;
         Ok(reader)
     }
@@ -77,9 +97,21 @@ impl Shelf {
 
     /// Drops a reader and its cached blocks. Whoever still holds the reader may go on with it.
     pub fn forget(&self, id: FileId) {
-        self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(gone) = self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id) {
+            self.resident.fetch_sub(gone.memory_bytes(), Relaxed);
+        }
         self.vlogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.cache.forget_file(id);
+        self.handles.forget(id);
+    }
+
+    /// Bytes of the indexes and filters of all open tables.
+    pub fn resident_bytes(&self) -> u64 {
+        self.resident.load(Relaxed)
+    }
+    /// The open files.
+    pub fn handles(&self) -> &Arc<Handles> {
+        &self.handles
     }
 
     /// The directory.
@@ -100,13 +132,16 @@ impl Shelf {
     }
 }
 
-/// The kept reader, or a new one.
-fn keep<R>(readers: &Readers<R>, id: FileId, open: impl FnOnce() -> Result<R>) -> Result<Arc<R>> {
+/// The kept reader, or a new one; and whether it is new here.
+fn keep<R>(readers: &Readers<R>, id: FileId, open: impl FnOnce() -> Result<R>) -> Result<(Arc<R>, bool)> {
     if let Some(r) = readers.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-        return Ok(r.clone());
+        return Ok((r.clone(), false));
     }
     let opened = Arc::new(open()?);
-    Ok(readers.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(opened).clone())
+    let kept =
+        readers.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(opened.clone()).clone();
+    let new = Arc::ptr_eq(&kept, &opened);
+    Ok((kept, new))
 }
 
 /// Numbers are never reused and files never change, so two lengths for one number are a bug.

@@ -203,6 +203,9 @@ impl Dir for TestDir {
     fn path(&self) -> &Path {
         Path::new("/test")
     }
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        Ok(path == self.path())
+    }
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.0.lock().unwrap().keys().cloned().collect())
     }

@@ -95,7 +95,7 @@ impl Backups {
         restore::restore(&self.env, &self.path, generation, target.as_ref(), &mut progress)
             .map(translate::restore_report)
     }
-    /// Keeps the newest `keep` generations and removes the others, and the files that only they needed. A crash on the way
+    /// Keeps the newest `keep` generations of each database and removes the others, and the files that only they needed. A crash on the way
     /// leaves the kept ones whole.
     ///
     /// # Errors

@@ -242,6 +242,22 @@ mod tests {
     }
 
     #[test]
+    fn any_text_is_options_or_an_error() {
+        let good = Options::new().family("x", FamilyOptions::new()).to_toml();
+        let bytes = good.as_bytes();
+        let mut tried = 0;
+        for at in 0..bytes.len() {
+            for with in [&b""[..], b"\"", b"[", b"=", b"-1", b"9999999999999999999", b"\xff", b"\0"] {
+                let bad = [&bytes[..at], with, &bytes[at + 1..]].concat();
+                if let Ok(text) = std::str::from_utf8(&bad) {
+                    tried += usize::from(Options::from_toml(text).is_err());
+                }
+            }
+        }
+        assert!(tried > 1000, "{tried} of them were refused");
+    }
+
+    #[test]
     fn mistakes_are_told_with_what_to_do() {
         for (text, said) in [
             ("[databse]\n", "unknown option \"databse\": did you mean \"database\"?"),

@@ -44,6 +44,7 @@ mod family;
 mod snapshot;
 mod db;
 mod backups;
+mod repair;
 mod ttl;
 mod erase;
 mod operate;
@@ -53,6 +54,7 @@ mod read;
 mod estimate;
 mod bulk;
 mod table_writer;
+mod watch;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
@@ -67,6 +69,8 @@ pub use operate::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
+pub use repair::{LostPiece, RepairReport, repair, repair_in};
 pub use safety::{
     BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
     RestoreReport,
@@ -79,6 +83,7 @@ pub use stats::{
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
+pub use watch::{CommitEvent, CommitOperation};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

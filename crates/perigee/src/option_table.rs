@@ -57,14 +57,24 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Whether to open a damaged database to read what can be read: what cannot be read answers with an error, never as absent.";
     durability, put_durability, take_durability,
         "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
+    memory_budget, put_budget, take_budget,
+        "Memory for cache, memtables, indexes, filters and jobs together, `auto` for a quarter of what there is: more means fewer reads and rewrites.";
     block_cache_bytes, put_size, take_size,
-        "Memory for decompressed blocks: larger means fewer reads from the disk, less memory for everything else.";
+        "Most memory for decompressed blocks, within what the memory budget leaves: larger means fewer reads from the disk.";
+    max_open_files, put_count, take_count,
+        "Table files open at once, 0 for half of what the process may have open: fewer leave more to others and are opened again now and then.";
+    min_free_space, put_size, take_size,
+        "Below this much free space on the disk only deletes are accepted: more leaves room to work and to make room, 0 lets the disk fill up.";
     verify_outputs, put_flag, take_flag,
         "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
     background_rate, put_rate, take_rate,
         "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
     latency_stats, put_flag, take_flag,
         "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
+    log_file_bytes, put_size, take_size,
+        "Size of the file LOG that tells people what happens, 0 for none: larger reaches further back.";
+    log_files_kept, put_count, take_count,
+        "How many older files of that log are kept: more reach further back.";
 };
 
 /// Options of a family.
@@ -105,7 +115,7 @@ impl Options {
     /// ```
     /// let all = perigee::Options::new().values();
     /// let cache = all.iter().find(|o| o.name == "block_cache_bytes").expect("it is an option");
-    /// assert_eq!(cache.value, "\"64 MiB\"");
+    /// assert_eq!(cache.value, "\"1 TiB\"");
     /// ```
     pub fn values(&self) -> Vec<OptionValue> {
         values(DATABASE, self, &Options::new())
@@ -147,6 +157,13 @@ fn take_size(v: &Scalar) -> Result<u64, String> {
         Scalar::Integer(n) => u64::try_from(*n).map_err(|_| format!("{n} is less than nothing")),
         Scalar::Flag(_) => Err(format!("{} is not a size, such as \"64 MiB\"", say(v))),
     }
+}
+
+fn put_budget(n: &u64) -> String {
+    if *n == 0 { text("auto") } else { put_size(n) }
+}
+fn take_budget(v: &Scalar) -> Result<u64, String> {
+    if *v == Scalar::Text("auto".into()) { Ok(0) } else { take_size(v) }
 }
 
 fn put_length(n: &usize) -> String {

@@ -1,9 +1,12 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
 use perigee_base::{KeyOrder, limits};
+use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
+use perigee_tree::rewrite::CompactionFilter;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an acknowledged write has survived.
@@ -68,8 +71,18 @@ pub struct Options {
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
-    /// Bytes of decompressed blocks kept in memory (default 64 MiB).
+    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes and compactions (default
+    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, writers
+    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what.
+    pub memory_budget: u64,
+    /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
     pub block_cache_bytes: u64,
+    /// Table files open at once, about (default 0: half of what the process may have open). Fewer cost
+    /// a reopening now and then; files in use are never closed.
+    pub max_open_files: u32,
+    /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and compactions go on, and writes
+    /// resume by themselves when there is room (default 16 MiB; 0 turns the guard off).
+    pub min_free_space: u64,
     /// Re-read every output of a flush or compaction before it replaces its inputs (default true): costs one
     /// read of freshly written data, catches a bad disk or memory before the good copy is gone.
     pub verify_outputs: bool,
@@ -78,6 +91,10 @@ pub struct Options {
     pub background_rate: Option<u64>,
     /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
     pub latency_stats: bool,
+    /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
+    pub log_file_bytes: u64,
+    /// How many older ones (`LOG.1`, ...) are kept (default 4).
+    pub log_files_kept: u32,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
@@ -88,6 +105,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::compaction_filter`].
+    pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -101,19 +120,69 @@ impl Options {
             read_only: false,
             salvage_readonly: false,
             durability: Durability::Full,
-            block_cache_bytes: 64 << 20,
+            memory_budget: 0,
+            block_cache_bytes: 1 << 40,
+            max_open_files: 0,
+            min_free_space: 16 << 20,
             verify_outputs: true,
             background_rate: None,
             latency_stats: true,
+            log_file_bytes: 1 << 20,
+            log_files_kept: 4,
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            filters: Filters::default(),
             env: Env::real(),
         }
     }
     /// The defaults in another world (see `perigee::env`).
     pub fn in_env(env: Env) -> Self {
         Options { env, ..Self::new() }
+    }
+    /// Registers the compaction filter of a family that exists or will be created: it is asked about entries as they are
+    /// compacted. Its name is stored with the family, which from then on opens only with a filter of that name, so that
+    /// nobody compacts by other rules unawares; [`Options::without_filter`] gives it up.
+    ///
+    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only: not in flushes, bulk loads
+    /// or where a table is moved unchanged. So entries that it would drop can be read until they are compacted,
+    /// and a snapshot taken while a compaction runs may see its effect.
+    ///
+    /// ```
+    /// # use perigee::{CompactionFilter, Db, FilterDecision, FilterEntry, Options, Result};
+    /// # use std::sync::Arc;
+    /// /// Drops sessions.
+    /// struct Sessions;
+    /// impl CompactionFilter for Sessions {
+    ///     fn name(&self) -> &str {
+    ///         "sessions"
+    ///     }
+    ///     fn decide(&self, entry: &FilterEntry<'_>) -> Result<FilterDecision> {
+    ///         let drop = entry.key().starts_with(b"session/");
+    ///         Ok(if drop { FilterDecision::Drop } else { FilterDecision::Keep })
+    ///     }
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
+    /// let db = Db::open("/doc", options.compaction_filter("default", Arc::new(Sessions)))?;
+    /// db.put("session/1", "...")?;
+    /// db.put("user/1", "...")?;
+    /// db.compact()?;
+    /// assert_eq!(db.iter()?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn compaction_filter(mut self, family: &str, filter: Arc<dyn CompactionFilter>) -> Self {
+        self.filters.set(family, Some(filter));
+        self
+    }
+    /// The family has no compaction filter any more, whatever it had.
+    #[must_use]
+    pub fn without_filter(mut self, family: &str) -> Self {
+        self.filters.set(family, None);
+        self
     }
     /// Sets [`Options::create_if_missing`].
     #[must_use]
@@ -159,6 +228,37 @@ impl Options {
         self.durability = durability;
         self
     }
+    /// Sets [`Options::memory_budget`].
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
+    /// let db = Db::open("/doc", options.memory_budget(64 << 20).max_open_files(100).min_free_space(1 << 20))?;
+    /// db.put("moon", "full")?;
+    /// let held: u64 = db.stats().memory.iter().map(|(_owner, bytes)| bytes).sum();
+    /// assert!(held > 0 && held < db.stats().memory_budget);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.memory_budget = bytes;
+        self
+    }
+    /// Sets [`Options::max_open_files`].
+    #[must_use]
+    pub fn max_open_files(mut self, files: u32) -> Self {
+        self.max_open_files = files;
+        self
+    }
+    /// Sets [`Options::min_free_space`].
+    #[must_use]
+    pub fn min_free_space(mut self, bytes: u64) -> Self {
+        self.min_free_space = bytes;
+        self
+    }
     /// Sets [`Options::block_cache_bytes`].
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
@@ -169,6 +269,18 @@ impl Options {
     #[must_use]
     pub fn verify_outputs(mut self, yes: bool) -> Self {
         self.verify_outputs = yes;
+        self
+    }
+    /// Sets [`Options::log_file_bytes`].
+    #[must_use]
+    pub fn log_file_bytes(mut self, bytes: u64) -> Self {
+        self.log_file_bytes = bytes;
+        self
+    }
+    /// Sets [`Options::log_files_kept`].
+    #[must_use]
+    pub fn log_files_kept(mut self, files: u32) -> Self {
+        self.log_files_kept = files;
         self
     }
     /// Sets [`Options::latency_stats`].

@@ -28,6 +28,12 @@ pub struct Stats {
     pub latency: Vec<LatencyStats>,
     /// Why writers waited, for each reason that occurred.
     pub stalls: Vec<StallStats>,
+    /// What all of `memory` together may be ([`crate::Options::memory_budget`]).
+    pub memory_budget: u64,
+    /// Table files open now, and how many are kept open at most.
+    pub open_files: (usize, usize),
+    /// Bytes free on the disk when the guard last looked (`u64::MAX`: not yet, or without bound).
+    pub free_space: u64,
     /// Write-ahead log segments and their bytes.
     pub wal: (usize, u64),
     /// Bytes of all files of the database.

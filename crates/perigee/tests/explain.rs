@@ -103,4 +103,9 @@ fn steps_say_who_was_asked() {
     assert_eq!((e.value_bytes, e.steps.last().unwrap().place), (None, "run"));
     db.delete("m").unwrap();
     assert_eq!(db.explain("m").unwrap().steps[0].outcome, "tombstone");
+    db.delete_range("j".."l").unwrap();
+    assert_eq!(db.explain("k").unwrap().steps[0].outcome, "tombstone");
+    db.flush().unwrap();
+    let e = db.explain("k").unwrap();
+    assert_eq!((e.value_bytes, e.steps.last().unwrap().outcome), (None, "tombstone"));
 }

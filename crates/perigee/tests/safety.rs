@@ -192,3 +192,61 @@ fn a_damaged_source_makes_no_generation() {
     assert_eq!(backups.list().unwrap().len(), 1);
     assert!(backups.verify(None).unwrap().errors.is_empty());
 }
+
+#[test]
+fn two_attempts_at_one_target_never_meet() {
+    let (_, env) = world();
+    let db = open(&env, "/db");
+    fill(&db, 0, 300);
+    db.flush().unwrap();
+    db.backup("/backup").unwrap();
+    let backups = Backups::open_in(env.clone(), "/backup");
+    let mut inner = None;
+    backups
+        .restore_with(Some(1), "/target", |_, _| {
+            inner.get_or_insert_with(|| backups.restore(Some(1), "/target").unwrap_err().kind());
+        })
+        .unwrap();
+    assert_eq!(inner, Some(ErrorKind::Locked), "the second is refused while the first is under way");
+    assert_eq!(dump(&open(&env, "/target")), dump(&db));
+    assert_eq!(backups.restore(Some(1), "/target").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(dump(&open(&env, "/target")), dump(&db), "and a later one touches nothing");
+}
+
+#[test]
+fn paths_of_targets() {
+    let root = std::env::temp_dir().join(format!("perigee-paths-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&root);
+    std::fs::create_dir_all(root.join("full/inside")).unwrap();
+    std::fs::create_dir(root.join("empty")).unwrap();
+    let db = Db::open(root.join("db"), Options::new()).unwrap();
+    fill(&db, 0, 50);
+    for slash in ["empty/", "new/", "plain"] {
+        db.checkpoint(root.join(slash)).unwrap();
+        assert_eq!(dump(&Db::open(root.join(slash), Options::new()).unwrap()), dump(&db), "{slash}");
+    }
+    assert_eq!(db.checkpoint(root.join("full/")).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(root.join("full/inside").is_dir());
+    assert_eq!(db.checkpoint("..").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let left: Vec<_> = std::fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("incomplete")), "{left:?}");
+    assert_eq!(db.backup(root.join("db/trash")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn one_backup_directory_of_two_databases() {
+    let (_, env) = world();
+    let (a, b) = (open(&env, "/a"), open(&env, "/b"));
+    fill(&a, 0, 10);
+    fill(&b, 10, 20);
+    for db in [&a, &a, &b] {
+        db.backup("/backup").unwrap();
+    }
+    let backups = Backups::open_in(env.clone(), "/backup");
+    assert_eq!(backups.restore(None, "/x").unwrap_err().kind(), ErrorKind::InvalidArgument, "which?");
+    let pruned = backups.prune(1).unwrap();
+    assert_eq!((pruned.removed, pruned.kept), (vec![1], vec![2, 3]), "one of each is kept");
+    backups.restore(Some(2), "/x").unwrap();
+    assert_eq!(dump(&open(&env, "/x")), dump(&a));
+}

@@ -122,6 +122,7 @@ fn an_expired_version_is_gone_at_once_and_hides_the_older_ones_wherever_it_lies(
         drop(snapshot);
         db.compact().unwrap();
         assert_eq!(keys(&db), ["a", "d"]);
+        db.wait_idle().unwrap();
         let stats = db.stats();
         let dropped = stats.counters.iter().find(|(name, _)| *name == "dropped_expired").unwrap().1;
         assert!(dropped >= 2, "{dropped}");

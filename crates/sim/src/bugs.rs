@@ -45,7 +45,8 @@ const CRASH: Harness = Harness { command: "crash", cases: 3000, control: 400, ex
 const MODEL: Harness = Harness { command: "model", cases: 200, control: 16, extra: &[] };
 const FAULTS: Harness = Harness { command: "faults", cases: 0, control: 0, extra: &["--limit", "1500"] };
 const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "4000"] };
-const ALL_HARNESSES: [&Harness; 4] = [&MODEL, &CRASH, &FAULTS, &FLIPS];
+const SAFETY: Harness = Harness { command: "safety", cases: 200, control: 30, extra: &[] };
+const ALL_HARNESSES: [&Harness; 5] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY];
 /// A run that takes longer has hung; a hang is no catch.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -56,6 +57,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::IgnoreLogChecksum
         | Bug::IgnoreBlockChecksum
         | Bug::DeleteUnknownFiles => &[&FLIPS],
+        Bug::CheckpointSkipsDirSync
+        | Bug::PruneDropsShared
+        | Bug::ReadOnlyCutsLog
+        | Bug::RepairTakesBadBlock => &[&SAFETY],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots
@@ -69,6 +74,15 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoadWithoutNumber
         | Bug::LoadUnderMemtables
         | Bug::LoadFirstWins
+        | Bug::FilterUnderSnapshot
+        | Bug::ExpiredFallsThrough
+        | Bug::ExpireDespiteJump
+        | Bug::RangeLostAtCut
+        | Bug::SingleDeleteLost
+        | Bug::RangeCoversNewer
+        | Bug::DropTableIgnoresSnapshot
+        | Bug::DropRangeEarly
+        | Bug::LeaveTooFar
         | Bug::LoseLastEntry
         | Bug::ShortSeparator
         | Bug::FilterHashesRawKey

@@ -125,7 +125,9 @@ fn write(db: &Db, seed: u64, writer: usize, start: usize) -> Result<()> {
         for put in puts(seed, writer, number) {
             let family = db.family(&put.family.0)?;
             match put.value {
+                Some(value) if number % 3 == 1 => batch.put_until(&family, put.key, value, u64::MAX)?,
                 Some(value) => batch.put(&family, put.key, value)?,
+                None if number % 2 == 1 => batch.delete_range(&family, &put.key[..]..=&put.key[..])?,
                 None => batch.delete(&family, put.key)?,
             }
         }

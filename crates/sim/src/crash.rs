@@ -157,7 +157,15 @@ fn plain_settings(number: u64) -> Settings {
         .value_threshold(if number.is_multiple_of(3) { 8 } else { 4096 })
         .compression(Compression::None);
     let durability = if number.is_multiple_of(2) { Durability::Full } else { Durability::None };
-    Settings { family, cache_bytes: 0, durability, verify_outputs: true }
+    Settings {
+        family,
+        cache_bytes: 0,
+        memory_budget: 0,
+        min_free_space: 0,
+        durability,
+        verify_outputs: true,
+        log_file_bytes: 0,
+    }
 }
 
 /// One case of the exhaustive part is one history: every I/O of it, both kinds of crash.

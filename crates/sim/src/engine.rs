@@ -1,11 +1,58 @@
 //! The engine as a [`Target`]: slots become handles, results become outcomes.
 
-use crate::history::{CURSORS, FAMILIES, Move, Op, SNAPSHOTS, Span, Value, Write, family_name};
-use crate::oracle::{Outcome, Target};
+use crate::history::{CURSORS, FAMILIES, How, Move, Op, SNAPSHOTS, Span, Value, Write, family_name};
+use crate::oracle::{DAY_MS, Outcome, START_MS, Target};
 use crate::settings::Settings;
 use perigee::env::Env;
+use perigee::env::clock::Clock;
 use perigee::{Cursor, Db, Error, ErrorKind, Family, Iter, Result, Snapshot, VerifyReport, WriteBatch};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+/// A clock whose wall hand only histories turn; the monotonic one goes on, and further when days pass.
+#[derive(Debug)]
+struct Hands {
+    inner: Arc<dyn Clock>,
+    wall_ms: AtomicU64,
+    passed_us: AtomicU64,
+}
+
+impl Hands {
+    fn over(env: &Env) -> Arc<Hands> {
+        let (wall_ms, passed_us) = (AtomicU64::new(START_MS), AtomicU64::new(0));
+        Arc::new(Hands { inner: Arc::clone(&env.clock), wall_ms, passed_us })
+    }
+    fn pass(&self, days: u64) {
+        self.wall_ms.fetch_add(days * DAY_MS, SeqCst);
+        self.passed_us.fetch_add(days * DAY_MS * 1000, SeqCst);
+    }
+    fn turn(&self, ahead: bool) {
+        let years = 10 * 365 * DAY_MS;
+        let by = if ahead { years } else { years.wrapping_neg() };
+        self.wall_ms.fetch_add(by, SeqCst);
+    }
+}
+
+impl Clock for Hands {
+    fn wall_ms(&self) -> u64 {
+        // Set back too often it would be before 1970: then it stands still there.
+        let ms = self.wall_ms.load(SeqCst);
+        if ms > u64::MAX / 2 { 0 } else { ms }
+    }
+    fn monotonic_us(&self) -> u64 {
+        self.inner.monotonic_us() + self.passed_us.load(SeqCst)
+    }
+    fn sleep_us(&self, us: u64) {
+        self.inner.sleep_us(us);
+    }
+}
+
+/// The time to live of so many days and a half.
+fn ttl(days: u64) -> Duration {
+    Duration::from_millis(days * DAY_MS + DAY_MS / 2)
+}
 
 /// Where a simulated database lives.
 pub const PATH: &str = "/db";
@@ -19,6 +66,7 @@ enum Open {
 pub struct Engine {
     db: Db,
     env: Env,
+    hands: Arc<Hands>,
     settings: Settings,
     families: [Option<Family>; FAMILIES],
     snapshots: [Option<Snapshot>; SNAPSHOTS],
@@ -37,10 +85,13 @@ impl Target for Engine {
 impl Engine {
     /// Opens (or creates) the database at [`PATH`].
     pub fn open(env: Env, settings: Settings) -> Result<Engine> {
+        let hands = Hands::over(&env);
+        let env = Env { clock: hands.clone(), ..env };
         let db = Db::open(Path::new(PATH), settings.options(env.clone()))?;
         let mut engine = Engine {
             db,
             env,
+            hands,
             settings,
             families: Default::default(),
             snapshots: Default::default(),
@@ -173,6 +224,22 @@ impl Engine {
             Op::Sync => self.db.sync()?,
             Op::WaitIdle => self.db.wait_idle()?,
             Op::Verify => clean(&self.db.verify()?)?,
+            Op::Pass { days } => {
+                self.hands.pass(*days);
+                return Ok(self.time());
+            }
+            Op::Jump => {
+                self.db.flush()?;
+                self.hands.turn(true);
+                let compacted = self.db.compact();
+                self.hands.turn(false);
+                compacted?;
+                return Ok(self.time());
+            }
+            Op::Back => {
+                self.hands.turn(false);
+                return Ok(self.time());
+            }
             Op::Reopen => self.reopen()?,
             other => return Err(Error::internal(format!("driver: {other:?} is no such operation"))),
         }
@@ -193,6 +260,11 @@ impl Engine {
         }
         pause.resume();
         Ok(())
+    }
+
+    fn time(&self) -> Outcome {
+        let now = self.db.clock().now_ms;
+        Outcome::Time(now, now)
     }
 
     /// Close and open. Before that, everything still held must answer `Closed` and not something else.
@@ -219,16 +291,29 @@ impl Engine {
         }
         let family = |w: &Write| self.families[w.family].as_ref().expect("checked above");
         match (writes, batched) {
-            ([w], false) => match w.value {
-                Some(value) => family(w).put(&w.key, value.bytes())?,
-                None => family(w).delete(&w.key)?,
+            ([w], false) => match (w.value, &w.how) {
+                (_, How::Range(range)) => family(w).delete_range(range.clone())?,
+                (_, How::Prefix) => family(w).delete_prefix(&w.key)?,
+                (Some(value), How::Days(days)) => {
+                    family(w).put_with_ttl(&w.key, value.bytes(), ttl(*days))?
+                }
+                (Some(value), _) => family(w).put(&w.key, value.bytes())?,
+                (None, How::Single) => family(w).single_delete(&w.key)?,
+                (None, _) => family(w).delete(&w.key)?,
             },
             _ => {
                 let mut batch = WriteBatch::new();
                 for w in writes {
-                    match w.value {
-                        Some(value) => batch.put(family(w), &w.key, value.bytes())?,
-                        None => batch.delete(family(w), &w.key)?,
+                    let (family, key) = (family(w), &w.key);
+                    match (w.value, &w.how) {
+                        (_, How::Range(range)) => batch.delete_range(family, range.clone())?,
+                        (_, How::Prefix) => batch.delete_prefix(family, key)?,
+                        (Some(v), How::Days(days)) => {
+                            batch.put_with_ttl(family, key, v.bytes(), ttl(*days))?
+                        }
+                        (Some(value), _) => batch.put(family, key, value.bytes())?,
+                        (None, How::Single) => batch.single_delete(family, key)?,
+                        (None, _) => batch.delete(family, key)?,
                     }
                 }
                 self.db.write(batch)?;

@@ -32,7 +32,22 @@ impl Value {
     }
 }
 
-/// One element of a batch: `None` deletes.
+/// How an element of a batch writes.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// One key: put, or (without a value) delete.
+    Plain,
+    /// A put that ends after so many days and a half.
+    Days(u64),
+    /// A delete of a key that was put at most once.
+    Single,
+    /// A delete of a range; the key means nothing.
+    Range(Range),
+    /// A delete of all keys that begin with the key.
+    Prefix,
+}
+
+/// One element of a batch: without a value it deletes.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// Family slot.
@@ -41,6 +56,8 @@ pub struct Write {
     pub key: Bytes,
     /// New value, or a delete.
     pub value: Option<Value>,
+    /// In which way.
+    pub how: How,
 }
 
 /// Where a cursor goes.
@@ -131,6 +148,12 @@ pub enum Op {
     WaitIdle,
     /// Reads and checks every byte.
     Verify,
+    /// So many days pass.
+    Pass { days: u64 },
+    /// The wall clock leaps ten years ahead, everything is compacted, and the clock is set right again.
+    Jump,
+    /// The wall clock is set ten years back.
+    Back,
     /// Closes and opens again; all slots but the families are empty after it.
     Reopen,
 }
@@ -162,6 +185,8 @@ pub struct Generator {
     next_value: u64,
     value_max: usize,
     recent: Vec<Bytes>,
+    /// Keys that were put once, for single deletes.
+    once: Vec<(usize, Bytes)>,
 }
 
 impl Generator {
@@ -179,7 +204,7 @@ impl Generator {
             _ => Keys::Numbers(rng.log_uniform(600)),
         });
         let value_max = rng.pick(&[20, 200, 3000]);
-        Generator { rng, keys, next_value: 0, value_max, recent: Vec::new() }
+        Generator { rng, keys, next_value: 0, value_max, recent: Vec::new(), once: Vec::new() }
     }
 
     /// A history of `n` operations. The first create all families but one.
@@ -206,8 +231,8 @@ impl Generator {
     }
 
     fn op(&mut self) -> Op {
-        const WEIGHTS: [u32; 21] =
-            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9];
+        const WEIGHTS: [u32; 22] =
+            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9, 9];
         let family = self.family();
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
@@ -244,7 +269,16 @@ impl Generator {
             17 => Op::WaitIdle,
             18 => self.rare(),
             20 => self.control(family),
+            21 => self.clock(),
             _ => Op::Reopen,
+        }
+    }
+
+    fn clock(&mut self) -> Op {
+        match self.rng.below(8) {
+            0..5 => Op::Pass { days: self.rng.between(1, 9) as u64 },
+            5 | 6 => Op::Jump,
+            _ => Op::Back,
         }
     }
 
@@ -314,8 +348,31 @@ impl Generator {
     }
 
     fn write(&mut self, family: usize, delete: bool) -> Write {
+        if delete && !self.once.is_empty() && self.rng.percent(15) {
+            let at = self.rng.index(self.once.len());
+            let (family, key) = self.once.swap_remove(at);
+            return Write { family, key, value: None, how: How::Single };
+        }
         let value = if delete { None } else { Some(self.value()) };
-        Write { family, key: self.key(family), value }
+        let how = match (delete, self.rng.below(20)) {
+            (true, 0..4) => How::Range(self.range(family)),
+            (true, 4) => How::Prefix,
+            (false, 0..3) => How::Days(self.rng.pick(&[0, 1, 3, 3650])),
+            (false, 3) => return self.put_once(family, value),
+            _ => How::Plain,
+        };
+        Write { family, key: self.key(family), value, how }
+    }
+
+    /// A key that was never there, and will be deleted as such.
+    fn put_once(&mut self, family: usize, value: Option<Value>) -> Write {
+        let n = self.next_value;
+        let key = match &self.keys[family] {
+            Keys::Integers(_) => (n as i64 + (1 << 40)).to_le_bytes().to_vec(),
+            _ => format!("once {n:06}").into_bytes(),
+        };
+        self.once.push((family, key.clone()));
+        Write { family, key, value, how: How::Plain }
     }
 
     fn value(&mut self) -> Value {

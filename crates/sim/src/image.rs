@@ -171,8 +171,20 @@ impl Filler<'_> {
             let key = format!("key {:03}", rng.below(120)).into_bytes();
             let len = if rng.percent(12) { rng.between(200, 900) } else { rng.between(0, 40) };
             if rng.percent(10) {
-                batch.delete(&family, &key)?;
+                match rng.below(3) {
+                    0 => batch.delete_range(&family, &key[..]..=&key[..])?,
+                    1 => {
+                        // Its contract allows a key that was never put.
+                        batch.single_delete(&family, [b"never ", &key[..]].concat())?;
+                        batch.delete(&family, &key)?;
+                    }
+                    _ => batch.delete(&family, &key)?,
+                }
                 map.remove(&key);
+            } else if rng.percent(10) {
+                let value = value_bytes(rng.next(), len);
+                batch.put_until(&family, &key, &value, u64::MAX)?;
+                map.insert(key, value);
             } else {
                 let value = value_bytes(rng.next(), len);
                 batch.put(&family, &key, &value)?;

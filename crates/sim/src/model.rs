@@ -4,6 +4,7 @@
 use crate::concurrent;
 use crate::driver;
 use crate::engine::Engine;
+use crate::filtered;
 use crate::history::Generator;
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, Common, Tally, conclude, run_cases};
@@ -45,6 +46,9 @@ pub fn run(args: &Args) -> bool {
 fn one_case(case: &Case) -> Result<(), String> {
     if case.number % 8 == 7 {
         return concurrent::one_case(case);
+    }
+    if case.number % 16 == 6 {
+        return filtered::one_case(case);
     }
     let ops = Generator::new(case.mixed()).history(LENGTH);
     let mut rng = Rng::new(mix(case.mixed(), 1));

@@ -3,7 +3,9 @@
 //!
 //! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
 
-use crate::history::{Bytes, CURSORS, FAMILIES, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name};
+use crate::history::{
+    Bytes, CURSORS, FAMILIES, How, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name,
+};
 use crate::orders::{self, Key};
 use perigee::{ErrorKind, KeyOrder};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +35,8 @@ pub enum Outcome {
     Entry(Option<(Bytes, Bytes)>),
     /// The entries of a scan, in the order taken.
     Entries(Vec<(Bytes, Bytes)>),
+    /// The time that reads go by lies between these.
+    Time(u64, u64),
     /// Names of families.
     Names(Vec<String>),
     /// An error of this kind.
@@ -49,14 +53,22 @@ impl Outcome {
         match (self, got) {
             (Outcome::Either(_, kind), Outcome::Refused(got)) => kind == got,
             (Outcome::Either(expected, _), got) => **expected == *got,
+            (Outcome::Time(least, most), Outcome::Time(got, _)) => (least..=most).contains(&got),
             (expected, got) => expected == got,
         }
     }
 }
 
-type Map = BTreeMap<Key, Arc<[u8]>>;
+/// A value and the time of its end.
+type Stored = (Arc<[u8]>, u64);
+type Map = BTreeMap<Key, Stored>;
 /// Contents by incarnation: a family that is dropped and created again is another one.
 type Maps = BTreeMap<u64, Arc<Map>>;
+
+/// The time at which every history begins.
+pub const START_MS: u64 = 50 * 365 * DAY_MS;
+/// A day.
+pub const DAY_MS: u64 = 24 * 3_600_000;
 
 /// What a handle of a family refers to.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +82,7 @@ struct Handle {
 #[derive(Clone, Debug)]
 enum Open {
     Cursor { incarnation: u64, map: Arc<Map>, range: Range, at: Option<Key> },
-    Iter { incarnation: u64, left: VecDeque<(Bytes, Bytes)> },
+    Iter { incarnation: u64, left: VecDeque<(Bytes, Bytes, u64)> },
 }
 
 /// The reference.
@@ -82,6 +94,8 @@ pub struct Oracle {
     snapshots: [Option<Maps>; SNAPSHOTS],
     open: [Option<Open>; CURSORS],
     incarnations: u64,
+    /// The time, in milliseconds.
+    now: u64,
 }
 
 impl Default for Oracle {
@@ -103,6 +117,7 @@ impl Oracle {
             snapshots: Default::default(),
             open: Default::default(),
             incarnations: 0,
+            now: START_MS,
         }
     }
 }
@@ -112,13 +127,14 @@ impl Target for Oracle {
         match op {
             Op::Write { writes, .. } => self.write(writes),
             Op::Load { family, entries, .. } => self.write(&loaded(*family, entries)),
-            Op::Get { family, key, snapshot } => self
-                .read(*family, *snapshot, |map| Outcome::Value(map.get(&self.key(key)).map(|v| v.to_vec()))),
+            Op::Get { family, key, snapshot } => {
+                self.read(*family, *snapshot, |map| Outcome::Value(self.value(map, key)))
+            }
             Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
-                Outcome::Values(keys.iter().map(|k| map.get(&self.key(k)).map(|v| v.to_vec())).collect())
+                Outcome::Values(keys.iter().map(|k| self.value(map, k)).collect())
             }),
             Op::Contains { family, key, snapshot } => {
-                self.read(*family, *snapshot, |map| Outcome::Present(map.contains_key(&self.key(key))))
+                self.read(*family, *snapshot, |map| Outcome::Present(self.value(map, key).is_some()))
             }
             Op::Scan { family, span, snapshot, .. } | Op::OpenIter { family, span, snapshot, .. }
                 if !self.has(span) =>
@@ -130,9 +146,10 @@ impl Target for Oracle {
             }
             Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
                 let mut left = entries(map, span);
+                left.retain(|e| e.2 > self.now);
                 let step =
                     |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
-                Outcome::Entries((0..*steps).map_while(step).collect())
+                Outcome::Entries((0..*steps).map_while(step).map(|(k, v, _)| (k, v)).collect())
             }),
             Op::OpenCursor { slot, family, range, snapshot } => {
                 self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Cursor {
@@ -164,6 +181,8 @@ impl Target for Oracle {
             Op::Names => self.names(),
             Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => self.maintain(*family),
             Op::CompactRange { family, .. } => self.maintain(Some(*family)),
+            Op::Pass { days } => Outcome::Time(self.now, self.now + days * DAY_MS + DAY_MS / 4),
+            Op::Jump | Op::Back => Outcome::Time(self.now, self.now + DAY_MS / 4),
             Op::Sync | Op::WaitIdle | Op::Verify => Outcome::Done,
             Op::Pause | Op::Cancel { .. } | Op::Rate { .. } => Outcome::Done,
             Op::Reopen => self.reopen(),
@@ -177,7 +196,8 @@ impl Oracle {
         let live =
             self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
         live.map(|(slot, h)| {
-            let map = self.maps[&h.incarnation].iter().map(|(k, v)| (k.bytes.to_vec(), v.to_vec())).collect();
+            let all = self.maps[&h.incarnation].iter().filter(|(_, v)| v.1 > self.now);
+            let map = all.map(|(k, v)| (k.bytes.to_vec(), v.0.to_vec())).collect();
             (family_name(slot), map)
         })
         .collect()
@@ -187,6 +207,9 @@ impl Oracle {
         if writes.iter().any(|w| self.handles[w.family].is_none()) {
             return Outcome::Skipped;
         }
+        if writes.iter().any(|w| !self.is_possible(w)) {
+            return Outcome::Refused(ErrorKind::InvalidArgument);
+        }
         if writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live)) {
             return Outcome::Refused(ErrorKind::NotFound);
         }
@@ -195,12 +218,49 @@ impl Oracle {
             let map = Arc::make_mut(self.maps.entry(incarnation).or_default());
             // A key that is equal to one that is there takes its place, bytes and all.
             let key = Key::new(self.order, &w.key);
-            map.remove(&key);
-            if let Some(value) = w.value {
-                map.insert(key, Arc::from(value.bytes()));
+            match &w.how {
+                How::Range(range) => map.retain(|key, _| !inside(range, key)),
+                How::Prefix => map.retain(|key, _| !orders::begins(key.order, &key.bytes, &w.key)),
+                how => {
+                    map.remove(&key);
+                    let until = match how {
+                        How::Days(days) => self.now + days * DAY_MS + DAY_MS / 2,
+                        _ => u64::MAX,
+                    };
+                    if let Some(value) = w.value {
+                        map.insert(key, (Arc::from(value.bytes()), until));
+                    }
+                }
             }
         }
         Outcome::Done
+    }
+
+    /// The time that the engine said it is.
+    pub fn set_now(&mut self, ms: u64) {
+        self.now = ms;
+    }
+
+    /// What a reader sees under a key.
+    fn value(&self, map: &Map, key: &[u8]) -> Option<Bytes> {
+        map.get(&self.key(key)).filter(|v| v.1 > self.now).map(|v| v.0.to_vec())
+    }
+
+    /// Whether the order knows such a prefix, and the range does not begin behind its end.
+    fn is_possible(&self, w: &Write) -> bool {
+        match &w.how {
+            How::Prefix => self.has(&Span::Prefix(w.key.clone())),
+            How::Range((
+                Bound::Included(a) | Bound::Excluded(a),
+                Bound::Included(b) | Bound::Excluded(b),
+            )) => {
+                let How::Range(ends) = &w.how else { return true };
+                let both_excluded = matches!(ends, (Bound::Excluded(_), Bound::Excluded(_)));
+                let cmp = orders::compare(self.order, a, b);
+                cmp.is_lt() || (cmp.is_eq() && !both_excluded)
+            }
+            _ => true,
+        }
     }
 
     fn key(&self, bytes: &[u8]) -> Key {
@@ -261,9 +321,9 @@ impl Oracle {
         let Some(Open::Cursor { incarnation, map, range, at }) = &mut self.open[slot] else {
             return Outcome::Skipped;
         };
-        let order = self.order;
-        let first = |low: Bound<&[u8]>| find(map, order, range, (low, Bound::Unbounded), false);
-        let last = |high: Bound<&[u8]>| find(map, order, range, (Bound::Unbounded, high), true);
+        let (order, now) = (self.order, self.now);
+        let first = |low: Bound<&[u8]>| find(map, now, order, range, (low, Bound::Unbounded), false);
+        let last = |high: Bound<&[u8]>| find(map, now, order, range, (Bound::Unbounded, high), true);
         *at = match (to, at.as_ref().map(|key| &key.bytes[..])) {
             (Move::First, _) => first(Bound::Unbounded),
             (Move::Last, _) => last(Bound::Unbounded),
@@ -273,7 +333,7 @@ impl Oracle {
             (Move::Prev, Some(key)) => last(Bound::Excluded(key)),
             (_, None) => None,
         };
-        let entry = at.as_ref().map(|key| (key.bytes.to_vec(), map[key].to_vec()));
+        let entry = at.as_ref().map(|key| (key.bytes.to_vec(), map[key].0.to_vec()));
         let incarnation = *incarnation;
         self.lasting(incarnation, Outcome::Entry(entry))
     }
@@ -282,7 +342,9 @@ impl Oracle {
         let Some(Open::Iter { incarnation, left }) = &mut self.open[slot] else {
             return Outcome::Skipped;
         };
-        let entry = if back { left.pop_back() } else { left.pop_front() };
+        let now = self.now;
+        let mut take = || if back { left.pop_back() } else { left.pop_front() };
+        let entry = std::iter::from_fn(&mut take).find(|e| e.2 > now).map(|(k, v, _)| (k, v));
         let incarnation = *incarnation;
         self.lasting(incarnation, Outcome::Entry(entry))
     }
@@ -376,7 +438,12 @@ impl Oracle {
 
 /// A load is a batch of puts, as far as anybody can see.
 fn loaded(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
-    let put = |(key, value): &(Bytes, Value)| Write { family, key: key.clone(), value: Some(*value) };
+    let put = |(key, value): &(Bytes, Value)| Write {
+        family,
+        key: key.clone(),
+        value: Some(*value),
+        how: How::Plain,
+    };
     // Also a load of nothing needs a family that is there.
     entries.iter().map(put).collect()
 }
@@ -404,6 +471,7 @@ fn inside(range: &Range, key: &Key) -> bool {
 /// The first (or last) key of the map within `ends` that also lies in the range.
 fn find(
     map: &Map,
+    now: u64,
     order: KeyOrder,
     range: &Range,
     ends: (Bound<&[u8]>, Bound<&[u8]>),
@@ -411,17 +479,18 @@ fn find(
 ) -> Option<Key> {
     let key = |bytes: &[u8]| Key::new(order, bytes);
     let ends = (ends.0.map(key), ends.1.map(key));
-    let mut keys = map.range(ends).map(|(key, _)| key).filter(|key| inside(range, key));
+    let live = map.range(ends).filter(|(_, value)| value.1 > now);
+    let mut keys = live.map(|(key, _)| key).filter(|key| inside(range, key));
     if last { keys.next_back().cloned() } else { keys.next().cloned() }
 }
 
 /// The entries of a span.
-fn entries(map: &Map, span: &Span) -> VecDeque<(Bytes, Bytes)> {
+fn entries(map: &Map, span: &Span) -> VecDeque<(Bytes, Bytes, u64)> {
     let within = |key: &Key| match span {
         Span::Range(range) => inside(range, key),
         Span::Prefix(prefix) => orders::begins(key.order, &key.bytes, prefix),
     };
-    map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.to_vec())).collect()
+    map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.0.to_vec(), v.1)).collect()
 }
 
 #[cfg(test)]
@@ -431,7 +500,10 @@ mod tests {
 
     fn put(family: usize, key: &[u8], id: u64) -> Op {
         let value = Some(Value { id, len: 9 });
-        Op::Write { writes: vec![Write { family, key: key.to_vec(), value }], batched: false }
+        Op::Write {
+            writes: vec![Write { family, key: key.to_vec(), value, how: How::Plain }],
+            batched: false,
+        }
     }
     fn get(key: &[u8], snapshot: Option<usize>) -> Op {
         Op::Get { family: 0, key: key.to_vec(), snapshot }
@@ -475,7 +547,7 @@ mod tests {
         assert_eq!(at(&mut o, Move::Next), None, "invalid stays invalid");
         assert_eq!(at(&mut o, Move::SeekForPrev(b"zz".to_vec())), Some(b"c".to_vec()));
         o.perform(&Op::Write {
-            writes: vec![Write { family: 0, key: b"b".to_vec(), value: None }],
+            writes: vec![Write { family: 0, key: b"b".to_vec(), value: None, how: How::Plain }],
             batched: false,
         });
         assert_eq!(at(&mut o, Move::Prev), Some(b"b".to_vec()), "sees what was there when it was made");
@@ -520,7 +592,7 @@ mod tests {
     fn a_prefix_of_ff_has_no_end() {
         let keys: Map = [&b"a\xff"[..], b"b", b"\xff", b"\xff\xff\x01"]
             .into_iter()
-            .map(|k| (Key::new(KeyOrder::Bytes, k), Arc::from(&b""[..])))
+            .map(|k| (Key::new(KeyOrder::Bytes, k), (Arc::from(&b""[..]), u64::MAX)))
             .collect();
         let count = |prefix: &[u8]| entries(&keys, &Span::Prefix(prefix.to_vec())).len();
         assert_eq!([&b"\xff\xff"[..], b"\xff", b"a\xff", b""].map(count), [1, 2, 1, 4]);

@@ -376,7 +376,12 @@ impl<'a> Writer<'a> {
         for put in puts {
             let family = self.family(&put.family.0)?;
             match &put.value {
+                // The same effect in other kinds of entries.
+                Some(value) if (put.key.len() + value.len()) % 2 == 1 => {
+                    batch.put_until(family, &put.key, value, u64::MAX)?
+                }
                 Some(value) => batch.put(family, &put.key, value)?,
+                None if put.key.len() % 2 == 1 => batch.delete_range(family, &put.key[..]..=&put.key[..])?,
                 None => batch.delete(family, &put.key)?,
             }
         }

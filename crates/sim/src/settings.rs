@@ -13,10 +13,16 @@ pub struct Settings {
     pub family: FamilyOptions,
     /// Block cache.
     pub cache_bytes: u64,
+    /// Memory for everything together (0: plenty).
+    pub memory_budget: u64,
+    /// Space on the disk that only deletes may use.
+    pub min_free_space: u64,
     /// Default durability.
     pub durability: Durability,
     /// Re-read outputs.
     pub verify_outputs: bool,
+    /// Bytes of a file of the log for people; 0: none.
+    pub log_file_bytes: u64,
 }
 
 impl Settings {
@@ -41,8 +47,11 @@ impl Settings {
         Settings {
             family,
             cache_bytes: rng.pick(&[0, 4 << 10, 1 << 20]),
+            memory_budget: rng.pick(&[0, 0, 64 << 10]),
+            min_free_space: rng.pick(&[0, 2 << 10]),
             durability: Durability::None,
             verify_outputs: rng.percent(50),
+            log_file_bytes: rng.pick(&[0, 0, 0, 500]),
         }
     }
 
@@ -69,7 +78,12 @@ impl Settings {
             .fold(Options::in_env(env), Options::register_order)
             .durability(self.durability)
             .block_cache_bytes(self.cache_bytes)
+            .memory_budget(self.memory_budget)
+            .min_free_space(self.min_free_space)
+            .max_open_files(4)
             .verify_outputs(self.verify_outputs)
+            .log_file_bytes(self.log_file_bytes)
+            .log_files_kept(1)
             .default_family(self.family.clone())
     }
 }

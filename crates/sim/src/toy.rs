@@ -94,6 +94,10 @@ impl Target for Toy {
             _ => {}
         }
         let mut outcome = self.inner.perform(&op);
+        if let (Outcome::Time(now, _), Op::Pass { days }) = (&mut outcome, &op) {
+            *now += days * crate::oracle::DAY_MS;
+            self.inner.set_now(*now);
+        }
         if let (Outcome::Entries(entries), Mistake::BackTwice) = (&mut outcome, self.mistake) {
             entries.extend(entries.last().cloned());
         }

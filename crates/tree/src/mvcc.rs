@@ -13,19 +13,25 @@ pub fn visible(seq: SeqNo, at: SeqNo) -> bool {
 /// Every version belongs to the stratum of the first reader that can see it; of each key, only the newest version of a
 /// stratum can ever be seen.
 #[derive(Clone, Debug)]
-pub struct Strata(Vec<SeqNo>);
+pub struct Strata(Vec<SeqNo>, Option<SeqNo>);
 
 impl Strata {
     /// From the live snapshots and the present, which must not be older than any input of the rewrite.
     pub fn new(mut snapshots: Vec<SeqNo>, present: SeqNo) -> Strata {
+        let newest = snapshots.iter().max().copied();
         snapshots.push(present);
         snapshots.sort_unstable();
         snapshots.dedup();
-        Strata(snapshots)
+        Strata(snapshots, newest)
     }
     /// The stratum of a version.
     pub fn of(&self, seq: SeqNo) -> usize {
         self.0.partition_point(|&reader| reader < seq)
+    }
+    /// Whether no snapshot sees the version.
+    pub fn newest(&self, seq: SeqNo) -> bool {
+        // Not by the stratum: a snapshot taken since the last write is the present too.
+        self.1.is_none_or(|snapshot| snapshot < seq)
     }
     /// Whether every reader sees the version (or something newer): it lies in the oldest stratum.
     pub fn oldest(&self, seq: SeqNo) -> bool {
@@ -45,5 +51,8 @@ mod tests {
         assert_eq!(s.of(SeqNo(10)), 1);
         assert_eq!(s.of(SeqNo(11)), 2);
         assert!(s.oldest(SeqNo(1)) && !s.oldest(SeqNo(6)));
+        assert!(s.newest(SeqNo(11)) && !s.newest(SeqNo(10)));
+        let of_now = Strata::new(vec![SeqNo(20)], SeqNo(20));
+        assert!(!of_now.newest(SeqNo(20)), "a snapshot of the present");
     }
 }

@@ -25,6 +25,7 @@ fn facets(r: &Record) -> Vec<(&'static str, String)> {
         ("ops", s.ops.map_or("-".into(), |n| short(n as f64))),
         ("batch", format!("{:?}", s.batch)),
         ("pattern", s.pattern.map_or("-".into(), |p| format!("{p:?}"))),
+        ("range", format!("{:?}", s.range)),
         ("value bytes", size(s.value_bytes.map(|b| b as u64))),
         ("compression", format!("{:?}", s.compression)),
         ("memtable", shown(s.memtable)),

@@ -5,15 +5,18 @@ use crate::output::Out;
 use crate::place::{FamilyArg, KeyForm, Place};
 use crate::text::put_json;
 use clap::Args;
+use perigee::{Db, Family};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
   perigee delete ./db moon                 no error if it is not there
-  perigee delete ./db moon --must-exist    exit code 1 if it is not there";
+  perigee delete ./db moon --must-exist    exit code 1 if it is not there
+  perigee delete ./db 2025- --prefix       every key that starts so, in one operation
+  perigee delete ./db a --to n             every key from a up to n, without n";
 
-/// Remove a key
+/// Remove a key, or a range of keys
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DeleteArgs {
@@ -24,6 +27,15 @@ pub struct DeleteArgs {
     /// Exit with 1 if the key is not there
     #[arg(long)]
     must_exist: bool,
+    /// Remove every key that starts with KEY
+    #[arg(long, conflicts_with_all = ["must_exist", "to", "single"])]
+    prefix: bool,
+    /// Remove every key from KEY up to this one, which stays
+    #[arg(long, value_name = "END", conflicts_with_all = ["must_exist", "single"])]
+    to: Option<OsString>,
+    /// Remove a key that was put only once: its place is reclaimed sooner
+    #[arg(long)]
+    single: bool,
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
@@ -35,18 +47,47 @@ pub fn run(args: &DeleteArgs, out: &mut Out) -> Result<u8> {
     let key = args.form.read(&args.key)?;
     let db = args.place.open()?;
     let family = args.family.of(&db)?;
+    if args.prefix || args.to.is_some() {
+        return many(args, &key, &db, &family, out);
+    }
     let existed = family.contains(&key)?;
     if !existed && args.must_exist {
         return Err(Failure::missing(&key));
     }
     if existed {
-        family.delete(&key)?;
+        if args.single {
+            family.single_delete(&key)?;
+        } else {
+            family.delete(&key)?;
+        }
     }
     db.close()?;
     if out.json {
         let mut object = Map::new();
         put_json(&mut object, "deleted", &key);
         object.insert("existed".into(), existed.into());
+        out.value(&Value::Object(object))?;
+    }
+    Ok(0)
+}
+
+/// Removes a prefix or a range.
+fn many(args: &DeleteArgs, key: &[u8], db: &Db, family: &Family, out: &mut Out) -> Result<u8> {
+    let mut object = Map::new();
+    match &args.to {
+        Some(end) => {
+            let end = args.form.read(end)?;
+            family.delete_range(key..&end[..])?;
+            put_json(&mut object, "deleted_from", key);
+            put_json(&mut object, "to", &end);
+        }
+        None => {
+            family.delete_prefix(key)?;
+            put_json(&mut object, "deleted_prefix", key);
+        }
+    }
+    db.close()?;
+    if out.json {
         out.value(&Value::Object(object))?;
     }
     Ok(0)

@@ -1,6 +1,6 @@
 //! `perigee levels`: the shape of the trees.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{Out, table};
 use crate::place::Place;
 use crate::size;
@@ -8,12 +8,14 @@ use crate::text::{escape, put_json};
 use clap::Args;
 use perigee::{FamilyStats, FileStats, LevelStats};
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   perigee levels ./db
   perigee levels ./db --files        one line for each table file
-  perigee levels ./db --family tides --json";
+  perigee levels ./db --family tides --json
+  perigee levels ./db --html levels.html     a picture of them, in one page";
 
 /// Longest key that the table of files shows in full.
 const KEY_WIDTH: usize = 24;
@@ -27,6 +29,9 @@ pub struct LevelsArgs {
     /// Show each table file
     #[arg(long)]
     files: bool,
+    /// Write a picture of the levels to this file, as one page of HTML
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Only this family
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
@@ -40,9 +45,16 @@ pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
     }
     let wanted = |name: &str| args.family.as_deref().is_none_or(|f| f == name);
     let families: Vec<FamilyStats> = db.stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
-    let files: Vec<FileStats> =
-        if args.files { db.files().into_iter().filter(|f| wanted(&f.family)).collect() } else { Vec::new() };
+    let files: Vec<FileStats> = if args.files || args.html.is_some() {
+        db.files().into_iter().filter(|f| wanted(&f.family)).collect()
+    } else {
+        Vec::new()
+    };
     db.close()?;
+    if let Some(path) = &args.html {
+        let page = super::levels_html::page(&args.place.db.to_string_lossy(), &families, &files);
+        std::fs::write(path, page).map_err(|e| Failure::file("write", path, &e))?;
+    }
     if out.json {
         let mut value = json!({"families": families.iter().map(family_json).collect::<Vec<_>>()});
         if args.files {
@@ -60,12 +72,13 @@ pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
 }
 
 fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
-    let mut t = table(&["family", ">level", ">runs", ">files", ">size", ">entries", ">tombstones"]);
+    let mut t =
+        table(&["family", ">level", ">runs", ">files", ">size", ">of capacity", ">entries", ">tombstones"]);
     for family in families {
         let name = escape(family.name.as_bytes());
         let full: Vec<&LevelStats> = family.levels.iter().filter(|l| l.files > 0).collect();
         if full.is_empty() {
-            t.add_row([&name, "-", "0", "0", "0 B", "0", "0"]);
+            t.add_row([&name, "-", "0", "0", "0 B", "-", "0", "0"]);
         }
         for l in full {
             t.add_row([
@@ -74,12 +87,23 @@ fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
                 l.runs.to_string(),
                 l.files.to_string(),
                 size::bytes(l.bytes),
+                share(family, l),
                 size::count(l.entries),
                 size::count(l.tombstones),
             ]);
         }
     }
     out.line(t.trim_fmt())
+}
+
+/// How full a level is: at 100 % it wants a compaction. Level 0 counts runs.
+fn share(family: &FamilyStats, l: &LevelStats) -> String {
+    let o = &family.options;
+    let full = match l.level {
+        0 => l.runs as f64 / 4.0,
+        n => l.bytes as f64 / (o.level1_bytes as f64 * f64::from(o.level_ratio).powi(i32::from(n) - 1)),
+    };
+    format!("{:.0} %", full * 100.0)
 }
 
 fn files_table(files: &[FileStats], out: &mut Out) -> Result<()> {

@@ -14,12 +14,14 @@ pub mod families;
 pub mod get;
 pub mod import;
 pub mod levels;
+mod levels_html;
 pub mod load;
 pub mod manifest;
 pub mod metrics;
 pub mod purge;
 pub mod options;
 pub mod put;
+pub mod repair;
 pub mod restore;
 pub mod scan;
 pub mod sst;
@@ -53,6 +55,7 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Dump(args) => dump::run(&args, out),
         Command::Checkpoint(args) => checkpoint::run(&args, out),
         Command::Backup(args) => backup::run(&args, out),
+        Command::Repair(args) => repair::run(&args, out),
         Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
         Command::Purge(args) => purge::run(&args, out),

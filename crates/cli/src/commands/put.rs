@@ -12,11 +12,13 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
   perigee put ./db moon full               creates the database if there is none
   perigee put ./db photos/a.jpg - < a.jpg  the value comes from stdin
+  perigee put ./db session x --ttl 3600    gone in an hour
   perigee put ./db --escaped 'a\\0b' x      a key with a NUL byte";
 
 /// Set a key to a value
@@ -30,6 +32,9 @@ pub struct PutArgs {
     /// The value, or - to read it from stdin
     #[arg(allow_hyphen_values = true)]
     value: OsString,
+    /// The key is gone after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
@@ -41,7 +46,11 @@ pub fn run(args: &PutArgs, out: &mut Out) -> Result<u8> {
     let key = args.form.read(&args.key)?;
     let value = if args.value == "-" { read_stdin()? } else { args.value.as_bytes().to_vec() };
     let db = args.place.open_or_create(Durability::Full)?;
-    args.family.of(&db)?.put(&key, &value)?;
+    let family = args.family.of(&db)?;
+    match args.ttl {
+        Some(seconds) => family.put_with_ttl(&key, &value, Duration::from_secs(seconds))?,
+        None => family.put(&key, &value)?,
+    }
     db.close()?;
     if out.json {
         let mut object = Map::new();

@@ -2,13 +2,30 @@
 
 use crate::control::Kind;
 use crate::core::Core;
+use crate::events::{self, Event};
 use crate::pressure::{Pressure, Reason};
 use perigee_base::{ErrorKind, Result};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Longest single delay.
 const DELAY_US_MAX: u64 = 20_000;
 /// A stopped writer looks again at least this often.
 const STOP_US: u64 = 50_000;
+
+/// Jobs that failed for want of space need not wait out their back-off: somebody wants to write.
+fn try_again(core: &Core) {
+    core.retries.fetch_add(1, Relaxed);
+    core.signal.ring();
+}
+
+/// Refuses a write that is not only deletes while the disk is all but full.
+///
+/// # Errors
+/// `NoSpace`: nothing was written.
+pub fn space(core: &Core, bytes: usize) -> Result<()> {
+    let admitted = core.space.admit(&*core.dir, core.env.clock.monotonic_us(), bytes as u64);
+    admitted.inspect_err(|_| try_again(core))
+}
 
 /// Delays or stops the writer of a batch of `bytes`, as the pressure demands.
 ///
@@ -16,6 +33,7 @@ const STOP_US: u64 = 50_000;
 /// The failure of the background work, if that is why the writer would have to wait.
 pub fn wait(core: &Core, bytes: usize) -> Result<()> {
     let mut stopped_since = None;
+    let mut _span = None;
     loop {
         let seen = core.signal.now();
         match core.pressure() {
@@ -30,6 +48,9 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
             Pressure::Stop(reason) => {
                 core.health.check_writable()?;
                 if let Some(cause) = core.health.background() {
+                    if cause.kind() == ErrorKind::NoSpace {
+                        try_again(core);
+                    }
                     let kind =
                         if cause.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Busy };
                     return Err(
@@ -38,12 +59,13 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                 }
                 // A writer that waited for work that is held back might wait for itself.
                 let wanted = match reason {
-                    Reason::SealedMemtables => Kind::Flush,
+                    Reason::SealedMemtables | Reason::Memory => Kind::Flush,
                     Reason::Level0Runs => Kind::Compaction,
                 };
                 if let Err(held) = core.control.check(wanted) {
                     return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
                 }
+                _span.get_or_insert_with(|| events::span("stall", reason.name()));
                 stopped_since.get_or_insert_with(|| (core.env.clock.monotonic_us(), reason.name()));
                 core.signal.wait_us(seen, STOP_US);
             }
@@ -53,6 +75,7 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
         let us = core.env.clock.monotonic_us().saturating_sub(since);
         core.counters.stop_us.add(us);
         core.stalls.stopped(reason, us);
+        core.tell(&Event::Stalled { reason, us });
     }
     core.health.check_writable()
 }

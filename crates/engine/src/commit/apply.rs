@@ -2,6 +2,7 @@
 
 use super::group::Group;
 use crate::core::Core;
+use crate::hooks::Event;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{ErrorKind, Result};
 use std::sync::Arc;
@@ -11,21 +12,34 @@ use std::sync::atomic::Ordering::Release;
 /// here poisons the database.
 pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<()> {
     let mut base = first;
+    let mut grown = 0;
+    let mut told = Vec::new();
     for work in group.work.iter_mut().flatten() {
         let buffer = Arc::new(std::mem::take(&mut work.record.buf));
-        for (family, ops) in &work.parts {
+        for (family, ops) in &mut work.parts {
             if bug::on(Bug::PublishEarly) {
                 core.visible.store(base + u64::from(work.record.count) - 1, Release);
                 core.env.clock.sleep_us(1);
             }
-            family.tree.view().active.insert(&buffer, base, ops).map_err(|e| {
+            let active = Arc::clone(&family.tree.view().active);
+            let before = active.bytes();
+            active.insert(&buffer, base, &*ops).map_err(|e| {
                 let e = e.wrap(ErrorKind::OutcomeUnknown, "a logged batch could not be applied");
                 core.health.poison(&e);
                 e
             })?;
+            grown += active.bytes() - before;
+            if let Some(hook) = family.hook() {
+                told.push((hook, Event::new(Arc::clone(&buffer), base, std::mem::take(ops))));
+            }
         }
         base += u64::from(work.record.count);
     }
+    if core.memory.grew(grown) {
+        core.balance();
+    }
+    // Only now: a group that fails half-way tells nobody anything.
+    told.into_iter().for_each(|(hook, event)| core.hooks.push(hook, event));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::family::Family;
 use crate::settings::Durability;
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
+use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, Result, SeqNo, limits};
 use perigee_env::sync::{Condvar, Mutex};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -30,6 +30,8 @@ pub struct Request {
     work: Short<Option<Work>>,
     outcome: Short<Option<Result<()>>>,
     bytes: usize,
+    /// Not only deletes.
+    grows: bool,
     turn: Condvar,
 }
 
@@ -49,12 +51,18 @@ impl Request {
             };
             parts[at].1.push((op, SeqNo(i as u64)));
         }
+        let grows = parts.iter().flat_map(|(_, ops)| ops).any(|(op, _)| op.kind != EntryKind::Delete);
         Ok(Arc::new(Request {
+            grows,
             bytes: record.buf.len(),
             work: Short::new(Some(Work { record, parts, durability })),
             outcome: Short::new(None),
             turn: Condvar::new(),
         }))
+    }
+    /// Whether it does anything but delete.
+    pub fn grows(&self) -> bool {
+        self.grows
     }
     /// Bytes it takes in the log.
     pub fn bytes(&self) -> usize {

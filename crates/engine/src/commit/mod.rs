@@ -27,8 +27,13 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
     let request = Request::new(core, batch, durability)?;
+    if request.grows() {
+        admit::space(core, request.bytes())?;
+    }
     admit::wait(core, request.bytes())?;
-    queue.submit(request, |group| lead(core, group))?;
+    let outcome = queue.submit(request, |group| lead(core, group));
+    core.hooks.call();
+    outcome?;
     core.counters.commits.add(1);
     core.counters.operations.add(operations);
     core.counters.user_bytes_written.add(user_bytes);

@@ -3,6 +3,7 @@
 use crate::core::{Core, next_file};
 use crate::family::Family;
 use crate::manifest::Edit;
+use crate::memory;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
@@ -17,7 +18,25 @@ pub fn if_needed(core: &Core, appender: &mut Appender, writing: Vec<Arc<Family>>
     let mut full: Vec<Arc<Family>> =
         writing.into_iter().filter(|f| f.tree.view().active.bytes() >= f.settings().memtable_bytes).collect();
     full.extend(pinning(core, appender));
+    full.extend(over_budget(core));
     if full.is_empty() { Ok(()) } else { seal(core, appender, &full) }
+}
+
+/// The families to seal because all memtables together exceed their share of the memory budget.
+fn over_budget(core: &Core) -> Vec<Arc<Family>> {
+    if core.memory.excess().is_none() {
+        return Vec::new();
+    }
+    // What is counted while others commit may be a little off; here nobody does.
+    core.refresh_load();
+    let Some(excess) = core.memory.excess() else { return Vec::new() };
+    let all = core.families.all();
+    let active = |f: &Arc<Family>| {
+        let view = f.tree.view();
+        (view.active.first_seq().0, if view.active.is_empty() { 0 } else { view.active.bytes() })
+    };
+    let sizes: Vec<_> = all.iter().map(active).collect();
+    memory::candidates(&sizes, excess).into_iter().map(|i| Arc::clone(&all[i])).collect()
 }
 
 /// The families whose active memtable keeps the oldest operations of a log that has grown too long.

@@ -4,6 +4,7 @@ use super::flush::{bytes, discard, install, setting};
 use super::pace::JobPace;
 use crate::control::{Job, Kind};
 use crate::core::Core;
+use crate::events::{self, Event};
 use crate::family::Family;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
@@ -17,7 +18,7 @@ use perigee_tree::compact::pick::manual::{self, Span};
 use perigee_tree::compact::pick::{Limits, leveled, pick};
 use perigee_tree::compact::{Plan, Reason, Shape, compact};
 use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Pace};
+use perigee_tree::rewrite::{Created, Filtering, Output, Pace, Setting};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -26,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.compacting.lock();
     if let Some((family, version, plan)) = core.families.all().into_iter().find_map(|f| hidden(core, f)) {
-        return settle(carry_out(core, &family, &version, &plan));
+        return settle(carry_out(core, &family, version, &plan));
     }
     let mut best: Option<(f64, Arc<Family>)> = None;
     for family in core.families.all() {
@@ -40,7 +41,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let Some((_, family)) = best else { return Ok(false) };
     let version = Arc::clone(&family.tree.view().version);
     let Some(plan) = pick(&Shape::of(&version), &limits(&family)) else { return Ok(false) };
-    settle(carry_out(core, &family, &version, &plan))
+    settle(carry_out(core, &family, version, &plan))
 }
 
 fn settle(done: Result<()>) -> Result<bool> {
@@ -104,7 +105,7 @@ fn merge(core: &Arc<Core>, family: &Arc<Family>, extent: &Extent, percent: u64) 
         Extent::Whole { .. } => manual::pick(&shape, &Span::default(), &garbage(&version, percent)),
         Extent::Range(span) => manual::pick(&shape, span, &BTreeSet::new()),
     };
-    plan.map_or(Ok(()), |plan| carry_out(core, family, &version, &plan))
+    plan.map_or(Ok(()), |plan| carry_out(core, family, version, &plan))
 }
 
 /// Value logs of which less than so many percent are referenced.
@@ -138,17 +139,19 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
     }
 }
 
-fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: &Arc<Version>, plan: &Plan) -> Result<()> {
-    let running = core.control.begin(&core.signal, job(core, family, version, plan))?;
+fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: Arc<Version>, plan: &Plan) -> Result<()> {
+    let running = core.control.begin(&core.signal, job(core, family, &version, plan))?;
     let mut created = Created::default();
     let pace = JobPace::new(core, &running);
     let started = core.start(Operation::Compaction, 0);
-    let done = run(core, family, version, plan, &pace, &mut created);
+    let done = run(core, family, &version, plan, &pace, &mut created);
     if done.is_ok() {
         core.stop(Operation::Compaction, started);
     } else {
         discard(core, &created);
     }
+    // Whoever waits for the end of the job may remove its inputs.
+    drop(version);
     drop(running);
     if (family.is_dropped() || cleared(family, plan)) && core.health.poisoned().is_none() {
         return Ok(());
@@ -170,8 +173,13 @@ fn run(
     pace: &dyn Pace,
     created: &mut Created,
 ) -> Result<()> {
+    let _span = events::span("compaction", &family.name());
+    let since = core.env.clock.monotonic_us();
     let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
-    let (edit, output) = compact(plan, setting(core, family, version, pace), created)?;
+    let filter = family.filter();
+    let filter = filter.as_deref().map(|filter| Filtering { filter, level: plan.to });
+    let with_filter = Setting { filter, ..setting(core, family, version, pace) };
+    let (edit, output) = compact(plan, with_filter, created)?;
     core.sync_dir()?;
     install(core, family, edit, &[], None)?;
     core.counters.compactions.add(1);
@@ -180,6 +188,7 @@ fn run(
     }
     core.counters.compaction_bytes_written.add(bytes(&output));
     core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
+    tell(core, family, version, plan, &output, since);
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
     core.counters.dropped_covered.add(output.counts.covered);
@@ -190,6 +199,24 @@ fn run(
     }
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
     Ok(())
+}
+
+fn tell(core: &Core, family: &Family, version: &Version, plan: &Plan, output: &Output, since: u64) {
+    let mut from: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).collect();
+    from.sort_unstable();
+    from.dedup();
+    let files = if plan.trivial { plan.inputs.len() } else { output.tables.len() };
+    let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
+    core.tell(&Event::Compacted {
+        family: &family.name(),
+        reason: if plan.trivial { "moved" } else { plan.reason.name() },
+        from: &from,
+        to: plan.to.0,
+        files: (plan.inputs.len(), files),
+        bytes: (read, if plan.trivial { read } else { bytes(output) }),
+        entries: (output.counts.read, output.counts.written),
+        us: core.env.clock.monotonic_us().saturating_sub(since),
+    });
 }
 
 fn inputs<'a>(version: &'a Version, plan: &Plan) -> impl Iterator<Item = &'a KlogSummary> {

@@ -3,6 +3,7 @@
 use super::pace::JobPace;
 use crate::control::{Job, Kind};
 use crate::core::Core;
+use crate::events::{self, Event};
 use crate::family::Family;
 use crate::manifest::Edit;
 use crate::wal::Appender;
@@ -94,6 +95,8 @@ fn flush_one(
     created: &mut Created,
     held: &mut Option<&mut Appender>,
 ) -> Result<()> {
+    let _span = events::span("flush", &family.name());
+    let since = core.env.clock.monotonic_us();
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
     let (edit, output) = flush(memtable, run, setting(core, family, &view.version, pace), created)?;
@@ -112,6 +115,13 @@ fn flush_one(
     core.now.flushed();
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(&output));
+    core.tell(&Event::Flushed {
+        family: &family.name(),
+        entries: output.counts.read,
+        files: output.tables.len(),
+        bytes: bytes(&output),
+        us: core.env.clock.monotonic_us().saturating_sub(since),
+    });
     core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_covered.add(output.counts.covered);
@@ -135,6 +145,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         ids: &core.ids,
         pace,
         now: &*core.now,
+        filter: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{compact, flush};
 use crate::core::Core;
+use crate::events::Event;
 use crate::health::Slot;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::spawn::Join;
@@ -74,6 +75,7 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
             }
             Ok(Err(e)) => {
                 if e.kind() != ErrorKind::Closed {
+                    core.tell(&Event::Failed { what: slot.name(), error: &e });
                     core.health.set_background(slot, Some(e));
                     core.signal.ring();
                 }
@@ -84,8 +86,9 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                 back_off = (back_off * 2).min(BACK_OFF_US_MAX);
             }
             Err(panic) => {
-                core.health
-                    .poison(&Error::internal(format!("a background thread panicked: {}", message(&*panic))));
+                let e = Error::internal(format!("a background thread panicked: {}", message(&*panic)));
+                core.tell(&Event::Failed { what: slot.name(), error: &e });
+                core.health.poison(&e);
                 core.signal.ring();
                 return;
             }
@@ -98,16 +101,19 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Waits so long whatever rings, unless the database is closing.
+/// Waits so long whatever rings, unless the database is closing, or somebody asks for another try (not at once, either).
 fn rest(core: &Core, us: u64) {
-    let until = core.env.clock.monotonic_us().saturating_add(us);
+    let start = core.env.clock.monotonic_us();
+    let (until, retries) = (start.saturating_add(us), core.retries.load(SeqCst));
     loop {
         let seen = core.signal.now();
         let now = core.env.clock.monotonic_us();
-        if core.closing.load(SeqCst) || now >= until {
+        let asked = core.retries.load(SeqCst) != retries;
+        if core.closing.load(SeqCst) || now >= until || (asked && now >= start + BACK_OFF_US_MIN) {
             return;
         }
-        core.signal.wait_us(seen, until - now);
+        let rest = if asked { start + BACK_OFF_US_MIN } else { until };
+        core.signal.wait_us(seen, rest - now);
     }
 }
 

@@ -23,6 +23,8 @@ pub struct FamilyEntry {
     pub vlogs: BTreeMap<FileId, VlogMeta>,
     /// Every operation up to here is in tables.
     pub flushed: SeqNo,
+    /// The name of its compaction filter (empty: none).
+    pub filter: String,
 }
 
 /// Everything the manifest says.
@@ -67,6 +69,11 @@ impl Catalog {
                 }
             }
         }
+        for (id, name) in &e.filters {
+            if let Some(f) = self.families.get_mut(id) {
+                f.filter = name.clone();
+            }
+        }
         for id in &e.dropped {
             self.families.remove(id);
         }
@@ -89,6 +96,13 @@ impl Catalog {
         for id in &e.dropped {
             if !self.families.contains_key(id) {
                 return Err(Error::corruption(format!("an edit drops family {id}, which does not exist")));
+            }
+        }
+        for (id, _) in &e.filters {
+            if !self.families.contains_key(id) && !e.families.iter().any(|(new, _, _)| new == id) {
+                return Err(Error::corruption(format!(
+                    "an edit gives a filter to family {id}, which does not exist"
+                )));
             }
         }
         for (id, v) in &e.versions {
@@ -158,10 +172,12 @@ impl Catalog {
             flushed: Some(f.flushed),
             ..VersionEdit::default()
         };
+        let filters = self.families.iter().filter(|(_, f)| !f.filter.is_empty());
         Edit {
             snapshot: true,
             next: Some(self.next),
             families: self.families.iter().map(|(id, f)| (*id, f.name.clone(), f.settings.clone())).collect(),
+            filters: filters.map(|(id, f)| (*id, f.filter.clone())).collect(),
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
             logs_added: self.logs.clone(),
             durable: Some(self.durable),
@@ -178,7 +194,14 @@ impl Catalog {
 
 impl FamilyEntry {
     fn new(name: String, settings: FamilySettings) -> FamilyEntry {
-        FamilyEntry { name, settings, tables: BTreeMap::new(), vlogs: BTreeMap::new(), flushed: SeqNo::ZERO }
+        FamilyEntry {
+            name,
+            settings,
+            tables: BTreeMap::new(),
+            vlogs: BTreeMap::new(),
+            flushed: SeqNo::ZERO,
+            filter: String::new(),
+        }
     }
 
     fn apply(&mut self, v: &VersionEdit) {

@@ -23,6 +23,7 @@ const DURABLE: u64 = 25;
 const CLEAN: u64 = 27;
 const CLOCK: u64 = 29;
 const STAMP: u64 = 31;
+const FILTER: u64 = 33;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -49,6 +50,12 @@ pub fn encode(e: &Edit) -> Vec<u8> {
             put_varint(b, u64::from(id.0));
             put_bytes(b, name.as_bytes());
             put_settings(b, settings);
+        });
+    }
+    for (id, name) in &e.filters {
+        field(&mut out, FILTER, |b| {
+            put_varint(b, u64::from(id.0));
+            put_bytes(b, name.as_bytes());
         });
     }
     e.dropped.iter().for_each(|id| numbers(&mut out, DROPPED, &[u64::from(id.0)]));
@@ -168,6 +175,12 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
             let name = std::str::from_utf8(b.bytes(limits::FAMILY_NAME_BYTES_MAX)?)
                 .map_err(|_| Error::corruption("a family's name is not UTF-8"))?;
             e.families.push((id, name.to_owned(), take_settings(b)?));
+        }
+        FILTER => {
+            let id = FamilyId(b.varint32()?);
+            let name = std::str::from_utf8(b.bytes(limits::FAMILY_NAME_BYTES_MAX)?)
+                .map_err(|_| Error::corruption("a filter's name is not UTF-8"))?;
+            e.filters.push((id, name.to_owned()));
         }
         DROPPED => e.dropped.push(FamilyId(b.varint32()?)),
         KLOG => {

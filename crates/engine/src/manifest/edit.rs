@@ -24,6 +24,8 @@ pub struct Edit {
     pub next: Option<(u64, u32, u64)>,
     /// Families that come, or whose settings change.
     pub families: Vec<(FamilyId, String, FamilySettings)>,
+    /// Families' compaction filters, by name (empty: none any more).
+    pub filters: Vec<(FamilyId, String)>,
     /// Families that go.
     pub dropped: Vec<FamilyId>,
     /// Changes of families' versions.

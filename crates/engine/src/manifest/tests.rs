@@ -39,6 +39,7 @@ fn sample() -> Edit {
         snapshot: true,
         next: Some((9, 2, 5)),
         families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
+        filters: vec![(FamilyId(1), "f".into())],
         dropped: vec![FamilyId(3)],
         versions: vec![(FamilyId(1), version)],
         logs_added: vec![(FileId(9), 13)],

@@ -13,14 +13,18 @@ mod sharing;
 use crate::control::Control;
 use crate::core::Core;
 use crate::dirsync::DirSync;
+use crate::events;
 use crate::family::{Families, Family};
 use crate::health::Health;
+use crate::info_log::InfoLog;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
+use crate::memory::{self, Memory};
 use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
@@ -70,14 +74,21 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         orphans::remove_all_unknown(&*dir, &found.catalog)?;
     }
     let counters = Arc::new(Counters::default());
-    let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
-    let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
+    let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
+    let cache = Arc::new(BlockCache::new(memory.cache_max.min(memory.budget)));
+    let open_files = open_files(&env, &settings);
+    let shelf =
+        Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), open_files);
+    let shelf = Arc::new(shelf);
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
-    let replayed = replay::replay(&*dir, &found, boot, &families)?;
+    let replayed = {
+        let _span = events::span("recovery", "replay");
+        replay::replay(&*dir, &found, boot, &families)?
+    };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
-    let families = renew(families, &found.catalog);
+    let families = renew(families, &found.catalog, &settings);
 
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
@@ -106,7 +117,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
         changed,
     };
-    let standing = Standing { env, dir, boot, settings, counters, now, shelf, families };
+    let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
     let core =
         assemble(standing, (found.database, catalog.next.2), &replayed, writer, (manifest, dir_sync), ids);
     Ok((core, report))
@@ -114,6 +125,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
 
 /// What recovery has built, before there is anything to write to.
 struct Standing {
+    memory: Memory,
     env: Env,
     dir: Arc<dyn Dir>,
     boot: u64,
@@ -133,10 +145,16 @@ fn assemble(
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
 ) -> Core {
-    let Standing { env, dir, boot, settings, counters, now, shelf, families } = standing;
+    let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let throttle = Throttle::new(settings.background_bytes_per_second);
+    let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
+    let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let core = Core {
+        memory,
+        space: Space::new(settings.min_free_space),
+        retries: AtomicU64::new(0),
+        log,
         wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
@@ -157,6 +175,7 @@ fn assemble(
         families,
         ids,
         closing: AtomicBool::new(false),
+        hooks: Default::default(),
         flushing: Mutex::new(()),
         loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
@@ -171,6 +190,22 @@ fn assemble(
     core.refresh_limits();
     core.refresh_load();
     core
+}
+
+fn budget(env: &Env, settings: &Settings) -> u64 {
+    match settings.memory_budget {
+        0 => memory::default_budget(env.fs.memory_bytes()),
+        bytes => bytes,
+    }
+}
+
+/// Half of what the process may have open: the other half is the application's.
+fn open_files(env: &Env, settings: &Settings) -> usize {
+    let limit = match settings.max_open_files {
+        0 => env.fs.open_files().map_or(u64::MAX, |n| n / 2),
+        limit => limit,
+    };
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
@@ -217,6 +252,10 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
     }
     let mut changed = Vec::new();
     for entry in catalog.families.values_mut() {
+        // Who only reads compacts nothing.
+        if !settings.read_only && !settings.salvage {
+            entry.filter = settings.filters.adopt(&entry.name, &entry.filter)?;
+        }
         let wanted = match &entry.name[..] {
             "default" => settings.default_family.as_ref(),
             name => settings.families.get(name),
@@ -232,11 +271,12 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
 }
 
 /// The same families under the settings of the catalog.
-fn renew(families: Vec<Arc<Family>>, catalog: &Catalog) -> Families {
+fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> Families {
     let all = Families::default();
     for f in families {
         if let Some(entry) = catalog.families.get(&f.id) {
             f.set_settings(entry.settings.clone());
+            f.set_filter(settings.filters.of(&entry.name));
         }
         all.insert(f);
     }

@@ -7,11 +7,12 @@
 //! we begin again.
 
 use super::{
-    Report, Standing, adopt_settings, assemble, check_orders, manifest, open_families, renew, replay,
+    Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew, replay,
 };
 use crate::core::{Core, ShelfOpener};
 use crate::dirsync::DirSync;
 use crate::manifest::{Manifest, Place};
+use crate::memory::Memory;
 use crate::now::LogicalClock;
 use crate::settings::Settings;
 use perigee_base::bug::{self, Bug};
@@ -55,6 +56,13 @@ pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings
                 attempt = 1;
                 env.clock.sleep_us(PAUSE_US);
             }
+            // What does not fit together while the writer moves is no damage.
+            Err(e) if state_of_manifest(&*dir) != before => {
+                return Err(e.wrap(
+                    ErrorKind::Busy,
+                    "the writer changes the database faster than it can be read; open again, or take a checkpoint",
+                ));
+            }
             Err(e) => return Err(e),
         }
     }
@@ -73,7 +81,9 @@ fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(C
     let mut found = manifest::read(&env, &*dir, boot, &settings).map_err(|e| no_map(e, &settings))?;
     check_orders(&found.catalog, &settings)?;
     let counters = Arc::new(Counters::default());
-    let cache = Arc::new(BlockCache::new(settings.block_cache_bytes));
+    let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
+    let cache = Arc::new(BlockCache::new(memory.cache_max.min(memory.budget)));
+    // Files stay open: a writer beside us may remove them.
     let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
     let now = LogicalClock::new(Arc::clone(&env.clock), found.catalog.clock, Arc::clone(&counters));
     let now = Arc::new(now);
@@ -91,7 +101,7 @@ fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(C
         }
     }
     adopt_settings(&mut found.catalog, &settings)?;
-    let families = renew(families, &found.catalog);
+    let families = renew(families, &found.catalog, &settings);
     let holes = replayed.holes.iter().map(|e| format!("{e}; "));
     let report = Report {
         recovered: replayed.next - 1,
@@ -118,7 +128,7 @@ fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(C
         Arc::clone(&counters),
         high_water,
     );
-    let standing = Standing { env, dir, boot, settings, counters, now, shelf, families };
+    let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
     let core = assemble(standing, (found.database, runs), &replayed, nothing(), (manifest, dir_sync), ids);
     core.health.set_read_only();
     Ok((core, report))
@@ -163,6 +173,13 @@ impl Opener for SalvageOpener<'_> {
     fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         self.strict.table(meta).or_else(|e| {
             let why = damage(e, "the table that may hold this key cannot be opened")?;
+            if meta.summary.ranges.is_some() {
+                // Its range tombstones hid keys of other tables, which would come back without a word.
+                return Err(why.wrap(
+                    ErrorKind::Corruption,
+                    "a table with range tombstones is damaged; use `perigee repair`",
+                ));
+            }
             let reader = self.strict.shelf.broken_klog(meta.id, &meta.summary, self.order, why)?;
             Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))
         })

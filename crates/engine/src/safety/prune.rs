@@ -1,6 +1,7 @@
 //! Forgets old generations. Records go first and their going is made durable; only then files that no record names any
 //! more. A crash at any point leaves the kept generations whole, and the next prune removes the rest.
 
+use super::record::Generation;
 use super::store::{Store, generation_name, stored_name};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
@@ -21,7 +22,7 @@ pub struct Pruned {
     pub bytes: u64,
 }
 
-/// Keeps the newest `keep` generations.
+/// Keeps the newest `keep` generations of each database.
 ///
 /// # Errors
 /// `Corruption` if any record cannot be read: what it needs is unknown, so nothing is removed.
@@ -38,22 +39,21 @@ pub fn prune(env: &Env, backup: &Path, keep: usize) -> Result<Pruned> {
             e.wrap(kind, "nothing was removed, because what this generation needs is unknown")
         })?);
     }
-    let going = all.len().saturating_sub(keep);
     let mut out = Pruned::default();
-    for g in &all[..going] {
+    let (going, staying) = split(all, keep);
+    for g in &going {
         store.dir.remove(&generation_name(g.number))?;
         out.removed.push(g.number);
     }
-    out.kept = all[going..].iter().map(|g| g.number).collect();
-    if going > 0 {
+    out.kept = staying.iter().map(|g| g.number).collect();
+    if !going.is_empty() {
         store.dir.sync()?;
     }
-    let names =
-        |g: &super::Generation| g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>();
-    let needed: BTreeSet<String> = all[going..].iter().flat_map(names).collect();
+    let names = |g: &Generation| g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>();
+    let needed: BTreeSet<String> = staying.iter().flat_map(names).collect();
     let mut unneeded: Vec<String> = store.stored()?.into_iter().filter(|f| !needed.contains(f)).collect();
     if bug::on(Bug::PruneDropsShared) {
-        unneeded = all[..going].iter().flat_map(names).collect();
+        unneeded = going.iter().flat_map(names).collect();
     }
     for file in unneeded {
         out.bytes += store.dir.file_len(&file)?.unwrap_or(0);
@@ -63,4 +63,13 @@ pub fn prune(env: &Env, backup: &Path, keep: usize) -> Result<Pruned> {
     store.clear_incoming()?;
     store.dir.sync()?;
     Ok(out)
+}
+
+/// Those that go and those that stay; a directory may hold generations of several databases.
+fn split(all: Vec<Generation>, keep: usize) -> (Vec<Generation>, Vec<Generation>) {
+    let newer = |g: &Generation| {
+        all.iter().filter(|other| other.database == g.database && other.number > g.number).count()
+    };
+    let stays: BTreeSet<u64> = all.iter().filter(|g| newer(g) < keep).map(|g| g.number).collect();
+    all.into_iter().partition(|g| !stays.contains(&g.number))
 }

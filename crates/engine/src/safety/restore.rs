@@ -6,7 +6,7 @@ use super::record::Generation;
 use super::store::{Store, plain_name, stored_name};
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::Env;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What was restored.
@@ -46,7 +46,7 @@ pub fn restore(
     let store = Store::open(env, backup)?;
     let number = match generation {
         Some(number) => number,
-        None => *store.numbers()?.last().ok_or_else(|| no_generation(backup))?,
+        None => newest(&store, backup)?,
     };
     let g = store.read(number)?;
     let mut out = Restored { generation: g.number, sequence: g.sequence, files: 0, bytes: 0 };
@@ -55,7 +55,7 @@ pub fn restore(
         for f in &g.files {
             let stored = stored_name(g.database, f);
             copy::copy((&*store.dir, &stored), (&**dir, &plain_name(f)), f.id, (f.bytes, f.checksum))
-                .map_err(|e| explain(e, &stored, number))?;
+                .map_err(|e| explain(&store, e, &stored, number))?;
             out.files += 1;
             out.bytes += f.bytes;
             progress(out.bytes, total);
@@ -65,13 +65,33 @@ pub fn restore(
     Ok(out)
 }
 
+/// The newest generation, if there can be no doubt which database is meant.
+fn newest(store: &Store, backup: &Path) -> Result<u64> {
+    let numbers = store.numbers()?;
+    let newest = *numbers.last().ok_or_else(|| no_generation(backup))?;
+    let databases: BTreeSet<u64> =
+        numbers.iter().filter_map(|n| store.read(*n).ok()).map(|g| g.database).collect();
+    if databases.len() > 1 {
+        let (shown, count) = (backup.display(), databases.len());
+        return Err(Error::invalid(format!(
+            "{shown} holds generations of {count} databases: say the number of the one to restore"
+        )));
+    }
+    Ok(newest)
+}
+
 fn no_generation(backup: &Path) -> Error {
     Error::new(ErrorKind::NotFound, format!("{} holds no generation", backup.display()))
 }
 
 /// A missing file of a generation is damage, and the error says what is left to do.
-fn explain(e: Error, file: &str, number: u64) -> Error {
+fn explain(store: &Store, e: Error, file: &str, number: u64) -> Error {
     match e.kind() {
+        // Its record goes before its files.
+        ErrorKind::NotFound if !matches!(store.numbers(), Ok(n) if n.contains(&number)) => Error::new(
+            ErrorKind::NotFound,
+            format!("generation {number} was pruned meanwhile: choose another one"),
+        ),
         ErrorKind::NotFound => {
             Error::corruption(format!("a file of generation {number} is missing: restore another generation"))
                 .in_file(file)
@@ -131,7 +151,7 @@ pub fn verify(
         out.bytes += f.bytes;
         progress(out.bytes, total);
         if let Err(e) = checked {
-            out.errors.push((explain(e, &name, needed[0]), needed));
+            out.errors.push((explain(&store, e, &name, needed[0]), needed));
         }
     }
     Ok(out)

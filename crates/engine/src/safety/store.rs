@@ -34,14 +34,14 @@ impl Store {
     /// Opens a backup for reading; nothing is written, so it may lie on a read-only medium.
     pub fn open(env: &Env, path: &Path) -> Result<Store> {
         let dir = env.fs.open_dir(path, OpenDir::Existing)?;
-        refuse_database(&*dir)?;
+        refuse_database(env, &*dir)?;
         Ok(Store { dir })
     }
 
     /// Opens or creates a backup for writing; nobody else may meanwhile.
     pub fn open_to_write(env: &Env, path: &Path) -> Result<(Store, Box<dyn DirLock>)> {
         let dir = env.fs.open_dir(path, OpenDir::CreateIfMissing)?;
-        refuse_database(&*dir)?;
+        refuse_database(env, &*dir)?;
         let lock = dir.lock(name::LOCK)?;
         Ok((Store { dir }, lock))
     }
@@ -93,12 +93,22 @@ impl Store {
     }
 }
 
-fn refuse_database(dir: &dyn Dir) -> Result<()> {
+fn refuse_database(env: &Env, dir: &dyn Dir) -> Result<()> {
     if dir.file_len(name::MANIFEST)?.is_some() {
         return Err(Error::invalid(format!(
             "{} is a database, not a backup: name another directory",
             dir.path().display()
         )));
+    }
+    // A database clears its own subdirectories.
+    let above = match dir.path().parent() {
+        Some(p) if p.as_os_str().is_empty() => Some(Path::new(".")),
+        parent => parent,
+    };
+    let above = above.and_then(|p| env.fs.open_dir(p, OpenDir::Existing).ok());
+    if above.is_some_and(|above| matches!(above.file_len(name::MANIFEST), Ok(Some(_)))) {
+        let text = format!("{} lies inside a database: name a directory outside", dir.path().display());
+        return Err(Error::invalid(text));
     }
     Ok(())
 }

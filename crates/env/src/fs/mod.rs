@@ -30,6 +30,14 @@ pub trait Fs: Send + Sync + Debug {
     /// A number that changes at every start of the operating system (not of the process). Two equal numbers
     /// mean that nothing handed to the kernel was lost in between.
     fn boot_id(&self) -> u64;
+    /// Bytes of memory that the process may use, if that is known.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// Files that the process may have open, if that is known.
+    fn open_files(&self) -> Option<u64> {
+        None
+    }
     /// Renames a directory inside its parent, and makes that durable. `to` may be an empty directory; anything else there
     /// is `AlreadyExists`, and nothing happened. Atomic: after a crash the directory has one of the two names.
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()>;
@@ -41,6 +49,9 @@ pub trait Fs: Send + Sync + Debug {
 pub trait Dir: Send + Sync + Debug {
     /// Its path, for messages.
     fn path(&self) -> &Path;
+    /// Whether `path` leads to this very directory now: it may have been renamed, or removed and made again, since it
+    /// was opened.
+    fn is_at(&self, path: &Path) -> Result<bool>;
     /// Names of the regular files in it, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Length of a file, or `None` if there is none.
@@ -57,6 +68,10 @@ pub trait Dir: Send + Sync + Debug {
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
+    /// Bytes that can still be written on this file system (`u64::MAX`: without bound, or not known).
+    fn free_space(&self) -> Result<u64> {
+        Ok(u64::MAX)
+    }
     /// Takes the exclusive lock held on file `name` (created if missing, never removed); `Locked` if another
     /// process, or another handle in this one, holds it. Released on drop.
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>>;

@@ -5,6 +5,7 @@
 
 mod lock;
 mod file;
+mod machine;
 mod dir;
 
 use super::{Dir, Fs, OpenDir};
@@ -60,6 +61,14 @@ impl Fs for PosixFs {
 
     fn boot_id(&self) -> u64 {
         self.boot_id
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        machine::memory_bytes()
+    }
+
+    fn open_files(&self) -> Option<u64> {
+        machine::open_files()
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {

@@ -26,6 +26,9 @@ impl Dir for ReadOnlyDir {
     fn path(&self) -> &Path {
         self.0.path()
     }
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        self.0.is_at(path)
+    }
     fn list(&self) -> Result<Vec<String>> {
         self.0.list()
     }

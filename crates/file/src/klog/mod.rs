@@ -6,6 +6,7 @@ pub mod props;
 pub mod writer;
 pub mod reader;
 mod broken;
+mod salvage;
 pub mod cursor;
 pub mod trace;
 mod verify;
@@ -14,6 +15,7 @@ pub mod standalone;
 pub use cursor::KlogCursor;
 pub use props::{KlogSummary, RangeSummary};
 pub use reader::{Found, KlogReader, Near};
+pub use salvage::{Lost, Salvage};
 pub use trace::{BlockTrace, Trace};
 pub use writer::{KlogOptions, KlogWriter};
 

@@ -10,6 +10,7 @@ use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
 use crate::cache::BlockCache;
 use crate::filter::Filter;
+use crate::handles::Handles;
 use crate::index::Index;
 use crate::input::Input;
 use crate::ranges::Fragments;
@@ -190,6 +191,18 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
+    }
+
+    /// The same, through a bounded number of open files.
+    pub fn shared(
+        handles: &Arc<Handles>,
+        id: FileId,
+        database: u64,
+        bytes: u64,
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
+    ) -> Result<KlogReader> {
+        Self::over(Input::shared(handles, id, FileKind::Klog, bytes)?, database, cache, counters)
     }
 
     pub(crate) fn over(

@@ -3,6 +3,7 @@
 
 use crate::block::frame::{self, Frame, FrameKind};
 use crate::compress::{self, Codec};
+use crate::handles::Handles;
 use crate::input::{Input, grow};
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::io::Cause;
@@ -31,6 +32,17 @@ impl VlogReader {
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
         Self::over(Input::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
+    }
+
+    /// The same, through a bounded number of open files.
+    pub fn shared(
+        handles: &Arc<Handles>,
+        id: FileId,
+        database: u64,
+        bytes: u64,
+        counters: Arc<Counters>,
+    ) -> Result<VlogReader> {
+        Self::over(Input::shared(handles, id, FileKind::Vlog, bytes)?, database, counters)
     }
 
     /// Stands for a vlog that could not be opened: every value in it answers with the reason.

@@ -4,7 +4,8 @@ use perigee_base::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-const BUCKETS: usize = 22;
+/// Enough for 4 Gi items in buckets from the smallest base up.
+const BUCKETS: usize = 27;
 
 /// Where index `i` lies: bucket, offset, and the bucket's size, for a first bucket of `1 << base` items.
 #[inline]
@@ -27,7 +28,8 @@ pub struct Slots<T> {
 }
 
 impl<T> Slots<T> {
-    const BASE: u32 = 5;
+    /// Small: a database may have thousands of families with an entry or two each.
+    const BASE: u32 = 2;
 
     /// Empty.
     pub fn new() -> Self {
@@ -64,7 +66,8 @@ pub struct Words {
 }
 
 impl Words {
-    const BASE: u32 = 10;
+    /// Small, see [`Slots`]; the largest node still fits.
+    const BASE: u32 = 6;
 
     /// Empty; index 0 is never handed out, so that 0 can mean "none".
     pub fn new() -> Self {

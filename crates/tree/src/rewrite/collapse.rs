@@ -129,6 +129,16 @@ impl<'a> Collapse<'a> {
         expiry.passed(*self.now_ms.get_or_insert_with(ask))
     }
 
+    /// Whether a filter may be asked about the entry: it has a value that no snapshot sees.
+    pub fn may_filter(&self, e: &EntryRef<'_>) -> bool {
+        let is_put = !matches!(e.value, ValueRef::None | ValueRef::Single);
+        is_put && (self.strata.newest(e.seq) || bug::on(Bug::FilterUnderSnapshot))
+    }
+    /// Whether a tombstone in the place of the entry would have nothing to hide.
+    pub fn spends(&self, e: &EntryRef<'_>) -> bool {
+        self.bottom && self.strata.oldest(e.seq)
+    }
+
     /// The verdict on the next entry, and whether it starts a new key.
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);

@@ -6,8 +6,10 @@ pub mod split;
 pub mod place;
 pub mod sink;
 pub mod pace;
+pub mod filter;
 pub mod pipeline;
 
+pub use filter::{CompactionFilter, FilterDecision, FilterEntry, Filtering};
 pub use pace::{Moved, Pace, Unhindered};
 pub use pipeline::{Counts, Input, Output, Setting, run, write_sorted};
 pub use sink::Created;

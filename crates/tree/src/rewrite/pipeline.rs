@@ -1,6 +1,7 @@
 //! The road itself: every entry of the source is kept or dropped for a reason, and they are counted.
 
 use super::collapse::{Collapse, RangeCounts, Verdict};
+use super::filter::{FilterDecision, Filtering};
 use super::pace::{Pace, Quantum};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
@@ -40,6 +41,8 @@ pub struct Setting<'a> {
     pub pace: &'a dyn Pace,
     /// Asked if an entry expires.
     pub now: &'a dyn Now,
+    /// The user's filter, for compactions.
+    pub filter: Option<Filtering<'a>>,
 }
 
 /// What a rewrite moves.
@@ -69,7 +72,8 @@ pub struct Output {
     pub write_calls: u64,
 }
 
-/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled`. Range
+/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled +
+/// filtered`. Range
 /// tombstones are counted apart, once for each fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -83,6 +87,8 @@ pub struct Counts {
     pub tombstones: u64,
     /// Expired entries dropped because nothing is left to hide.
     pub expired: u64,
+    /// Dropped by the user's filter, with nothing left to hide.
+    pub filtered: u64,
     /// Of those written: expired entries that became tombstones.
     pub buried: u64,
     /// Dropped because a range tombstone hides them.
@@ -130,6 +136,18 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 counts.written += 1;
             }
         }
+        let decided = match &job.filter {
+            Some(f) if verdict == Verdict::Keep && collapse.may_filter(&entry) => {
+                f.decide(&entry, job.version)?
+            }
+            _ => FilterDecision::Keep,
+        };
+        if decided == FilterDecision::Drop && collapse.spends(&entry) {
+            counts.filtered += 1;
+            source.step()?;
+            continue;
+        }
+        entry.value = filtered(&decided, entry.value);
         match verdict {
             Verdict::Hold => held = Some(Held { key: entry.key.to_vec(), seq: entry.seq, new_key }),
             Verdict::Cancel => counts.cancelled += 1,
@@ -168,6 +186,16 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
         counts,
         write_calls: sink.write_calls,
     })
+}
+
+/// The value after the filter's decision.
+fn filtered<'a>(decided: &'a FilterDecision, value: ValueRef<'a>) -> ValueRef<'a> {
+    match (decided, value.expiry()) {
+        (FilterDecision::Keep, _) => value,
+        (FilterDecision::Drop, _) => ValueRef::None,
+        (FilterDecision::Change(v), None) => ValueRef::Inline(v),
+        (FilterDecision::Change(v), Some(x)) => ValueRef::InlineUntil(v, x),
+    }
 }
 
 /// The end of the road alone, for entries that are in order already, each key once: nothing is dropped.
@@ -232,7 +260,7 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
 /// What went in came out, or was dropped for a reason.
 fn check_counts(c: &Counts, sink: &Sink<'_>) -> Result<()> {
     let in_tables: u64 = sink.tables.iter().map(|t| t.summary.entries).sum();
-    let dropped = c.shadowed + c.tombstones + c.expired + c.covered + c.cancelled;
+    let dropped = c.shadowed + c.tombstones + c.expired + c.covered + c.cancelled + c.filtered;
     if (c.read != c.written + dropped || c.written != in_tables) && !bug::on(Bug::LoseLastEntry) {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
     }

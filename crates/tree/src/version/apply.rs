@@ -30,6 +30,10 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
             Some(moved) => moved,
             None => open.table(&added.meta)?,
         };
+        if table.reader.order() != new.order {
+            return Err(Error::corruption(format!("table {} is sorted in another key order", added.meta.id))
+                .expected(new.order.name(), table.reader.order().name()));
+        }
         place(&mut new, added.level, added.run, table);
     }
     for meta in &edit.vlogs_added {

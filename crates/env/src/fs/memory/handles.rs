@@ -4,7 +4,7 @@
 //! took effect, so that other threads can run before the caller learns the result.
 
 use super::names::{DirId, Entry, File};
-use super::{Core, State};
+use super::{Core, State, components};
 use crate::fs::fault::{Fault, Op, Verdict, crash_error};
 use crate::fs::{Append, Dir, DirLock, ReadAt, name};
 use crate::sched;
@@ -77,10 +77,28 @@ impl Dir for SimDir {
         &self.path
     }
 
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let state = self.enter()?;
+        match state.walk(&components(path)?) {
+            Ok(id) => Ok(id == self.id),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     fn list(&self) -> Result<Vec<String>> {
         let state = self.enter()?;
         let files = state.tree.entries(self.id).filter(|(_, e)| e.file().is_some());
         Ok(files.map(|(name, _)| name.clone()).collect())
+    }
+
+    fn free_space(&self) -> Result<u64> {
+        let state = self.enter()?;
+        Ok(if state.capacity == u64::MAX {
+            u64::MAX
+        } else {
+            state.capacity.saturating_sub(state.total_bytes())
+        })
     }
 
     fn file_len(&self, name: &str) -> Result<Option<u64>> {

@@ -84,8 +84,23 @@ impl PosixDir {
 }
 
 impl Dir for PosixDir {
+    fn free_space(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.handle).map_err(|e| os_error("ask for free space", e))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let failed = |e| os_error(format_args!("stat {}", path.display()), e);
+        let own = rustix::fs::fstat(&self.handle).map_err(failed)?;
+        match rustix::fs::stat(path) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(failed(e)),
+        }
     }
 
     fn list(&self) -> Result<Vec<String>> {

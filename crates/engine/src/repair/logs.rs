@@ -1,0 +1,118 @@
+//! The records of each log, on both sides of its holes. A torn end is no loss.
+
+use super::is_damage;
+use super::report::Repaired;
+use super::survey::Survey;
+use super::write::Making;
+use perigee_base::format::FileKind;
+use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
+use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
+use perigee_file::name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Gathers all logs.
+pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for (i, id) in survey.logs.iter().enumerate() {
+        let last = i + 1 == survey.logs.len();
+        match one(survey, *id, last, &mut seen, making, report) {
+            Err(e) if is_damage(&e) => {
+                let file = name::file_name(*id, FileKind::Wal);
+                if !report.lost.iter().any(|l| l.file == file) {
+                    report.lose(&file, None, e);
+                }
+            }
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    survey: &Survey,
+    id: FileId,
+    last: bool,
+    seen: &mut BTreeSet<u64>,
+    making: &mut Making,
+    report: &mut Repaired,
+) -> Result<()> {
+    let file = name::file_name(id, FileKind::Wal);
+    let opened = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
+    let mut log = match opened {
+        Ok(log) => log,
+        Err(e) if e.is_corruption() && survey.database.is_some() => {
+            let database = survey.database.unwrap_or_default();
+            let mut log = LogReader::salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
+            report.lose(&file, None, e);
+            if log.resume()?.is_none() {
+                return Ok(());
+            }
+            log
+        }
+        Err(e) => return Err(e),
+    };
+    loop {
+        match log.next_record()? {
+            Step::End => return Ok(()),
+            Step::Record(r) => {
+                report.records += 1;
+                let offset = r.offset;
+                if let Err(e) = record(survey, r, seen, making, report) {
+                    if !e.is_corruption() {
+                        return Err(e);
+                    }
+                    report.lose(&file, None, e.at(&file, offset));
+                }
+            }
+            Step::Bad(bad) => {
+                let start = bad.offset;
+                let next = log.resume()?;
+                if next.is_none() && last && bad.cut_short {
+                    return Ok(());
+                }
+                report.lose(&file, None, bad.why);
+                if let Some(loss) = report.lost.last_mut() {
+                    (loss.offset, loss.bytes) = (Some(start), Some(next.unwrap_or(log.end()) - start));
+                }
+                if next.is_none() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn record(
+    survey: &Survey,
+    r: Record,
+    seen: &mut BTreeSet<u64>,
+    making: &mut Making,
+    report: &mut Repaired,
+) -> Result<()> {
+    let (base, count) = (r.header.lsn, u64::from(r.header.count));
+    report.sequence = report.sequence.max(base.saturating_add(count).saturating_sub(1));
+    if r.header.kind != RecordKind::Batch || !seen.insert(base) {
+        return Ok(());
+    }
+    let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
+    let mut n = 0;
+    for op in Ops::new(&r.payload, 0..r.payload.len()) {
+        let op = op?;
+        let seq = SeqNo(base + n);
+        n += 1;
+        if !survey.is_dropped(op.family) && seq > survey.flushed(op.family) {
+            parts.entry(op.family).or_default().push((op, SeqNo(n - 1)));
+        }
+    }
+    if n != count {
+        let e = Error::corruption("a batch holds another number of operations than its header says");
+        return Err(e.expected(count, n));
+    }
+    let buffer = Arc::new(r.payload);
+    for (family, ops) in parts {
+        making.know(survey, family, None);
+        making.insert(family, &buffer, base, &ops)?;
+    }
+    Ok(())
+}

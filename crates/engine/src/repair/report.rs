@@ -1,0 +1,71 @@
+//! What a repair found and lost. Plain data.
+
+use perigee_base::Error;
+
+/// A piece that could not be read.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// The file.
+    pub file: String,
+    /// Where in it, if it is not the whole file.
+    pub offset: Option<u64>,
+    /// How many bytes, where that is known.
+    pub bytes: Option<u64>,
+    /// The family, where that is known.
+    pub family: Option<String>,
+    /// No key before this one was lost here, where that is known.
+    pub first_key: Option<Vec<u8>>,
+    /// No key behind this one was lost here, where that is known.
+    pub last_key: Option<Vec<u8>>,
+    /// How many entries, where that is known.
+    pub entries: Option<u64>,
+    /// What is wrong.
+    pub why: Error,
+}
+
+/// What was made.
+#[derive(Clone, Debug, Default)]
+pub struct Repaired {
+    /// Families and the entries that each has now.
+    pub families: Vec<(String, u64)>,
+    /// Tables read.
+    pub tables: u64,
+    /// Entries found in them, all versions.
+    pub entries_found: u64,
+    /// Log records read.
+    pub records: u64,
+    /// The last operation found.
+    pub sequence: u64,
+    /// Everything that could not be read.
+    pub lost: Vec<Loss>,
+    /// What follows from it.
+    pub warnings: Vec<String>,
+}
+
+impl Repaired {
+    /// Adds a sentence once.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    /// A whole file, or a place in it.
+    pub fn lose(&mut self, file: &str, family: Option<&str>, why: Error) {
+        self.warn(
+            "lost entries may have replaced or deleted others: older versions, and keys that had been deleted, may have \
+             come back",
+        );
+        self.lost.push(Loss {
+            file: file.to_owned(),
+            offset: why.offset(),
+            bytes: None,
+            family: family.map(str::to_owned),
+            first_key: None,
+            last_key: None,
+            entries: None,
+            why,
+        });
+    }
+}

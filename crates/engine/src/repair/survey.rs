@@ -1,0 +1,204 @@
+//! What files there are, and how far the manifest can be believed. If it is whole and every file that it names is there, it
+//! says which tables count and what of the log is in them already. If not, every table and every log that is found counts.
+
+use super::is_damage;
+use super::report::Repaired;
+use crate::manifest::{Catalog, decode};
+use crate::settings::FamilySettings;
+use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_env::Dir;
+use perigee_file::log::{LogReader, Step};
+use perigee_file::name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What is known before a table or a log was read.
+pub struct Survey {
+    /// The source, which refuses changes.
+    pub dir: Arc<dyn Dir>,
+    /// The state that the manifest's readable part adds up to.
+    pub catalog: Catalog,
+    /// Whether it is the whole state.
+    pub trusted: bool,
+    /// The database's id, where any header says it.
+    pub database: Option<u64>,
+    /// Klogs to read.
+    pub klogs: Vec<FileId>,
+    /// Value logs that are there.
+    pub vlogs: BTreeMap<FileId, u64>,
+    /// Logs to read, oldest first.
+    pub logs: Vec<FileId>,
+    /// What is lost already.
+    pub report: Repaired,
+}
+
+impl Survey {
+    /// What the manifest says of a family.
+    pub fn family(&self, id: FamilyId) -> (String, FamilySettings) {
+        match self.catalog.families.get(&id) {
+            Some(f) => (f.name.clone(), f.settings.clone()),
+            None if id == FamilyId::DEFAULT => ("default".into(), FamilySettings::default()),
+            None => (format!("family-{id}"), FamilySettings::default()),
+        }
+    }
+    /// Operations of a family up to here are in tables.
+    pub fn flushed(&self, id: FamilyId) -> SeqNo {
+        match self.catalog.families.get(&id) {
+            Some(f) if self.trusted => f.flushed,
+            _ => SeqNo::ZERO,
+        }
+    }
+    /// The families that the manifest puts a table into: clones share it.
+    pub fn families_of(&self, table: FileId) -> Vec<FamilyId> {
+        let holds = self.catalog.families.iter().filter(|(_, f)| f.tables.contains_key(&table));
+        holds.map(|(id, _)| *id).collect()
+    }
+    /// The number of all entries of a bulk-loaded table, which only the manifest knows.
+    pub fn stamp(&self, table: FileId) -> Option<SeqNo> {
+        let mut all = self.catalog.families.values();
+        all.find_map(|f| f.tables.get(&table)).and_then(|t| t.meta.stamp)
+    }
+    /// Whether a family was dropped, as far as anybody knows.
+    pub fn is_dropped(&self, id: FamilyId) -> bool {
+        self.trusted && !self.catalog.families.contains_key(&id)
+    }
+}
+
+/// Looks around.
+pub fn survey(dir: &Arc<dyn Dir>) -> Result<Survey> {
+    let files = dir.list()?;
+    let of = |kind| -> Vec<FileId> {
+        files.iter().filter_map(|f| name::parse(f)).filter(|(_, k)| *k == kind).map(|(id, _)| id).collect()
+    };
+    let (klogs, vlogs, logs) = (of(FileKind::Klog), of(FileKind::Vlog), of(FileKind::Wal));
+    if klogs.is_empty() && logs.is_empty() && dir.file_len(name::MANIFEST)?.is_none() {
+        let text = format!("{} holds no file of a database", dir.path().display());
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
+    let mut report = Repaired::default();
+    let (catalog, whole, mut database) = manifest(&**dir, &mut report)?;
+    let mut trusted = whole;
+    if whole {
+        trusted = all_there(&catalog, &klogs, &vlogs, &logs, &mut report);
+    }
+    if database.is_none() {
+        database = most_common_id(&**dir, &files);
+    }
+    if !trusted {
+        report.warn(
+            "the manifest cannot be relied on: every table and log that was found was read, also such as had been \
+             replaced; keys that had been deleted, and families that had been dropped, may have come back",
+        );
+    }
+    let klogs = if trusted {
+        catalog
+            .families
+            .values()
+            .flat_map(|f| f.tables.keys().copied())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
+    } else {
+        klogs
+    };
+    let logs = if trusted { catalog.logs.iter().map(|(id, _)| *id).collect() } else { logs };
+    let mut there = BTreeMap::new();
+    for id in vlogs {
+        let bytes = dir.file_len(&name::file_name(id, FileKind::Vlog))?.unwrap_or(0);
+        there.insert(id, bytes);
+    }
+    Ok(Survey { dir: Arc::clone(dir), catalog, trusted, database, klogs, vlogs: there, logs, report })
+}
+
+/// The readable part of the manifest, whether that is all of it, and the database's id.
+fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<(Catalog, bool, Option<u64>)> {
+    let mut catalog = Catalog::default();
+    let opened = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, None);
+    let mut log = match opened {
+        Ok(log) => log,
+        Err(e) if is_damage(&e) => {
+            let e = e.wrap(
+                ErrorKind::Corruption,
+                "the manifest cannot be read; names and settings of families are lost",
+            );
+            report.lose(name::MANIFEST, None, e);
+            return Ok((catalog, false, None));
+        }
+        Err(e) => return Err(e),
+    };
+    let database = Some(log.header().database);
+    let first = log.header().a;
+    let mut edits = 0;
+    let wrong = loop {
+        match log.next_record()? {
+            Step::Record(r) => {
+                let applied = decode(&r.payload).and_then(|edit| catalog.apply(&edit));
+                if let Err(e) = applied {
+                    break e.at(name::MANIFEST, r.offset);
+                }
+                edits = r.header.lsn;
+            }
+            Step::End if edits >= first && catalog.validate(edits).is_ok() => {
+                return Ok((catalog, true, database));
+            }
+            Step::End => break Error::corruption("the manifest makes no sense").in_file(name::MANIFEST),
+            // The end that a crash left: the same rule as at open, but for the boot, which has changed since.
+            Step::Bad(bad) if bad.cut_short && edits >= first && log.look_behind()?.is_none() => {
+                return Ok((catalog, true, database));
+            }
+            Step::Bad(bad) => break bad.why,
+        }
+    };
+    report.lose(name::MANIFEST, None, wrong);
+    Ok((catalog, false, database))
+}
+
+/// Whether every file that the catalog names is there. A missing log is a hole, a missing table a loss.
+fn all_there(
+    catalog: &Catalog,
+    klogs: &[FileId],
+    vlogs: &[FileId],
+    logs: &[FileId],
+    report: &mut Repaired,
+) -> bool {
+    let present: BTreeSet<FileId> = klogs.iter().chain(vlogs).copied().collect();
+    let mut all = true;
+    for f in catalog.families.values() {
+        for (id, t) in &f.tables {
+            if !present.contains(id) {
+                all = false;
+                let file = name::file_name(*id, FileKind::Klog);
+                report.lose(&file, Some(&f.name), Error::corruption("the table is missing").in_file(&file));
+                if let Some(loss) = report.lost.last_mut() {
+                    let s = &t.meta.summary;
+                    loss.entries = Some(s.entries);
+                    (loss.first_key, loss.last_key) = (Some(s.first_key.clone()), Some(s.last_key.clone()));
+                }
+            }
+        }
+        for id in f.vlogs.keys().filter(|id| !present.contains(id)) {
+            let file = name::file_name(*id, FileKind::Vlog);
+            report.lose(&file, Some(&f.name), Error::corruption("the value log is missing").in_file(&file));
+        }
+    }
+    for (id, _) in catalog.logs.iter().filter(|(id, _)| !logs.contains(id)) {
+        all = false;
+        let file = name::file_name(*id, FileKind::Wal);
+        report.lose(&file, None, Error::corruption("the log segment is missing").in_file(&file));
+    }
+    all
+}
+
+/// The id that most headers carry.
+fn most_common_id(dir: &dyn Dir, files: &[String]) -> Option<u64> {
+    let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
+    for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, name::parse(f)?))) {
+        let mut head = [0; HEADER_BYTES];
+        let read = dir.open(file).and_then(|f| f.read_exact_at(&mut head, 0));
+        if let Ok(h) = read.and_then(|()| FileHeader::decode(&head, kind, Some(id), None)) {
+            *votes.entry(h.database).or_default() += 1;
+        }
+    }
+    votes.into_iter().max_by_key(|(_, n)| *n).map(|(id, _)| id)
+}

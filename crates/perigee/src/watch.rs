@@ -1,0 +1,125 @@
+//! Users' code inside the database: commit hooks (compaction filters are registered in [`crate::Options`]).
+
+use crate::{Db, Family};
+use perigee_base::ValueRef;
+use perigee_base::cut::CutRef;
+use perigee_engine::hooks::Event;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// An operation of a commit, as a hook hears it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitOperation<'a> {
+    /// A key was set.
+    Put {
+        /// Sequence number of the operation.
+        sequence: u64,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// A key was removed (by a single delete too).
+    Delete {
+        /// Sequence number of the operation.
+        sequence: u64,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// A range of keys was removed.
+    DeleteRange {
+        /// Sequence number of the operation.
+        sequence: u64,
+        /// Where it begins.
+        start: Bound<&'a [u8]>,
+        /// Where it ends.
+        end: Bound<&'a [u8]>,
+    },
+}
+
+/// A cut of the keys as the bound of a range that begins, or ends, there.
+fn bound(cut: CutRef<'_>, begins: bool) -> Bound<&[u8]> {
+    match (cut, begins) {
+        (CutRef::First | CutRef::Last, _) => Bound::Unbounded,
+        (CutRef::Before(k), true) | (CutRef::After(k), false) => Bound::Included(k),
+        (CutRef::After(k), true) | (CutRef::Before(k), false) => Bound::Excluded(k),
+    }
+}
+
+/// What one batch did to one family.
+#[derive(Debug)]
+pub struct CommitEvent<'a>(&'a Event);
+
+impl CommitEvent<'_> {
+    /// Sequence number of the first operation.
+    pub fn sequence(&self) -> u64 {
+        self.0.sequence().0
+    }
+    /// The operations, in the order of the batch.
+    pub fn operations(&self) -> impl Iterator<Item = CommitOperation<'_>> {
+        let buf = self.0.buffer();
+        self.0.operations().map(move |(seq, op)| {
+            let (sequence, key) = (seq.0, &buf[op.key.clone()]);
+            if let Some((begin, end)) = op.range_in(buf) {
+                return CommitOperation::DeleteRange {
+                    sequence,
+                    start: bound(begin, true),
+                    end: bound(end, false),
+                };
+            }
+            match op.value_in(buf) {
+                Ok(ValueRef::Inline(value) | ValueRef::InlineUntil(value, _)) => {
+                    CommitOperation::Put { sequence, key, value }
+                }
+                _ => CommitOperation::Delete { sequence, key },
+            }
+        })
+    }
+}
+
+impl Family {
+    /// From now on `hook` hears of every batch that writes to this family, once each, in commit order, after the batch has
+    /// become visible and as durable as its writer asked. One hook a family: a second one replaces the first. It is not
+    /// stored: set it after each open. A bulk load or an ingest is not told.
+    ///
+    /// It runs on the thread of some writer, with no lock held, perhaps after the `write` that caused it has returned on
+    /// another thread: that writer's own time is what a slow hook takes, so hand long work to a thread. It may read and
+    /// write the database: what it writes is told (to it as well) when it has returned. If it panics that call ends, the
+    /// commit stands, and the next batches are told as before.
+    ///
+    /// ```
+    /// # use perigee::{CommitOperation, Db, Options};
+    /// # use std::sync::{Arc, Mutex};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let log = Arc::new(Mutex::new(Vec::new()));
+    /// let heard = Arc::clone(&log);
+    /// db.default_family().on_commit(move |commit| {
+    ///     for operation in commit.operations() {
+    ///         if let CommitOperation::Put { key, .. } = operation {
+    ///             heard.lock().unwrap().push((commit.sequence(), key.to_vec()));
+    ///         }
+    ///     }
+    /// });
+    /// db.put("moon", "full")?;
+    /// assert_eq!(*log.lock().unwrap(), [(1, b"moon".to_vec())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_commit(&self, hook: impl Fn(&CommitEvent<'_>) + Send + Sync + 'static) {
+        self.inner.set_hook(Some(Arc::new(move |event: &Event| hook(&CommitEvent(event)))));
+    }
+    /// Takes the commit hook away. Batches committed before may still be told.
+    pub fn clear_commit_hook(&self) {
+        self.inner.set_hook(None);
+    }
+}
+
+impl Db {
+    /// How many calls of commit hooks have panicked since the database was opened.
+    pub fn commit_hook_panics(&self) -> u64 {
+        self.default_family().engine.hook_panics()
+    }
+}

@@ -1,0 +1,117 @@
+//! What the database may use: memory, open files, the last space of the disk.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::{Env, fs::memory::SimDisk};
+use perigee::{Db, ErrorKind, FamilyOptions, Options};
+use std::sync::Arc;
+
+fn options(disk: &Arc<SimDisk>) -> Options {
+    Options::in_env(Env { fs: disk.clone(), ..Env::real() })
+        .durability(perigee::Durability::None)
+        .verify_outputs(false)
+}
+
+/// What an owner holds, or all together.
+fn held(db: &Db, owner: &str) -> u64 {
+    db.stats().memory.iter().filter(|(name, _)| name.contains(owner)).map(|(_, bytes)| bytes).sum()
+}
+
+fn value(i: u32) -> Vec<u8> {
+    (0..200u32).map(|j| (i.wrapping_mul(2_654_435_761).rotate_left(j) >> (j % 24)) as u8).collect()
+}
+
+#[test]
+fn the_sum_stays_within_the_budget_while_writing_and_reading() {
+    const BUDGET: u64 = 2 << 20;
+    let db = Db::open("/db", options(&SimDisk::new(1)).memory_budget(BUDGET)).unwrap();
+    let families: Vec<_> =
+        (0..5).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+    let mut cached = 0;
+    for i in 0..40_000u32 {
+        let key = (i.wrapping_mul(0x9E37_79B9) % 20_000).to_be_bytes();
+        families[i as usize % 5].put(key, value(i)).unwrap();
+        families[i as usize % 3].get(key).unwrap();
+        if i % 500 == 0 {
+            assert_eq!(db.stats().memory_budget, BUDGET);
+            assert!(held(&db, "") <= BUDGET / 10 * 11, "at {i}: {:?}", db.stats().memory);
+            cached = cached.max(held(&db, "cache"));
+        }
+    }
+    assert!(cached > BUDGET / 10, "the cache had what was left: {cached}");
+    assert!(
+        db.stats().counters.iter().any(|(name, n)| *name == "flushes" && *n > 4),
+        "memtables were flushed early"
+    );
+    assert_eq!(
+        Db::open("/other", options(&SimDisk::new(2)).memory_budget(1000)).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+}
+
+#[test]
+fn hundreds_of_files_need_four_handles() {
+    let disk = SimDisk::new(1);
+    let small =
+        FamilyOptions::new().target_file_bytes(2048).compression(perigee::Compression::None).block_bytes(256);
+    let db =
+        Db::open("/db", options(&disk).max_open_files(4).block_cache_bytes(0).default_family(small)).unwrap();
+    for i in 0..1500u32 {
+        db.put(i.to_be_bytes(), value(i)).unwrap();
+    }
+    db.compact().unwrap();
+    assert!(db.files().len() > 20);
+    let check = |db: &Db| {
+        for i in (0..1500u32).rev() {
+            assert_eq!(db.get(i.to_be_bytes()).unwrap(), Some(value(i)));
+        }
+        assert_eq!(db.iter().unwrap().count(), 1500);
+        assert!(db.stats().open_files.0 <= 4, "{:?}", db.stats().open_files);
+        assert!(db.verify().unwrap().errors.is_empty());
+    };
+    check(&db);
+    db.close().unwrap();
+    check(&Db::open("/db", options(&disk).max_open_files(4).block_cache_bytes(0)).unwrap());
+}
+
+#[test]
+fn the_last_space_is_for_deletes_and_writes_come_back() {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk).min_free_space(100 << 10)).unwrap();
+    disk.set_capacity(disk.total_bytes() + (300 << 10));
+    let mut written = 0;
+    let refused = loop {
+        match db.put(format!("{written:08}"), value(written)) {
+            Ok(()) => written += 1,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    assert!(refused.message().contains("min_free_space"), "{refused}");
+    assert!(written > 100, "there was room: {written}");
+    assert!(db.stats().free_space >= 90 << 10, "the reserve is whole: {}", db.stats().free_space);
+    for i in 0..50 {
+        db.delete(format!("{i:08}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.iter().unwrap().count() as u32, written - 50);
+    disk.set_capacity(u64::MAX);
+    db.put("again", "there is room").unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_thousand_families_share_one_memtable_budget() {
+    const BUDGET: u64 = 4 << 20;
+    let db = Db::open("/db", options(&SimDisk::new(1)).memory_budget(BUDGET)).unwrap();
+    let families: Vec<_> =
+        (0..1000).map(|i| db.create_family(&format!("f{i:04}"), Default::default()).unwrap()).collect();
+    for round in 0..3u32 {
+        for f in &families {
+            f.put(round.to_be_bytes(), value(round)).unwrap();
+        }
+    }
+    assert!(held(&db, "memtables") <= BUDGET, "{:?}", db.stats().memory);
+    assert!(held(&db, "active memtables") / 1000 < 4096, "each costs little: {:?}", db.stats().memory);
+    assert!(families.iter().all(|f| f.get(1u32.to_be_bytes()).unwrap().is_some()));
+}

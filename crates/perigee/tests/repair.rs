@@ -1,0 +1,165 @@
+//! Repair: identity on a healthy database; around damage of every file; without a manifest; and it says what it lost.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, ErrorKind, FamilyOptions, Options, RepairReport, repair_in};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+type Dump = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+fn small() -> FamilyOptions {
+    FamilyOptions::new()
+        .memtable_bytes(2 << 10)
+        .target_file_bytes(4 << 10)
+        .block_bytes(256)
+        .value_threshold(64)
+}
+
+/// A closed database with every kind of file, and what it holds.
+fn sample() -> (Arc<SimDisk>, Env, Dump) {
+    let disk = SimDisk::new(1);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env.clone()).default_family(small())).unwrap();
+    let b = db.create_family("b", small()).unwrap();
+    for n in 0..200u32 {
+        let family = if n % 3 == 0 { b.clone() } else { db.default_family() };
+        family.put(format!("k{n:05}"), vec![n as u8; (n % 120) as usize]).unwrap();
+        if n % 7 == 0 {
+            family.delete(format!("k{:05}", n / 2)).unwrap();
+        }
+    }
+    db.delete_range("k00020".."k00040").unwrap();
+    db.flush().unwrap();
+    db.delete_range("k00150".."k00160").unwrap();
+    db.wait_idle().unwrap();
+    for n in 0..8u32 {
+        db.put(format!("log{n}"), "in the log").unwrap();
+    }
+    let all = dump(&db);
+    db.close().unwrap();
+    (disk, env, all)
+}
+
+fn dump(db: &Db) -> Dump {
+    let mut all = Dump::new();
+    for name in db.families() {
+        for entry in db.family(&name).unwrap().iter().unwrap() {
+            let (key, value) = entry.unwrap();
+            all.insert((name.clone(), key.to_vec()), value.to_vec());
+        }
+    }
+    all
+}
+
+fn image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    disk.paths()
+        .into_iter()
+        .filter(|p| p.starts_with("/db"))
+        .map(|p| (p.clone(), disk.read_raw(&p)))
+        .collect()
+}
+
+/// Repairs a copy of the disk, checks that the source is untouched and the result is sound.
+fn mend(disk: &SimDisk) -> (RepairReport, Dump) {
+    let disk = disk.deep_clone();
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let before = image(&disk);
+    let report = repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
+    assert!(image(&disk) == before, "the source was changed");
+    let db = Db::open("/mended", Options::in_env(env)).unwrap();
+    assert!(db.verify().unwrap().errors.is_empty());
+    db.put("and it", "goes on").unwrap();
+    db.delete("and it").unwrap();
+    let all = dump(&db);
+    db.close().unwrap();
+    (report, all)
+}
+
+#[test]
+fn a_healthy_database_comes_out_equal() {
+    let (disk, env, expected) = sample();
+    let (report, got) = mend(&disk);
+    assert!(report.lost.is_empty() && report.warnings.is_empty(), "{report:?}");
+    assert!(got == expected);
+    let names: Vec<&str> = report.families.iter().map(|(n, _)| &n[..]).collect();
+    assert_eq!(names, ["default", "b"]);
+    let e = repair_in(&env, "/nowhere", "/x", |_, _| {}).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::NotFound);
+    let e = repair_in(&env, "/db", "/db", |_, _| {}).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::AlreadyExists);
+    let open = Db::open("/db", Options::in_env(env.clone())).unwrap();
+    assert_eq!(repair_in(&env, "/db", "/x", |_, _| {}).unwrap_err().kind(), ErrorKind::Locked);
+    drop(open);
+}
+
+#[test]
+fn around_the_damage_of_any_file() {
+    let (disk, _, expected) = sample();
+    let names = expected.keys().map(|(_, k)| k.clone()).collect::<std::collections::BTreeSet<_>>();
+    for (path, good) in image(&disk) {
+        if path.ends_with("LOCK") || path.extension().is_some_and(|e| e == "toml" || e == "log") {
+            continue;
+        }
+        let step = (good.len() / 9).max(1);
+        for at in (1..good.len()).step_by(step) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x20;
+            disk.write_raw(&path, bad);
+            let (report, got) = mend(&disk);
+            // A value that nothing refers to any more may be damaged without a loss.
+            assert!(
+                !report.lost.is_empty() || got == expected,
+                "{} at {at}: nothing was said",
+                path.display()
+            );
+            let kept = expected.iter().filter(|(k, v)| got.get(*k) == Some(*v)).count();
+            let manifest = path.ends_with("MANIFEST");
+            assert!(manifest || kept * 10 >= expected.len() * 5, "{} at {at}: {kept} kept", path.display());
+            if manifest {
+                // Names are lost with it, entries are not.
+                let found = got.keys().map(|(_, k)| k.clone()).collect::<std::collections::BTreeSet<_>>();
+                assert!(names.iter().all(|k| found.contains(k)), "at {at}");
+            }
+            let wrong = expected.iter().filter(|(k, v)| got.get(*k).is_some_and(|g| g != *v)).count();
+            assert!(wrong == 0 || !report.warnings.is_empty(), "{} at {at}: silently old", path.display());
+            assert!(got.len() <= expected.len() || !report.warnings.is_empty(), "silently back");
+        }
+        disk.write_raw(&path, good);
+    }
+}
+
+#[test]
+fn without_a_manifest() {
+    let (disk, env, expected) = sample();
+    let dir = env.fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    dir.remove("MANIFEST").unwrap();
+    let (report, got) = mend(&disk);
+    assert!(report.warnings.iter().any(|w| w.contains("may have come back")), "{report:?}");
+    for ((family, key), value) in &expected {
+        let name = if family == "default" { "default" } else { "family-1" };
+        assert_eq!(got.get(&(name.to_owned(), key.clone())), Some(value));
+    }
+}
+
+#[test]
+fn records_on_both_sides_of_a_hole_in_the_log() {
+    let disk = SimDisk::new(1);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    for n in 0..50u32 {
+        db.put(format!("k{n:05}"), "v").unwrap();
+    }
+    let crashed = disk.deep_clone();
+    let log = crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let mut bytes = crashed.read_raw(&log);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    crashed.write_raw(&log, bytes);
+    let (report, got) = mend(&crashed);
+    assert_eq!((report.lost.len(), got.len()), (1, 49));
+    let hole = &report.lost[0];
+    assert!(hole.offset.is_some() && hole.bytes.is_some_and(|b| b < 200) && hole.file.ends_with(".wal"));
+}

@@ -174,8 +174,8 @@ impl Db {
     /// needed afterwards. As with [`Family::bulk_load`] everything written before is older.
     ///
     /// # Errors
-    /// `InvalidArgument` if files of a family share keys, are not in key order or have another key order; `Corruption` with
-    /// file and place; otherwise as [`crate::BulkLoad::finish`].
+    /// `InvalidArgument` if files of a family share keys, are not in key order, have another key order or hold range
+    /// tombstones (a `TableWriter` writes none); `Corruption` with file and place; otherwise as [`crate::BulkLoad::finish`].
     pub fn ingest_many(&self, files: &[(Family, Vec<PathBuf>)]) -> Result<LoadReport> {
         let files: Vec<_> = files.iter().map(|(f, paths)| (Arc::clone(&f.inner), paths.clone())).collect();
         let (sequence, entries, bytes) = self.default_family().engine.ingest(&files)?;

@@ -4,6 +4,10 @@
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, ErrorKind, FamilyOptions, Options, TableWriter};
+use perigee_base::cut::CutRef;
+use perigee_base::{EntryRef, FamilyId, KeyOrder, SeqNo, ValueRef};
+use perigee_file::klog::standalone;
+use perigee_file::{Fragments, KlogOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,6 +73,36 @@ fn a_delete_in_a_table_deletes() {
     assert_eq!(w.finish().unwrap().tombstones, 1);
     db.ingest(&db.default_family(), &["/db/d.table"]).unwrap();
     assert_eq!(db.get("k").unwrap(), None);
+}
+
+/// Story: only entries were taken, and a ranges frame was passed over in silence: what it hides would have stayed.
+#[test]
+fn range_tombstones_are_refused_not_passed_over() {
+    let (disk, db) = open();
+    db.put("k2", "stays").unwrap();
+    let dir = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    for (name, seq, with_entry) in [("a", 0, true), ("b", 0, false), ("c", 9, true)] {
+        let format = KlogOptions {
+            database: standalone::DATABASE,
+            family: FamilyId::NOBODY,
+            order: KeyOrder::Bytes,
+            block_bytes: 512,
+            compression: perigee_file::Compression::None,
+            filter_bits: 0,
+        };
+        let mut w = standalone::create(&*dir, name, format).unwrap();
+        if with_entry {
+            w.add(EntryRef { key: b"k1", seq: SeqNo::ZERO, value: ValueRef::Inline(b"v") }).unwrap();
+        }
+        let mut ranges = Fragments::default();
+        ranges.add(KeyOrder::Bytes, CutRef::Before(b"k"), CutRef::Before(b"l"), SeqNo(seq));
+        w.set_ranges(ranges);
+        w.finish().unwrap();
+        let e = db.ingest(&db.default_family(), &[format!("/db/{name}")]).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+        assert!(e.to_string().contains("range tombstones"), "{e}");
+    }
+    assert_eq!(db.iter().unwrap().count(), 1);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn crashes(case: &Case, past: &Past, what: Act, rng: &mut Rng) -> Result<(), Str
     let seed = rng.next();
     let perform = |crash_at: Option<u64>| {
         let disk = past.disk.deep_clone();
-        let ios = World::new(seed).run(disk.clone(), |env| {
+        World::new(seed).run(disk.clone(), |env| {
             let db = open(&env, &past.settings, PATH)?;
             db.wait_idle().map_err(|e| e.to_string())?;
             let before = disk.io_count();
@@ -146,8 +146,7 @@ fn crashes(case: &Case, past: &Past, what: Act, rng: &mut Rng) -> Result<(), Str
                 // Nothing that happens later may be needed: the power goes now.
                 done => Ok((disk.io_count() - before, done.is_ok(), disk.crash_clone(seed, Crash::Power))),
             }
-        });
-        ios.map(|(ios, done, left)| (ios, done, left))
+        })
     };
     let (ios, _, after) = perform(None)?;
     check(case, past, what, true, after).map_err(|e| format!("a power cut after {what:?}: {e}"))?;

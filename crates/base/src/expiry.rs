@@ -3,6 +3,7 @@
 
 use crate::{Error, Result};
 use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
 
 /// The first millisecond since the Unix epoch at which the entry is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +55,30 @@ impl Now for Frozen {
     }
     fn settled_ms(&self) -> u64 {
         self.0
+    }
+}
+
+/// The time of the first question, kept for those that follow: whoever asks about one entry twice gets one answer.
+#[derive(Debug)]
+pub struct Kept {
+    of: Arc<dyn Now>,
+    now_ms: OnceLock<u64>,
+    settled_ms: OnceLock<u64>,
+}
+
+impl Kept {
+    /// Of that clock, not yet asked.
+    pub fn of(clock: &Arc<dyn Now>) -> Kept {
+        Kept { of: Arc::clone(clock), now_ms: OnceLock::new(), settled_ms: OnceLock::new() }
+    }
+}
+
+impl Now for Kept {
+    fn now_ms(&self) -> u64 {
+        *self.now_ms.get_or_init(|| self.of.now_ms())
+    }
+    fn settled_ms(&self) -> u64 {
+        *self.settled_ms.get_or_init(|| self.of.settled_ms())
     }
 }
 

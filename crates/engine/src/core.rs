@@ -111,7 +111,8 @@ pub struct Core {
     pub load: AtomicU64,
     /// The log may grow to this before the families with the oldest operations are flushed.
     pub log_bytes_max: AtomicU64,
-    /// Held while the load is counted and stored, so that an older count never replaces a newer one. No I/O inside.
+    /// Held while the load or the limits are counted and stored, so that an older count never replaces a newer one. No I/O
+    /// inside.
     pub refreshing: std::sync::Mutex<()>,
 }
 
@@ -164,6 +165,7 @@ impl Core {
     }
     /// Derives what depends on the families' settings; called where families come and go.
     pub fn refresh_limits(&self) {
+        let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let largest = self.families.all().iter().map(|f| f.settings().memtable_bytes).max().unwrap_or(0);
         self.log_bytes_max.store(largest.saturating_mul(LOG_MEMTABLES), SeqCst);
     }

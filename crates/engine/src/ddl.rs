@@ -63,12 +63,18 @@ fn find(core: &Core, name: &str) -> Result<Arc<Family>> {
     core.families.by_name(name).ok_or_else(missing)
 }
 
-/// Refuses a name that no new family can have.
-pub fn check_new(core: &Core, name: &str) -> Result<()> {
+/// Refuses a name that is taken, or that no family can have.
+fn check_free(core: &Core, name: &str) -> Result<()> {
     check_name(name)?;
     if core.families.by_name(name).is_some() {
         return Err(Error::new(ErrorKind::AlreadyExists, format!("the family {name:?} exists already")));
     }
+    Ok(())
+}
+
+/// Refuses a new family of that name.
+pub fn check_new(core: &Core, name: &str) -> Result<()> {
+    check_free(core, name)?;
     if core.families.count() >= limits::FAMILIES_MAX {
         return Err(Error::invalid("there are too many families")
             .expected(format_args!("at most {}", limits::FAMILIES_MAX), core.families.count()));
@@ -87,7 +93,7 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
     if name == to {
         return Ok(());
     }
-    check_new(core, to)?;
+    check_free(core, to)?;
     if bug::on(Bug::RenameInMemory) {
         core.families.rename(&family, to);
         return Ok(());
@@ -107,7 +113,7 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
 
 /// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it brings nothing back.
 pub fn clear(core: &Core, name: &str) -> Result<()> {
-    let _commit_section = core.wal.appender();
+    let commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     let last = core.wal.sync(&core.health)?;
@@ -130,9 +136,11 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
             family.set_since(era);
             family.tree.clear();
             core.retire.difference(&view.version, &Version::empty(family.tree.order()));
+            // Here, not behind the commit: that may fail after this, and the family would be older than all snapshots to come.
+            core.snapshots.begin(era);
         },
     )?;
-    core.snapshots.begin(era);
+    drop(commit_section);
     tidy(core);
     Ok(())
 }
@@ -172,10 +180,10 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
         |family| {
             family.set_since(era);
             core.families.insert(Arc::clone(&family));
+            core.snapshots.begin(era);
             made = Some(family);
         },
     )?;
-    core.snapshots.begin(era);
     core.refresh_limits();
     core.refresh_load();
     core.signal.ring();
@@ -207,7 +215,8 @@ pub fn set_settings(core: &Core, family: &Family, settings: FamilySettings) -> R
     Ok(())
 }
 
-/// After files went: what depends on them is counted again, and they are deleted if nobody holds them.
+/// After files went: what depends on them is counted again, and they are deleted if nobody holds them. Outside the commit
+/// section: there may be thousands, and no writer has to wait for that.
 fn tidy(core: &Core) {
     core.refresh_limits();
     core.refresh_load();
@@ -217,7 +226,7 @@ fn tidy(core: &Core) {
 
 /// Drops a family with everything in it, durably.
 pub fn drop_family(core: &Core, name: &str) -> Result<()> {
-    let _commit_section = core.wal.appender();
+    let commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     if family.id == FamilyId::DEFAULT {
@@ -231,11 +240,11 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
         |()| {
             family.drop_it();
             core.families.remove(family.id);
+            core.retire.difference(&family.tree.view().version, &Version::empty(family.tree.order()));
+            family.tree.clear();
         },
     )?;
-    let empty = Version::empty(family.tree.order());
-    core.retire.difference(&family.tree.view().version, &empty);
-    family.tree.clear();
+    drop(commit_section);
     tidy(core);
     Ok(())
 }

@@ -42,6 +42,20 @@ pub struct ClockStatus {
     pub jumped: bool,
 }
 
+/// What both clocks said, in milliseconds.
+#[derive(Debug)]
+struct Hands {
+    wall: i64,
+    monotonic: i64,
+}
+
+/// A look at the clocks, and what is thought of it.
+#[derive(Debug)]
+struct Reading {
+    hands: Hands,
+    status: ClockStatus,
+}
+
 /// The time for entries that expire.
 #[derive(Debug)]
 pub struct LogicalClock {
@@ -69,7 +83,7 @@ impl LogicalClock {
             flushes: AtomicU32::new(0),
             counters,
         };
-        logical.believe();
+        logical.believe(&logical.look());
         logical
     }
 
@@ -78,31 +92,32 @@ impl LogicalClock {
         Arc::clone(&self.high)
     }
 
-    fn wall_ms(&self) -> i64 {
-        i64::try_from(self.clock.wall_ms()).unwrap_or(i64::MAX)
+    /// Reads both clocks.
+    fn look(&self) -> Hands {
+        let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        Hands { wall: ms(self.clock.wall_ms()), monotonic: ms(self.clock.monotonic_us() / 1000) }
     }
-    fn monotonic_ms(&self) -> i64 {
-        i64::try_from(self.clock.monotonic_us() / 1000).unwrap_or(i64::MAX)
-    }
-    /// Takes the wall clock as it is now for the truth, unless it went back.
-    fn believe(&self) {
-        self.offset.fetch_max(self.wall_ms().saturating_sub(self.monotonic_ms()), SeqCst);
+    /// Takes what the wall clock said then for the truth, unless it went back.
+    fn believe(&self, hands: &Hands) {
+        self.offset.fetch_max(hands.wall.saturating_sub(hands.monotonic), SeqCst);
         self.jumped.store(false, SeqCst);
         self.flushes.store(0, SeqCst);
     }
 
-    /// Reads both clocks: the wall, and what may be believed.
-    fn read(&self) -> (u64, u64) {
+    /// Reads both clocks, and says what may be believed.
+    fn read(&self) -> Reading {
         self.asked.store(true, SeqCst);
-        let wall = self.wall_ms();
-        let expected = self.offset.load(SeqCst).saturating_add(self.monotonic_ms());
-        let jumped = wall.saturating_sub(expected) > JUMP_MS;
+        let hands = self.look();
+        let expected = self.offset.load(SeqCst).saturating_add(hands.monotonic);
+        let jumped = hands.wall.saturating_sub(expected) > JUMP_MS;
         if self.jumped.swap(jumped, SeqCst) != jumped && jumped {
             self.counters.clock_jumps.add(1);
             self.flushes.store(0, SeqCst);
         }
-        let settled = if jumped { expected } else { expected.max(wall) };
-        (u64::try_from(wall).unwrap_or(0), self.high.raise(u64::try_from(settled).unwrap_or(0)))
+        let settled = if jumped { expected } else { expected.max(hands.wall) };
+        let settled_ms = self.high.raise(u64::try_from(settled).unwrap_or(0));
+        let now_ms = u64::try_from(hands.wall).unwrap_or(0).max(settled_ms);
+        Reading { hands, status: ClockStatus { now_ms, settled_ms, jumped } }
     }
 
     /// A flush was finished: two of them confirm a clock that has jumped.
@@ -110,31 +125,29 @@ impl LogicalClock {
         if !self.asked.load(SeqCst) {
             return;
         }
-        self.read();
-        let confirmed = !self.jumped.load(SeqCst) || self.flushes.fetch_add(1, SeqCst) + 1 >= FLUSHES;
-        if confirmed {
-            self.believe();
+        // What is believed is what was judged: others read meanwhile, and the clock may leap after this look.
+        let Reading { hands, status } = self.read();
+        if !status.jumped || self.flushes.fetch_add(1, SeqCst) + 1 >= FLUSHES {
+            self.believe(&hands);
         }
     }
     /// Somebody who knows says that the wall clock is right.
     pub fn confirm(&self) {
-        self.believe();
+        self.believe(&self.look());
         self.read();
     }
     /// What the clock is thought to be.
     pub fn status(&self) -> ClockStatus {
-        let (wall, settled_ms) = self.read();
-        ClockStatus { now_ms: wall.max(settled_ms), settled_ms, jumped: self.jumped.load(SeqCst) }
+        self.read().status
     }
 }
 
 impl Now for LogicalClock {
     fn now_ms(&self) -> u64 {
-        let (wall, settled) = self.read();
-        wall.max(settled)
+        self.read().status.now_ms
     }
     fn settled_ms(&self) -> u64 {
-        self.read().1
+        self.read().status.settled_ms
     }
 }
 
@@ -143,8 +156,8 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Hands(AtomicU64, AtomicU64);
-    impl Clock for Hands {
+    struct Dial(AtomicU64, AtomicU64);
+    impl Clock for Dial {
         fn wall_ms(&self) -> u64 {
             self.0.load(SeqCst)
         }
@@ -157,8 +170,8 @@ mod tests {
     const YEARS: u64 = 10 * 365 * 24 * 3_600_000;
     const START: u64 = 5 * YEARS;
 
-    fn clock(stored: u64) -> (Arc<Hands>, LogicalClock) {
-        let hands = Arc::new(Hands(AtomicU64::new(START), AtomicU64::new(7)));
+    fn clock(stored: u64) -> (Arc<Dial>, LogicalClock) {
+        let hands = Arc::new(Dial(AtomicU64::new(START), AtomicU64::new(7)));
         (hands.clone(), LogicalClock::new(hands, stored, Arc::default()))
     }
 
@@ -196,5 +209,34 @@ mod tests {
         hands.0.store(START + 2 * YEARS, SeqCst);
         c.confirm();
         assert_eq!(c.settled_ms(), START + 2 * YEARS);
+    }
+
+    /// Tells one time at each look, then the last for ever.
+    #[derive(Debug)]
+    struct Script(std::sync::Mutex<Vec<u64>>);
+    impl Clock for Script {
+        fn wall_ms(&self) -> u64 {
+            let mut left = self.0.lock().unwrap();
+            if left.len() > 1 { left.remove(0) } else { left[0] }
+        }
+        fn monotonic_us(&self) -> u64 {
+            7000
+        }
+        fn sleep_us(&self, _: u64) {}
+    }
+
+    /// A flush read the clock, found it right, and read it again to believe it: a leap between the two was believed at once.
+    #[test]
+    fn what_is_believed_is_what_was_judged() {
+        let times = vec![START, START, START, START + YEARS];
+        let c = LogicalClock::new(Arc::new(Script(times.into())), 0, Arc::default());
+        assert_eq!(c.now_ms(), START);
+        c.flushed();
+        let leapt = ClockStatus { now_ms: START + YEARS, settled_ms: START, jumped: true };
+        assert_eq!((c.status(), c.status()), (leapt, leapt));
+        c.flushed();
+        assert_eq!(c.status(), leapt, "after one flush of two");
+        c.flushed();
+        assert!(!c.status().jumped);
     }
 }

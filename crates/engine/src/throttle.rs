@@ -4,8 +4,7 @@
 //! Invariant: flushes alone stay within the rate, and flushes and compactions together do; a compaction never makes a flush
 //! wait. (Writers wait for flushes, nobody waits for a compaction.)
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// For whom bytes are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,37 +48,56 @@ impl Buckets {
     }
 }
 
-/// The rate, and the buckets. The mutex guards the buckets; no I/O inside.
+#[derive(Debug)]
+struct State {
+    rate: u64,
+    /// How often the rate was set: the same rate set again forgives, too.
+    generation: u64,
+    buckets: Buckets,
+}
+
+/// What a taker owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// How long it waits before it goes on, in microseconds.
+    pub wait_us: u64,
+    /// Forgiven when [`Throttle::generation`] is another.
+    pub generation: u64,
+}
+
+/// The rate and the buckets. The mutex guards both, so that no debt at one rate is booked under the next; no I/O inside.
 #[derive(Debug)]
 pub struct Throttle {
-    rate: AtomicU64,
-    buckets: Mutex<Buckets>,
+    state: Mutex<State>,
 }
 
 impl Throttle {
     /// With a rate in bytes per second; 0: no limit.
     pub fn new(rate: u64) -> Throttle {
-        Throttle { rate: AtomicU64::new(rate), buckets: Mutex::default() }
+        Throttle { state: Mutex::new(State { rate, generation: 0, buckets: Buckets::default() }) }
+    }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The rate.
     pub fn rate(&self) -> u64 {
-        self.rate.load(Relaxed)
+        self.state().rate
+    }
+    /// How often the rate was set.
+    pub fn generation(&self) -> u64 {
+        self.state().generation
     }
     /// Another rate, from now on. Debts of the old one are forgiven.
     pub fn set_rate(&self, rate: u64) {
-        self.rate.store(rate, Relaxed);
-        *self.buckets.lock().unwrap_or_else(PoisonError::into_inner) = Buckets::default();
+        let mut state = self.state();
+        *state = State { rate, generation: state.generation + 1, buckets: Buckets::default() };
     }
-    /// Takes bytes; says how long to wait, in microseconds.
-    pub fn take(&self, now_us: u64, bytes: u64, class: Class) -> u64 {
-        let rate = self.rate();
-        if rate == 0 {
-            return 0;
-        }
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let (after, wait) = buckets.take(now_us, bytes, rate, class);
-        *buckets = after;
-        wait
+    /// Takes bytes.
+    pub fn take(&self, now_us: u64, bytes: u64, class: Class) -> Debt {
+        let mut state = self.state();
+        let (after, wait_us) = state.buckets.take(now_us, bytes, state.rate, class);
+        state.buckets = after;
+        Debt { wait_us, generation: state.generation }
     }
 }
 
@@ -135,10 +153,14 @@ mod tests {
     #[test]
     fn a_new_rate_forgives() {
         let t = Throttle::new(1);
-        assert_eq!(t.take(1_000_000, 100, Class::Compaction), 99_900_000);
+        let debt = t.take(1_000_000, 100, Class::Compaction);
+        assert_eq!(debt, Debt { wait_us: 99_900_000, generation: t.generation() });
         t.set_rate(MIB);
-        assert_eq!(t.take(1_000_000, 100, Class::Compaction), 0);
+        assert_eq!(t.take(1_000_000, 100, Class::Compaction).wait_us, 0);
         t.set_rate(0);
-        assert_eq!(t.take(1_000_000, u64::MAX, Class::Flush), 0);
+        assert_eq!(t.take(1_000_000, u64::MAX, Class::Flush).wait_us, 0);
+        t.set_rate(1);
+        assert_ne!(debt.generation, t.generation(), "the old rate again, but not the old debt");
+        assert_eq!(t.take(1_000_000, 100, Class::Compaction).wait_us, 99_900_000);
     }
 }

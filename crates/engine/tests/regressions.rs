@@ -3,9 +3,11 @@
 
 use perigee_base::{ErrorKind, Result};
 use perigee_engine::{Durability, Engine, FamilySettings, Settings};
-use perigee_env::Env;
+use perigee_env::fs::OpenDir;
+use perigee_env::fs::fault::Fault;
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::World;
+use perigee_env::{Dir, Env};
 use perigee_file::log::Batch;
 use std::path::Path;
 use std::sync::Arc;
@@ -153,4 +155,140 @@ fn a_damaged_last_edit_is_damage_while_the_machine_runs() {
     bytes[last] ^= 4;
     after.write_raw(manifest, bytes);
     World::new(9).run(after, |env| assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption));
+}
+
+fn directory(env: &Env) -> Arc<dyn Dir> {
+    env.fs.open_dir(Path::new("/db"), OpenDir::Existing).unwrap()
+}
+
+fn manifest_bytes(env: &Env) -> u64 {
+    directory(env).file_len("MANIFEST").unwrap().unwrap()
+}
+
+/// Renames a family until the manifest is about to be written anew.
+fn fill_manifest(engine: &Engine, env: &Env) {
+    let names = ["a".repeat(255), "b".repeat(255)];
+    engine.create_family(&names[0], FamilySettings::default()).unwrap();
+    for i in 0.. {
+        engine.rename_family(&names[i % 2], &names[(i + 1) % 2]).unwrap();
+        if i % 10 == 0 && manifest_bytes(env) > (4 << 20) - 5000 {
+            return;
+        }
+    }
+}
+
+/// Clears `default` until that writes the manifest anew: how the last one ended, at which call it began, after how many it was done.
+fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u64) {
+    let mut calls = (0, 0);
+    World::new(7).run(disk.clone(), |env| {
+        let engine = open(&env).unwrap();
+        fill_manifest(&engine, &env);
+        if let Some(at) = fault_at {
+            disk.fail_at(at - disk.io_count(), Fault::SyncFails, false);
+        }
+        let failed = loop {
+            calls.0 = disk.io_count();
+            let cleared = engine.clear_family("default");
+            calls.1 = disk.io_count();
+            if cleared.is_err() || manifest_bytes(&env) < 1 << 20 {
+                break cleared.is_err();
+            }
+        };
+        assert_eq!(failed, fault_at.is_some());
+        let held = engine.snapshot().unwrap();
+        engine.view(&engine.family("default").unwrap(), &held).unwrap();
+        drop(engine);
+    });
+    calls
+}
+
+/// A clear whose edit was in place, and whose rewrite of the manifest then failed, left the family in an era that had not begun:
+/// every snapshot taken afterwards was told that the family was cleared behind it.
+#[test]
+fn a_clear_that_fails_behind_its_edit_leaves_the_family_to_snapshots() {
+    let (_, done) = clear_until_rewritten(&SimDisk::new(7), None);
+    // Its last calls rename the new manifest, make the name durable, and add a line to `LOG`.
+    clear_until_rewritten(&SimDisk::new(7), Some(done - 2));
+}
+
+/// A manifest that could not be written anew for want of space was reported for ever, also when it had been since.
+#[test]
+fn a_rewrite_that_failed_is_forgotten_when_one_succeeds() {
+    let disk = SimDisk::new(8);
+    World::new(8).run(disk.clone(), |env| {
+        let engine = open(&env).unwrap();
+        for i in 0..100 {
+            engine.create_family(&format!("{i:0>255}"), FamilySettings::default()).unwrap();
+        }
+        fill_manifest(&engine, &env);
+        disk.set_capacity(disk.total_bytes() + 25_000);
+        let clear = || engine.clear_family("default").unwrap();
+        while engine.status().background_error.is_none() {
+            clear();
+        }
+        assert!(manifest_bytes(&env) > 4 << 20);
+        disk.set_capacity(u64::MAX);
+        clear();
+        assert!(manifest_bytes(&env) < 1 << 20, "written anew");
+        assert_eq!(engine.status().background_error.map(|e| e.to_string()), None);
+        engine.close().unwrap();
+    });
+}
+
+/// A cancelled compaction that was resumed before it had told how it ended was taken for one that failed.
+/// (The window is so narrow that these seeds do not hit it: this holds the contract, not the bug.)
+#[test]
+fn a_cancelled_compaction_is_no_failure_when_it_is_resumed_at_once() {
+    let mut ran = 0;
+    for seed in 0..60 {
+        World::new(seed).run(SimDisk::new(seed), |env| {
+            let engine = open(&env).unwrap();
+            engine.cancel().unwrap();
+            for key in 0..5 {
+                put(&engine, key).unwrap();
+                engine.flush(&engine.all_families()).unwrap();
+            }
+            engine.set_background_rate(1);
+            engine.uncancel().unwrap();
+            env.clock.sleep_us(1000);
+            ran += u64::from(!engine.status().running.is_empty());
+            engine.cancel().unwrap();
+            engine.uncancel().unwrap();
+            env.clock.sleep_us(1000);
+            let failure = engine.status().background_error;
+            assert_eq!(failure.map(|e| e.to_string()), None, "seed {seed}");
+            engine.close().unwrap();
+        });
+    }
+    assert!(ran > 10, "no compaction was cancelled while it ran: {ran}");
+}
+
+/// Clearing or dropping a family deleted all its files while it kept every writer of every family out.
+#[test]
+fn writers_go_on_while_the_files_of_a_family_are_deleted() {
+    let mut between = 0;
+    for seed in 0..20 {
+        World::new(seed).run(SimDisk::new(seed), |env| {
+            let engine = Arc::new(open(&env).unwrap());
+            for key in 0..200 {
+                put(&engine, key).unwrap();
+            }
+            engine.compact(&engine.all_families()).unwrap();
+            let dir = directory(&env);
+            let tables = || dir.list().unwrap().into_iter().filter(|f| f.ends_with(".klog"));
+            let old: Vec<String> = tables().collect();
+            let left = || tables().filter(|f| old.contains(f)).count();
+            let other = Arc::clone(&engine);
+            let clear = Box::new(move || other.clear_family("default").unwrap());
+            let clearing = env.spawn.spawn("clearing", clear).unwrap();
+            while left() > 0 {
+                let before = left();
+                put(&engine, 1000).unwrap();
+                between += u64::from(before < old.len() && left() > 0);
+            }
+            clearing.join().unwrap();
+            engine.close().unwrap();
+        });
+    }
+    assert!(between > 0, "no write came between the first and the last file");
 }

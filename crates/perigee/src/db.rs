@@ -92,6 +92,10 @@ impl Db {
     }
     /// Gives a family another name; durable when the call returns. Handles and batches made before go on working.
     ///
+    /// Options at open go by name: after `tides` became `x`, an open with [`Options::family`]`("tides", …)`, or with a file of
+    /// options that names it, finds no `tides` and creates an empty one, beside `x` with all that it holds. So rename it
+    /// there, too.
+    ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options};
     /// # fn main() -> perigee::Result<()> {

@@ -47,6 +47,10 @@ impl Family {
     /// Sets `key` to `value` for as long as `ttl`. Then the key is gone for every reader, snapshots included: an expired
     /// version hides older ones as a deletion does, and compaction reclaims it. Times count in milliseconds.
     ///
+    /// The time counts from what reads go by ([`ClockStatus::now_ms`]), also while the wall clock has jumped and is not
+    /// believed: any earlier end would hide the entry from its own writer. So if that clock was wrong and is set right, the entry
+    /// lives longer, by as much as it was ahead. Where that matters, look at [`ClockStatus::jumped`], or put again later.
+    ///
     /// ```
     /// # use perigee::{Db, Options};
     /// # use std::time::Duration;

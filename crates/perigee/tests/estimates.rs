@@ -3,7 +3,7 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Compression, Db, Durability, FamilyOptions, Options, WriteBatch};
+use perigee::{Compression, Db, Durability, FamilyOptions, KeyOrder, Options, WriteBatch};
 
 fn open() -> Db {
     let family = FamilyOptions::new()
@@ -128,4 +128,18 @@ fn the_cost_of_a_range_is_what_a_scan_reads() {
     near(read(&db) - before, cost.blocks, 2);
     let whole = db.range_cost::<&str>(..).unwrap();
     assert_eq!(whole.tables, db.files().len());
+}
+
+/// Spellings of one key in a memtable were counted as keys of their own.
+#[test]
+fn spellings_of_one_key_are_one_key() {
+    let db = open();
+    let f = db.create_family("f", FamilyOptions::new().order(KeyOrder::CaseInsensitive)).unwrap();
+    for i in 0..400 {
+        f.put(format!("key {i:03}"), "1").unwrap();
+        f.put(format!("KEY {i:03}"), "2").unwrap();
+    }
+    let extent = f.estimate_range::<&str>(..).unwrap();
+    near(extent.entries, 800, 200);
+    near(extent.keys, 400, 100);
 }

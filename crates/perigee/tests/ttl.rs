@@ -168,3 +168,54 @@ fn far_away_times_saturate_and_bad_input_changes_nothing() {
     db.close().unwrap();
     assert!(db.put_with_ttl("a", "1", Duration::MAX).is_err());
 }
+
+/// A clock on which a millisecond passes at every look.
+#[derive(Debug)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn wall_ms(&self) -> u64 {
+        self.0.fetch_add(1, SeqCst)
+    }
+    fn monotonic_us(&self) -> u64 {
+        self.0.load(SeqCst) * 1000
+    }
+    fn sleep_us(&self, _: u64) {}
+}
+
+/// A backward scan asked twice whether an entry had expired: if it did between the two, the scan ended there. An explanation told of
+/// a value, and then found none.
+#[test]
+fn an_entry_that_expires_under_a_read_is_there_or_not_and_never_both() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for lead in 0..12 {
+        let clock = Arc::new(Ticking(AtomicU64::new(START)));
+        let env = Env { fs: SimDisk::new(1), clock: clock.clone(), ..Env::real() };
+        let db = Db::open("/db", Options::in_env(env).latency_stats(false)).unwrap();
+        db.put("a", "for ever").unwrap();
+        db.put_until("b", "short", START + 1000).unwrap();
+        let turn = || clock.0.store(START + 1000 - lead, SeqCst);
+        turn();
+        let mut keys: Vec<_> = db.iter().unwrap().rev().map(|e| e.unwrap().0.to_vec()).collect();
+        assert_eq!(keys.pop(), Some(b"a".to_vec()), "lead {lead}");
+        outcomes.insert(keys.len());
+        turn();
+        let told = db.explain("b").unwrap();
+        let outcome = told.steps.last().unwrap().outcome;
+        assert_eq!(outcome == "value", told.value_bytes.is_some(), "lead {lead}: {told:?}");
+    }
+    assert_eq!(outcomes.len(), 2, "with and without the other");
+}
+
+#[test]
+fn what_is_put_while_the_clock_is_not_believed_can_be_read_and_lives_longer_if_it_was_wrong() {
+    let world = World::new();
+    let db = world.open();
+    world.hands.wall.store(START + YEARS, SeqCst);
+    db.put_with_ttl("a", "1", Duration::from_millis(HOUR)).unwrap();
+    assert!(db.clock().jumped);
+    assert_eq!(db.get_with_ttl("a").unwrap().unwrap().remaining, Some(Duration::from_millis(HOUR)));
+    world.hands.wall.store(START, SeqCst);
+    let left = db.get_with_ttl("a").unwrap().unwrap().remaining;
+    assert_eq!(left, Some(Duration::from_millis(YEARS + HOUR)));
+}

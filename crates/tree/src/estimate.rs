@@ -191,7 +191,7 @@ fn novelty(view: &View, memtable: &Arc<Memtable>, bounds: &Bounds) -> (f64, f64)
         }
         if !bounds.before(order, e.key) {
             looked += 1;
-            if last.as_deref() != Some(e.key) {
+            if last.as_deref().is_none_or(|last| !order.equal(last, e.key)) {
                 let known = in_tables(&view.version, e.key);
                 let deletes = e.value == ValueRef::None;
                 new += u32::from(!known && !deletes);

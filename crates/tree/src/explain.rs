@@ -3,9 +3,11 @@
 
 use crate::View;
 use crate::get;
+use perigee_base::expiry::Kept;
 use perigee_base::{Result, SeqNo, Shared};
 use perigee_file::Found;
 use perigee_file::klog::Trace;
+use std::sync::Arc;
 
 /// What was found at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub fn explain(
     at: SeqNo,
     clock: &dyn Fn() -> u64,
 ) -> (Result<Option<Shared>>, Vec<Step>) {
+    // The outcome that is told and the answer that is given are about one moment.
+    let view = &View { now: Arc::new(Kept::of(&view.now)), ..view.clone() };
     let mut steps = Vec::new();
     let timed = |since: u64| clock().saturating_sub(since);
     for (number, memtable) in view.memtables().enumerate() {

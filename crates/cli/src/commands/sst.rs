@@ -167,7 +167,7 @@ fn versions(reader: &Arc<KlogReader>, lines: &mut Vec<Line>) -> Result<()> {
     cursor.seek_first()?;
     while cursor.valid() {
         let key = cursor.entry().key;
-        if run > 0 && key == last {
+        if run > 0 && reader.order().equal(key, &last) {
             run += 1;
         } else {
             if run > 0 {

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.compacting.lock();
     if let Some((family, version, plan)) = core.families.all().into_iter().find_map(|f| hidden(core, f)) {
-        return settle(core, carry_out(core, &family, version, &plan));
+        return settle(carry_out(core, &family, version, &plan));
     }
     let mut best: Option<(f64, Arc<Family>)> = None;
     for family in core.families.all() {
@@ -41,13 +41,14 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let Some((_, family)) = best else { return Ok(false) };
     let version = Arc::clone(&family.tree.view().version);
     let Some(plan) = pick(&Shape::of(&version), &limits(&family)) else { return Ok(false) };
-    settle(core, carry_out(core, &family, version, &plan))
+    settle(carry_out(core, &family, version, &plan))
 }
 
-fn settle(core: &Core, done: Result<()>) -> Result<bool> {
+fn settle(done: Result<()>) -> Result<bool> {
     match done {
-        // Held back, or cancelled on the way: the bell rings when it may go on.
-        Err(e) if e.kind() == ErrorKind::Busy && core.control.check(Kind::Compaction).is_err() => Ok(false),
+        // Held back, or cancelled on the way: the bell rings when it may go on, and may have rung already. Only the gate
+        // answers a job with `Busy`; asking it again would take a job that was resumed meanwhile for a failed one.
+        Err(e) if e.kind() == ErrorKind::Busy => Ok(false),
         done => done.map(|()| true),
     }
 }

@@ -46,16 +46,16 @@ impl Pace for JobPace<'_> {
         };
         let clock = &self.core.env.clock;
         let now = clock.monotonic_us();
-        let wait = self.core.throttle.take(now, bytes, class);
-        if wait == 0 {
+        let debt = self.core.throttle.take(now, bytes, class);
+        if debt.wait_us == 0 {
             return Ok(());
         }
-        let (rate, until) = (self.core.throttle.rate(), now.saturating_add(wait));
+        let until = now.saturating_add(debt.wait_us);
         loop {
             let seen = self.core.signal.now();
             let now = clock.monotonic_us();
             // A new rate forgives what the old one asked.
-            if now >= until || self.core.throttle.rate() != rate {
+            if now >= until || self.core.throttle.generation() != debt.generation {
                 return Ok(());
             }
             self.check()?;

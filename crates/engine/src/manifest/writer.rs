@@ -213,6 +213,7 @@ impl Manifest {
                 self.edits.store(number, SeqCst);
                 self.counters.manifest_bytes_written.add(state.snapshot_bytes);
                 self.counters.io.wrote(Cause::Manifest, 1, state.snapshot_bytes);
+                health.set_background(Slot::Manifest, None);
                 Ok(())
             }
             // Whether the rename survives a crash is unknown: both manifests would have to be appended to.

@@ -151,10 +151,11 @@ impl VisibleCursor {
         while self.merge.valid() {
             let e = self.merge.entry();
             if newest.is_some() && !self.order.equal(e.key, &self.key) {
-                if newest.as_ref().is_some_and(|f| get::is_live(f, &*self.view.now)) {
-                    break;
+                // Asked once: what is live now may be so no more when it is asked again.
+                self.value = newest.take().filter(|f| get::is_live(f, &*self.view.now));
+                if self.value.is_some() {
+                    return Ok(());
                 }
-                newest = None;
             }
             if newest.is_none() && self.bounds.before(self.order, e.key) {
                 return Ok(());

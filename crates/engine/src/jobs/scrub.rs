@@ -8,7 +8,7 @@ use crate::control::Kind;
 use crate::core::Core;
 use crate::events::Event;
 use crate::scrub::{Pass, QUANTUM_BYTES, pause_us};
-use crate::throttle::Class;
+use crate::throttle::{Class, Debt};
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_tree::{Table, Vlog};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     // With nothing left the rest of the interval is waited for.
     let (total, done) = if left == 0 { (1, 1) } else { (pass.bytes + left, pass.bytes + step) };
     let pause = pause_us(total, done, elapsed, rested, core.settings.scrub_interval_us);
-    wait(core, now.saturating_add(pause), 0, None)?;
+    wait(core, now.saturating_add(pause), None, None)?;
     // Looked for only now: what is not being read may be replaced and removed.
     let mut files = files(core, &pass);
     let left = files.values().map(File::bytes).sum();
@@ -81,8 +81,8 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     drop(file);
     let now = core.env.clock.monotonic_us();
     core.scrub.set_pass(Some(pass), now);
-    let paid = core.throttle.take(now, moved, Class::Compaction);
-    wait(core, now, now.saturating_add(paid), None)?;
+    let debt = core.throttle.take(now, moved, Class::Compaction);
+    wait(core, now, Some((now, debt)), None)?;
     Ok(true)
 }
 
@@ -148,7 +148,7 @@ fn read(core: &Core, mut pass: Pass, file: &File, left: u64) -> Result<(Pass, u6
         let pause = pause_us(total, before + next, elapsed, 0, interval);
         let debt = core.throttle.take(now, done - paid, Class::Compaction);
         paid = done;
-        wait(core, now.saturating_add(pause), now.saturating_add(debt), Some(file))
+        wait(core, now.saturating_add(pause), Some((now, debt)), Some(file))
     });
     pass.bytes += file.bytes();
     match read {
@@ -176,10 +176,9 @@ fn check_closing(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Waits until `until_us`, until the rate allows it (`paid_us`; a new rate forgives), while background work is held back, and a
+/// Waits until `until_us`, until the debt is paid that was made then (a new rate forgives it), while background work is held back, and a
 /// while for the jobs that run. `Busy` if the file was replaced meanwhile.
-fn wait(core: &Core, until_us: u64, paid_us: u64, file: Option<&File>) -> Result<()> {
-    let rate = core.throttle.rate();
+fn wait(core: &Core, until_us: u64, debt: Option<(u64, Debt)>, file: Option<&File>) -> Result<()> {
     loop {
         let seen = core.signal.now();
         check_closing(core)?;
@@ -190,7 +189,9 @@ fn wait(core: &Core, until_us: u64, paid_us: u64, file: Option<&File>) -> Result
             core.signal.wait(seen);
             continue;
         }
-        let mut until = if core.throttle.rate() == rate { until_us.max(paid_us) } else { until_us };
+        let owed = debt.filter(|(_, debt)| debt.generation == core.throttle.generation());
+        let mut until =
+            owed.map_or(until_us, |(since, debt)| until_us.max(since.saturating_add(debt.wait_us)));
         if !core.control.is_quiet(None) {
             until = until.saturating_add(YIELD_US_MAX);
         }

@@ -40,6 +40,10 @@ impl EntryKind {
     pub fn code(self) -> u8 {
         self as u8
     }
+    /// Whether it takes something away, a key or a range of them.
+    pub fn deletes(self) -> bool {
+        self.is_tombstone() || self == EntryKind::RangeDelete
+    }
     /// Whether it hides older versions instead of carrying a value.
     pub fn is_tombstone(self) -> bool {
         matches!(self, EntryKind::Delete | EntryKind::SingleDelete)

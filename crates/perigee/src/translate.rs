@@ -248,6 +248,7 @@ fn family_stats(f: &FamilyStatus) -> FamilyStats {
 
 pub(crate) fn file_stats(t: TableStatus) -> FileStats {
     let s = &t.table.meta.summary;
+    let (smallest, largest) = t.table.meta.seqs();
     FileStats {
         family: t.family,
         level: t.level,
@@ -258,7 +259,7 @@ pub(crate) fn file_stats(t: TableStatus) -> FileStats {
         tombstones: s.tombstones,
         first_key: s.first_key.clone(),
         last_key: s.last_key.clone(),
-        sequences: (s.smallest.0, s.largest.0),
+        sequences: (smallest.0, largest.0),
         separated_bytes: s.vlogs.iter().map(|(_, bytes)| bytes).sum(),
     }
 }

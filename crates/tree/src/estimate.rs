@@ -9,7 +9,7 @@ use crate::memtable::Memtable;
 use crate::scan::Bounds;
 use crate::version::Table;
 use crate::{Version, View};
-use perigee_base::{Result, SeqNo, ValueRef};
+use perigee_base::{Result, SeqNo};
 use perigee_file::Sketch;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ fn novelty(view: &View, memtable: &Arc<Memtable>, bounds: &Bounds) -> (f64, f64)
             looked += 1;
             if last.as_deref().is_none_or(|last| !order.equal(last, e.key)) {
                 let known = in_tables(&view.version, e.key);
-                let deletes = e.value == ValueRef::None;
+                let deletes = e.value.is_tombstone();
                 new += u32::from(!known && !deletes);
                 gone += u32::from(known && deletes);
                 last = Some(e.key.to_vec());
@@ -248,7 +248,7 @@ pub fn cardinality(view: &View) -> Result<(u64, u64)> {
         cursor.seek_first();
         while cursor.valid() {
             let e = cursor.entry();
-            tombstones += u64::from(e.value == ValueRef::None);
+            tombstones += u64::from(e.value.is_tombstone());
             all.add(view.version.order.filter_hash(e.key));
             cursor.next();
         }

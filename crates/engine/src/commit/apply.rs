@@ -2,15 +2,18 @@
 
 use super::group::Group;
 use crate::core::Core;
-use crate::hooks::Event;
+use crate::hooks::{Event, Hook};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
+/// What the hooks of a group's families are to be told, in commit order.
+pub type Told = Vec<(Hook, Event)>;
+
 /// Inserts the group's operations, the first with sequence number `first`. The records are logged already, so a failure
 /// here poisons the database.
-pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<()> {
+pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<Told> {
     let mut base = first;
     let mut grown = 0;
     let mut told = Vec::new();
@@ -38,12 +41,11 @@ pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<()> {
     if core.memory.grew(grown) {
         core.balance();
     }
-    // Only now: a group that fails half-way tells nobody anything.
-    told.into_iter().for_each(|(hook, event)| core.hooks.push(hook, event));
-    Ok(())
+    Ok(told)
 }
 
-/// Makes everything up to `last` visible.
-pub fn publish(core: &Core, last: u64) {
+/// Makes everything up to `last` visible, and only then lines up what hooks are told: a hook that reads sees it.
+pub fn publish(core: &Core, last: u64, told: Told) {
     core.visible.store(last, Release);
+    told.into_iter().for_each(|(hook, event)| core.hooks.push(hook, event));
 }

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::family::Family;
 use crate::settings::Durability;
-use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, Result, SeqNo, limits};
+use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
 use perigee_env::sync::{Condvar, Mutex};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -51,7 +51,7 @@ impl Request {
             };
             parts[at].1.push((op, SeqNo(i as u64)));
         }
-        let grows = parts.iter().flat_map(|(_, ops)| ops).any(|(op, _)| op.kind != EntryKind::Delete);
+        let grows = parts.iter().flat_map(|(_, ops)| ops).any(|(op, _)| !op.kind.deletes());
         Ok(Arc::new(Request {
             grows,
             bytes: record.buf.len(),

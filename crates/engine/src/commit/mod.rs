@@ -10,7 +10,7 @@ pub use group::Queue;
 
 /// Makes everything up to `seq` visible, in the commit section.
 pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
-    apply::publish(core, seq.0);
+    apply::publish(core, seq.0, Vec::new());
 }
 
 use crate::core::Core;
@@ -48,8 +48,8 @@ fn lead(core: &Core, group: &mut group::Group) -> Result<()> {
     rotate::if_needed(core, &mut appender, group.families())?;
     group.drop_orphans();
     let first = log::append(core, &mut appender, group)?;
-    apply::apply(core, group, first)?;
-    apply::publish(core, appender.next_lsn - 1);
+    let told = apply::apply(core, group, first)?;
+    apply::publish(core, appender.next_lsn - 1, told);
     Ok(())
 }
 

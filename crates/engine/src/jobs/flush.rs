@@ -73,8 +73,14 @@ fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
 pub fn drain(core: &Core, family: &Arc<Family>, held: &mut Option<&mut Appender>) -> Result<()> {
     while let Some(memtable) = family.tree.view().sealed.last().cloned() {
         let mut created = Created::default();
-        flush_one(core, family, &memtable, &Unhindered, &mut created, held)
-            .inspect_err(|_| discard(core, &created))?;
+        let done = flush_one(core, family, &memtable, &Unhindered, &mut created, held);
+        if let Err(e) = done {
+            discard(core, &created);
+            // The family was cleared or dropped meanwhile: nothing is left to flush.
+            if waits(family, &memtable) || core.health.poisoned().is_some() {
+                return Err(e);
+            }
+        }
     }
     Ok(())
 }

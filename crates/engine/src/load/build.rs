@@ -99,6 +99,7 @@ impl Load {
         self.family.check()?;
         let empty = Version::empty(self.family.tree.order());
         let pace = LoadPace(&self.core);
+        pace.room(self.chunk.memory_bytes() as u64)?;
         let setting = setting(&self.core, &self.family, &empty, &pace);
         work(&mut self.pile, &mut self.chunk, setting, &mut self.created)?;
         let spent = self.pile.take_spent();

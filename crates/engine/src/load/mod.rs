@@ -55,8 +55,16 @@ fn check_closing(core: &Core) -> Result<()> {
 #[derive(Debug)]
 pub struct LoadPace<'a>(pub &'a Core);
 
+impl LoadPace<'_> {
+    /// The reserve is for deletes and compactions: a load gives up before it takes that.
+    pub fn room(&self, bytes: u64) -> Result<()> {
+        self.0.space.admit(&*self.0.dir, self.0.env.clock.monotonic_us(), bytes)
+    }
+}
+
 impl Pace for LoadPace<'_> {
-    fn step(&self, _: Moved) -> Result<()> {
-        check_closing(self.0)
+    fn step(&self, moved: Moved) -> Result<()> {
+        check_closing(self.0)?;
+        self.room(moved.written_bytes)
     }
 }

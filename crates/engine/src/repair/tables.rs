@@ -45,12 +45,10 @@ pub fn gather(
 fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) -> Result<()> {
     let file = name::file_name(id, FileKind::Klog);
     let table = Salvage::open(&*survey.dir, id, survey.database)?;
-    let families = families(survey, id, &table, report);
-    for family in &families {
-        let order = survey.catalog.families.get(family).map(|f| f.settings.order).or(table.order);
-        making.know(survey, *family, order);
+    if table.family == Some(FamilyId::NOBODY) && !survey.trusted {
+        report.warn(format!("{file} is part of a bulk load that was not finished: it was left out"));
+        return Ok(());
     }
-    let family_name = families.first().map(|f| making.family_name(*f)).unwrap_or_default();
     let (mut found, mut values, mut largest) = (0, Vec::new(), SeqNo::ZERO);
     let lost = table.walk(|e| {
         found += 1;
@@ -61,11 +59,21 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
         Ok(())
     })?;
     let stamp = survey.stamp(id);
-    if stamp.is_none() && largest == SeqNo::ZERO && found > 0 {
+    let families = if stamp.is_none() && largest == SeqNo::ZERO && found > 0 {
+        // Beside other versions it would win or lose by chance.
         report.warn(format!(
-            "{file} was loaded in bulk, and its age is lost: every other version counts as newer"
+            "{file} was loaded in bulk, perhaps by a load that was not finished, and its age is lost: its entries are \
+             in a family of their own"
         ));
+        vec![stray(id)]
+    } else {
+        families(survey, id, &table, report)
+    };
+    for family in &families {
+        let order = survey.catalog.families.get(family).map(|f| f.settings.order).or(table.order);
+        making.know(survey, *family, order);
     }
+    let family_name = families.first().map(|f| making.family_name(*f)).unwrap_or_default();
     let bad_values = values.len() as u64;
     report.tables += 1;
     report.entries_found += found - bad_values;
@@ -123,7 +131,12 @@ fn families(survey: &Survey, id: FileId, table: &Salvage, report: &mut Repaired)
     report.warn(format!(
         "nobody knows to which family {file} belonged: its entries are in a family of their own"
     ));
-    vec![FamilyId(STRAY - (id.0 % u64::from(STRAY / 2)) as u32)]
+    vec![stray(id)]
+}
+
+/// The number of a family for one table.
+fn stray(id: FileId) -> FamilyId {
+    FamilyId(STRAY - (id.0 % u64::from(STRAY / 2)) as u32)
 }
 
 /// Writes what can be read to an interim table.

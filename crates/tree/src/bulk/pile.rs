@@ -8,7 +8,7 @@ use crate::mvcc::Strata;
 use crate::rewrite::{Created, Input, Output, Setting, run, write_sorted};
 use crate::scan::{MergeCursor, RunCursor, Source};
 use crate::version::{Run, Table, TableMeta, VlogMeta};
-use perigee_base::{FileId, KeyOrder, Result, RunId, SeqNo};
+use perigee_base::{FamilyId, FileId, KeyOrder, Result, RunId, SeqNo};
 use std::cmp::Ordering::Less;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -69,6 +69,8 @@ impl Pile {
     /// Only the first run may be final: of the others nobody asks a filter, and the merge verifies every block.
     fn intermediate<'a>(&self, number: u64, mut setting: Setting<'a>) -> Setting<'a> {
         if number > 0 {
+            // Of a load that was never finished nothing may pass for a table of the family.
+            setting.options.family = FamilyId::NOBODY;
             setting.options.filter_bits = 0;
             setting.verify = false;
         }

@@ -25,7 +25,8 @@ pub enum FilterDecision {
 pub trait CompactionFilter: Send + Sync {
     /// Its name, stored with the family: a database whose family has a filter opens only with the filter of that name.
     fn name(&self) -> &str;
-    /// Decides. An error ends the compaction, which changes nothing and is tried again later.
+    /// Decides. An error ends the compaction, which changes nothing and is tried again later. It runs inside the compaction:
+    /// it must not compact, load into, purge or write to the same database, which may wait for that very compaction.
     ///
     /// # Errors
     /// Whatever [`FilterEntry::value`] answered, or an error of its own.

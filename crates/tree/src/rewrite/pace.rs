@@ -28,7 +28,7 @@ pub trait Pace: std::fmt::Debug {
 /// Bytes after which a rewrite asks.
 pub const QUANTUM_BYTES: u64 = 64 << 10;
 /// Entries after which a rewrite asks.
-pub const QUANTUM_ENTRIES: u64 = 64;
+pub const QUANTUM_ENTRIES: u64 = 16;
 
 /// Never waits, never gives up.
 #[derive(Clone, Copy, Debug, Default)]

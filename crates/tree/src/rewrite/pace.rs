@@ -76,7 +76,10 @@ mod tests {
         assert!(!q.is_full());
         q.add(1);
         assert!(q.is_full());
-        assert_eq!(q.take(500), Moved { entries: 64, read_bytes: 64, written_bytes: 500 });
+        assert_eq!(
+            q.take(500),
+            Moved { entries: QUANTUM_ENTRIES, read_bytes: QUANTUM_ENTRIES, written_bytes: 500 }
+        );
         q.add(QUANTUM_BYTES);
         assert!(q.is_full());
         assert_eq!(q.take(700), Moved { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200 });

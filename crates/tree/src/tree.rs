@@ -38,6 +38,15 @@ impl Tree {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The active memtable.
+    pub fn active(&self) -> Arc<Memtable> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner).active)
+    }
+    /// Its bytes.
+    pub fn active_bytes(&self) -> u64 {
+        self.view.read().unwrap_or_else(PoisonError::into_inner).active.bytes()
+    }
+
     fn swap(&self, change: impl FnOnce(&View) -> View) {
         let mut slot = self.view.write().unwrap_or_else(PoisonError::into_inner);
         *slot = Arc::new(change(&slot));

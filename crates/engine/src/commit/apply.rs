@@ -33,7 +33,10 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
             })?;
             grown += active.bytes() - before;
             if let Some(hook) = part.family.hook() {
-                told.push((hook, Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec())));
+                told.push((
+                    hook,
+                    Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec()),
+                ));
             }
         }
         base += u64::from(work.record.count);

@@ -16,9 +16,9 @@ pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
 
 use crate::core::Core;
 use crate::settings::Durability;
-use work::Work;
 use perigee_base::{Error, Result};
 use perigee_file::log::Batch;
+use work::Work;
 
 /// Commits a batch.
 pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -> Result<()> {

@@ -83,7 +83,10 @@ pub fn write_snapshot_file(
         FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
     let mut writer = LogWriter::create(dir, file, &header)?;
     let mut record = Finished::around(&codec::encode(&catalog.snapshot()), 1);
-    writer.append(Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 }, &mut [&mut record])?;
+    writer.append(
+        Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 },
+        &mut [&mut record],
+    )?;
     writer.file().sync()?;
     Ok(writer)
 }

@@ -130,7 +130,10 @@ fn a_full_disk_is_rolled_back_and_the_log_goes_on() {
         disk.fail_at(1, Fault::Enospc, false);
         let e = w.append(stamp(8, 6), &mut [&mut batch("lost", "x"), &mut batch("lost", "y")]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::NoSpace);
-        assert_eq!(w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(
+            w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap_err().kind(),
+            ErrorKind::Poisoned
+        );
         w.roll_back().unwrap();
         w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap();
         assert_eq!(read(&*dir).0, [7, 8]);

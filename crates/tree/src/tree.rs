@@ -46,11 +46,11 @@ impl Tree {
 
     /// The active memtable.
     pub fn active(&self) -> Arc<Memtable> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner).active)
+        Arc::clone(&self.pin().active)
     }
     /// Its bytes.
     pub fn active_bytes(&self) -> u64 {
-        self.view.read().unwrap_or_else(PoisonError::into_inner).active.bytes()
+        self.pin().active.bytes()
     }
 
     fn swap(&self, change: impl FnOnce(&View) -> View) {

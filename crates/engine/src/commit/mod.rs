@@ -33,7 +33,7 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
     }
     admit::wait(core, work.bytes())?;
     let outcome = match durability {
-        Durability::Full => queue.submit(work, |group| lead(core, group)),
+        Durability::Full => queue.submit(&*core.env.clock, work, |group| lead(core, group)),
         _ => alone(core, work),
     };
     core.hooks.call();

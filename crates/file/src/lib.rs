@@ -18,6 +18,7 @@ pub mod log;
 pub mod filter;
 pub mod sketch;
 pub mod heads;
+pub mod learned;
 pub mod index;
 pub mod vlog;
 pub mod ranges;

@@ -142,13 +142,15 @@ fn measure<M: Ordered>(kind: &str, n: u64) {
             black_box(map.look(k ^ 0x1234_5678_9abc));
         })
     });
-    time(n / 100, &mut || {
-        order.iter().take(n as usize / 100).for_each(|&k| {
+    time(n / 10, &mut || {
+        order.iter().take(n as usize / 10).for_each(|&k| {
             black_box(map.walk(k, 100));
         })
     });
-    time(n, &mut || {
-        black_box(map.walk(0, n as usize));
+    time(10 * n, &mut || {
+        (0..10).for_each(|_| {
+            black_box(map.walk(0, n as usize));
+        })
     });
     time(n / 2, &mut || order.iter().take(n as usize / 2).for_each(|&k| map.take(k)));
     drop(map);

@@ -95,6 +95,8 @@ impl Segments {
         }
         all.close(&cone);
         all.error = all.worst(numbers);
+        all.firsts.shrink_to_fit();
+        all.pieces.shrink_to_fit();
         Some(all)
     }
 

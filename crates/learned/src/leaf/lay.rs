@@ -45,6 +45,14 @@ fn room(lean: Lean, n: usize) -> (usize, usize) {
     }
 }
 
+/// Where to split: in the middle, or where a wide gap between keys is not far from it.
+fn cut(keys: &[u64]) -> usize {
+    let n = keys.len();
+    let gap = |i: &usize| keys[*i] - keys[*i - 1];
+    let widest = (n / 4 + 1..n * 3 / 4).max_by_key(gap);
+    widest.filter(|i| gap(i) > (keys[n - 1] - keys[0]) / 8).unwrap_or(n / 2)
+}
+
 impl<V> Leaf<V> {
     /// A leaf for keys that come in this way.
     pub fn empty(lean: Lean, expected: usize) -> Leaf<V> {
@@ -102,21 +110,22 @@ impl<V> Leaf<V> {
             return Mended::Split(first, std::mem::replace(self, before));
         }
         let (keys, at) = self.runs();
-        if n >= ENTRIES_MAX || self.splitting_pays(&keys) {
-            return self.split(keys, at, n / 2);
+        let cut = cut(&keys);
+        if n >= ENTRIES_MAX || self.splitting_pays(&keys, cut) {
+            return self.split(keys, at, cut);
         }
         self.lay(keys, at, lean);
         Mended::Itself
     }
 
-    /// Whether inserts are dear because the keys do not follow one line, but their halves do.
-    fn splitting_pays(&self, keys: &[u64]) -> bool {
+    /// Whether inserts are dear because the keys do not follow one line, but both parts do.
+    fn splitting_pays(&self, keys: &[u64], cut: usize) -> bool {
         if self.lately.work <= self.lately.patience || keys.len() < SPLIT_MIN {
             return false;
         }
         let error = |keys: &[u64]| Line::fit(keys).error(keys);
         let whole = error(keys);
-        let (left, right) = keys.split_at(keys.len() / 2);
+        let (left, right) = keys.split_at(cut);
         whole > ERROR_MAX / 2.0 && (error(left) + error(right)) / 2.0 < whole / 3.0
     }
 

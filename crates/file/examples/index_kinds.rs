@@ -14,8 +14,9 @@ const BLOCKS_MAX: usize = 8192;
 /// Keys asked for, bytes of one, and how often.
 const ASKED: usize = 8192;
 const KEY_BYTES: usize = 128;
-const ROUNDS: usize = 30;
-const REPS: usize = 7;
+const ROUNDS: usize = 200;
+const REPS: usize = 5;
+const DECODES: usize = 100;
 const KINDS: [IndexKind; 3] = [IndexKind::Plain, IndexKind::Heads, IndexKind::Learned];
 
 struct Rng(u64);
@@ -132,20 +133,11 @@ fn main() {
                     let find = |key| index.find(KeyOrder::Bytes, black_box(key), SeqNo::MAX);
                     (0..ROUNDS).map(|_| asked().map(find).sum::<usize>()).sum()
                 });
-                decoding[rep][k] = per(20 * blocks, || (0..20).map(|_| decode(KINDS[k]).len()).sum());
+                decoding[rep][k] = per(DECODES * blocks, || (0..DECODES).map(|_| decode(KINDS[k]).len()).sum());
             }
         }
         let all = |key: &[u8]| indexes.each_ref().map(|i| i.find(KeyOrder::Bytes, key, SeqNo::MAX));
         assert!(asked().all(|k| all(k).windows(2).all(|w| w[0] == w[1])), "the kinds disagree");
-        if std::env::var("PIECES").is_ok() {
-            let prefix = Block::parse(raw.clone()).unwrap();
-            let heads: Vec<u64> = (0..blocks).map(|i| perigee_file::heads::head(prefix.suffix(i))).collect();
-            let equal = heads.windows(2).filter(|w| w[0] == w[1]).count();
-            for e in [4, 8, 16, 32] {
-                let s = perigee_learned::Segments::new(&heads, e).unwrap();
-                println!("{name}: {blocks} heads, {equal} equal, error {e}: {} pieces", s.len());
-            }
-        }
         for (k, index) in indexes.iter().enumerate() {
             let (time, took) = (median(times.map(|t| t[k])), median(decoding.map(|t| t[k])));
             let bytes = index.guide_bytes() as f64 / blocks as f64;

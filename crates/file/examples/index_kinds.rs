@@ -133,7 +133,8 @@ fn main() {
                     let find = |key| index.find(KeyOrder::Bytes, black_box(key), SeqNo::MAX);
                     (0..ROUNDS).map(|_| asked().map(find).sum::<usize>()).sum()
                 });
-                decoding[rep][k] = per(DECODES * blocks, || (0..DECODES).map(|_| decode(KINDS[k]).len()).sum());
+                decoding[rep][k] =
+                    per(DECODES * blocks, || (0..DECODES).map(|_| decode(KINDS[k]).len()).sum());
             }
         }
         let all = |key: &[u8]| indexes.each_ref().map(|i| i.find(KeyOrder::Bytes, key, SeqNo::MAX));

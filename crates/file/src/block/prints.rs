@@ -43,10 +43,10 @@ impl Prints {
 
     /// Counts a look-up; the fingerprints, if it is time for them.
     #[cold]
-    fn begin<I: Iterator<Item = u64>>(&self, hashes: impl FnOnce() -> I) -> Option<&Box<[u8]>> {
+    fn begin<I: Iterator<Item = u64>>(&self, hashes: impl FnOnce() -> I) -> Option<&[u8]> {
         let asked = self.asked.load(Relaxed).saturating_add(1);
         self.asked.store(asked, Relaxed); // a count that gets lost costs nothing
-        (asked >= WORTH).then(|| self.bytes.get_or_init(|| hashes().map(print).collect()))
+        (asked >= WORTH).then(|| &**self.bytes.get_or_init(|| hashes().map(print).collect()))
     }
 }
 

@@ -270,6 +270,6 @@ mod tests {
         }
         assert!(held.iter().all(|(one, other)| one == other), "buffers that went were not written over");
         let read = counters.cache_misses.get();
-        assert!(read > 2000 && passing.cache.blocks() < 10, "{read}");
+        assert!(read > 2000 && passing.cache.cache().blocks() < 10, "{read}");
     }
 }

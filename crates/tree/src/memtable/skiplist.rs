@@ -8,6 +8,7 @@
 //! is never handed out by the arena.
 
 use super::arena::Words;
+use super::entries::Node;
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, KeyOrder, Result, SeqNo};
 use std::cmp::Ordering::Less;
@@ -17,21 +18,6 @@ const HEIGHT_MAX: usize = 12;
 const FIXED: usize = 8;
 /// Nodes of a lane that are enough to estimate by.
 const LANE_NODES: u64 = 256;
-
-/// The fixed part of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Node {
-    /// Slot of its batch.
-    pub batch: u32,
-    /// Start and length of the key in the batch's buffer.
-    pub key: (u32, u32),
-    /// Start and length of the value.
-    pub value: (u32, u32),
-    /// Sequence number.
-    pub seq: SeqNo,
-    /// What it is; never a pointer.
-    pub kind: EntryKind,
-}
 
 /// The list.
 #[derive(Debug)]

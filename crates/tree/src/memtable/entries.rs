@@ -97,7 +97,7 @@ impl Entries {
     }
 
     /// How many there are, for the writer.
-    pub fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.len.load(Relaxed)
     }
 

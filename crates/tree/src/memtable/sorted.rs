@@ -21,8 +21,9 @@ pub type Item = u128;
 const COMPARED: usize = 24;
 /// So often by their next bytes, then compared.
 const DEPTH: usize = 16;
-/// A run is merged with a younger one until it is so many times longer: a scan meets few runs, an entry is moved seldom.
-const RATIO: usize = 4;
+/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long as they: an entry is moved
+/// a logarithmic number of times, and a scan meets a logarithmic number of runs.
+const SHORT: usize = 64;
 /// Longer runs are left alone: no reader waits for more than this to be merged.
 const MERGED_MAX: usize = 128 << 10;
 
@@ -96,11 +97,11 @@ pub fn cmp(order: KeyOrder, keys: &impl Keys, a: Item, b: Item) -> Ordering {
 }
 
 /// Entries `from..to` in entry order.
-pub fn sort(from: u32, to: u32, by: Prefix, keys: &impl Keys) -> Box<[Item]> {
+pub fn sort(from: u32, to: u32, by: Prefix, keys: &impl Keys) -> Vec<Item> {
     let mut items: Vec<Item> = (from..to).map(|e| by.item(keys.key(e), e)).collect();
     items.sort_unstable();
     settle(&mut items, by, 0, keys);
-    items.into_boxed_slice()
+    items
 }
 
 /// Brings items of one prefix, which lie together, into order.
@@ -148,21 +149,37 @@ pub fn shared(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Two runs as one.
-fn merge(a: &[Item], b: &[Item], order: KeyOrder, keys: &impl Keys) -> Box<[Item]> {
+fn merge(mut a: &[Item], mut b: &[Item], order: KeyOrder, keys: &impl Keys) -> Vec<Item> {
     let mut out = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        if cmp(order, keys, a[i], b[j]).is_lt() {
-            out.push(a[i]);
-            i += 1;
+    // Few into many: what lies between two of the few is moved at once.
+    let few = a.len() / 8 > b.len();
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        if few {
+            let before = gallop(a, |i| cmp(order, keys, *i, *y).is_lt());
+            out.extend_from_slice(&a[..before]);
+            out.push(*y);
+            (a, b) = (&a[before..], &b[1..]);
+        } else if cmp(order, keys, *x, *y).is_lt() {
+            out.push(*x);
+            a = &a[1..];
         } else {
-            out.push(b[j]);
-            j += 1;
+            out.push(*y);
+            b = &b[1..];
         }
     }
-    out.extend_from_slice(&a[i..]);
-    out.extend_from_slice(&b[j..]);
-    out.into_boxed_slice()
+    out.extend_from_slice(a);
+    out.extend_from_slice(b);
+    out
+}
+
+/// How many items at the start pass a test that no item behind them passes; soon, if they are few.
+fn gallop(items: &[Item], test: impl Fn(&Item) -> bool) -> usize {
+    let mut step = 1;
+    while step < items.len() && test(&items[step - 1]) {
+        step *= 2;
+    }
+    let start = step / 2;
+    start + items[start..step.min(items.len())].partition_point(test)
 }
 
 /// The first entries of a memtable, in order.
@@ -173,7 +190,7 @@ pub struct Sorted {
     /// By which prefix.
     pub by: Prefix,
     /// The runs; older ones first, which are longer.
-    pub runs: Vec<Arc<[Item]>>,
+    pub runs: Vec<Arc<Vec<Item>>>,
 }
 
 impl Sorted {
@@ -188,17 +205,17 @@ impl Sorted {
         let mut runs = self.runs.clone();
         if skip != self.by.skip {
             let again = |i: &Item| by.item(keys.key(entry(*i)), entry(*i));
-            runs.iter_mut().for_each(|r| *r = r.iter().map(again).collect());
+            runs.iter_mut().for_each(|r| *r = Arc::new(r.iter().map(again).collect()));
         }
         let mut last = sort(self.upto, upto, by, keys);
         while let Some(before) = runs.last() {
-            if before.len() >= RATIO * last.len() || before.len() > MERGED_MAX {
+            if before.len() > last.len().max(SHORT) || before.len() > MERGED_MAX {
                 break;
             }
             last = merge(before, &last, by.order, keys);
             runs.pop();
         }
-        runs.push(last.into());
+        runs.push(Arc::new(last));
         Sorted { upto, by, runs }
     }
 
@@ -222,7 +239,7 @@ impl Sorted {
             Err(_) => run.len(),
             Ok(of) => {
                 let start = run.partition_point(|i| prefix(*i) < of);
-                let len = run[start..].partition_point(|i| prefix(*i) == of);
+                let len = gallop(&run[start..], |i| prefix(*i) == of);
                 start + run[start..start + len].partition_point(before)
             }
         })
@@ -307,7 +324,7 @@ mod tests {
                     }
                     upto = to;
                     sorted = sorted.extend(upto, if Prefix::skips(order) { skip } else { 0 }, &table);
-                    assert!(sorted.runs.len() <= 7, "{} runs", sorted.runs.len());
+                    assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
                     for r in &sorted.runs {
                         assert!(r.windows(2).all(|w| cmp(order, &table, w[0], w[1]).is_lt()));
                     }

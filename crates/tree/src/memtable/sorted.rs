@@ -21,8 +21,8 @@ pub type Item = u128;
 const COMPARED: usize = 24;
 /// So often by their next bytes, then compared.
 const DEPTH: usize = 16;
-/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long as they: an entry is moved
-/// a logarithmic number of times, and a scan meets a logarithmic number of runs.
+/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long as they, to the next power
+/// of two: an entry is moved a logarithmic number of times, and a scan meets a logarithmic number of runs.
 const SHORT: usize = 64;
 /// Longer runs are left alone: no reader waits for more than this to be merged.
 const MERGED_MAX: usize = 128 << 10;
@@ -209,7 +209,7 @@ impl Sorted {
         }
         let mut last = sort(self.upto, upto, by, keys);
         while let Some(before) = runs.last() {
-            if before.len() > last.len().max(SHORT) || before.len() > MERGED_MAX {
+            if before.len().ilog2() > last.len().max(SHORT).ilog2() || before.len() > MERGED_MAX {
                 break;
             }
             last = merge(before, &last, by.order, keys);

@@ -198,6 +198,8 @@ fn bytes_are_what_is_held() {
     assert_eq!(t.keys(), 999);
 }
 
+/// The list once answered a get from a link that it loaded again after it had compared keys: a node that the writer had put
+/// there in between hid the key that was asked for.
 #[test]
 fn readers_beside_the_writer_see_whole_prefixes() {
     for order in [KeyOrder::Bytes, KeyOrder::CaseInsensitive] {

@@ -21,6 +21,7 @@ pub mod family;
 pub mod memory;
 pub mod space;
 pub mod pressure;
+pub mod intake;
 pub mod throttle;
 pub mod info_log;
 pub mod events;

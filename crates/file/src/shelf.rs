@@ -99,9 +99,9 @@ impl Shelf {
     pub fn forget(&self, id: FileId) {
         if let Some(gone) = self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id) {
             self.resident.fetch_sub(gone.memory_bytes(), Relaxed);
+            gone.forget_blocks();
         }
         self.vlogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        self.cache.forget_file(id);
         self.handles.forget(id);
     }
 

@@ -72,6 +72,9 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
         match catch_unwind(AssertUnwindSafe(|| job(core))) {
             Ok(Ok(done)) => {
                 back_off = BACK_OFF_US_MIN;
+                if done {
+                    core.job_over();
+                }
                 core.health
                     .set_background(slot, if done { core.retire.sweep(&core.shelf).err() } else { None });
                 if done { core.signal.ring() } else { wait(core, slot, seen) }

@@ -79,7 +79,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let open_files = open_files(&env, &settings);
     let shelf =
         Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), open_files);
-    let shelf = Arc::new(shelf);
+    let shelf = Arc::new(shelf.with_buffer_bytes(memory::buffer_bytes(memory.budget)));
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;

@@ -1,9 +1,10 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
+use crate::ballast;
 use crate::control::Control;
 use crate::dirsync::DirSync;
 use crate::events::{self, Event};
-use crate::family::Families;
+use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::hooks::Hooks;
 use crate::info_log::InfoLog;
@@ -185,6 +186,16 @@ impl Core {
         let resident = || self.env.fs.resident_bytes();
         if self.memory.give_back(self.env.clock.monotonic_us(), resident) {
             self.env.fs.give_back_memory();
+        }
+    }
+    /// Makes the ballast, or makes it anew, where there is room. Called by one thread.
+    pub fn keep_ballast(&self) {
+        let (reserve, _) = self.space.status();
+        if reserve > 0 && !ballast::is_full(&*self.dir) {
+            let tables = |f: &Arc<Family>| -> u64 {
+                f.tree.view().version.tables().map(|(_, _, t)| t.meta.summary.bytes).sum()
+            };
+            ballast::keep_up(&*self.dir, self.families.all().iter().map(tables).sum(), reserve);
         }
     }
     /// Derives what depends on the families' settings; called where families come and go.

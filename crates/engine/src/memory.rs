@@ -108,7 +108,7 @@ pub fn input_bytes(sources: usize, block_bytes: u64) -> u64 {
 
 /// Entries that a bulk load may gather, if it asks for `wanted` bytes.
 pub fn load_bytes(budget: u64, wanted: usize) -> usize {
-    wanted.min(usize::try_from(budget / 8).unwrap_or(usize::MAX)).max(16 << 10)
+    wanted.min(usize::try_from(budget / 8).unwrap_or(usize::MAX).max(16 << 10))
 }
 
 /// Whether it is time to hand freed memory back: where the process is near or above the budget, when a sixteenth of it was

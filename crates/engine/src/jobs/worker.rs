@@ -75,6 +75,9 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                 if done {
                     core.job_over();
                 }
+                if done && slot == Slot::Flush {
+                    core.keep_ballast();
+                }
                 core.health
                     .set_background(slot, if done { core.retire.sweep(&core.shelf).err() } else { None });
                 if done { core.signal.ring() } else { wait(core, slot, seen) }

@@ -16,6 +16,7 @@ pub mod cache;
 pub mod log;
 pub mod filter;
 pub mod sketch;
+pub mod heads;
 pub mod index;
 pub mod vlog;
 pub mod ranges;

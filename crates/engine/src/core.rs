@@ -183,6 +183,19 @@ impl Core {
     /// A job is over: what it held is free, and perhaps it is time to hand freed memory back.
     pub fn job_over(&self) {
         self.refresh_load();
+        self.give_back();
+    }
+    /// Memtables grew: others give way, and if that freed much somebody looks whether it goes back to the system.
+    pub fn memtables_grew(&self, bytes: u64) {
+        if self.memory.grew(bytes) {
+            self.balance();
+            if self.memory.look_due() {
+                self.signal.ring();
+            }
+        }
+    }
+    /// Hands freed memory back to the system, if the budget needs it.
+    pub fn give_back(&self) {
         let resident = || self.env.fs.resident_bytes();
         if self.memory.give_back(self.env.clock.monotonic_us(), resident) {
             self.env.fs.give_back_memory();

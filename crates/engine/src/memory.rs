@@ -78,16 +78,21 @@ pub fn object_bytes(families: usize, tables: usize) -> u64 {
     families as u64 * FAMILY_BYTES + tables as u64 * TABLE_BYTES
 }
 
+/// What is divided: a sixteenth stays for what the allocator adds (headers, pages of which a part is in use).
+fn usable(budget: u64) -> u64 {
+    budget - budget / 16
+}
+
 /// The share of the memtables, active and sealed: never less than an eighth of the budget, or nothing could be written.
 pub fn memtable_share(budget: u64, owners: &Owners) -> u64 {
-    (budget.saturating_sub(owners.fixed()) / 2).max(budget / 8).max(1)
+    (usable(budget).saturating_sub(owners.fixed()) / 2).max(budget / 8).max(1)
 }
 
 /// What the block cache may hold, in coarse steps, so that it does not follow every write.
 pub fn cache_capacity(budget: u64, cache_max: u64, owners: &Owners) -> u64 {
     let step = step(budget);
     let others = owners.active + owners.sealed + owners.fixed();
-    let left = budget.saturating_sub(others.saturating_add(step));
+    let left = usable(budget).saturating_sub(others.saturating_add(step));
     (left / step * step).min(cache_max)
 }
 
@@ -99,6 +104,11 @@ pub fn step(budget: u64) -> u64 {
 /// What writers of files gather before they call the system.
 pub fn buffer_bytes(budget: u64) -> usize {
     (budget / 128).clamp(16 << 10, BUFFER_BYTES) as usize
+}
+
+/// Where tables are cut: what a table's writer holds grows with it (8 bytes a key), and must stay a small part of the budget.
+pub fn table_bytes(budget: u64, wanted: u64) -> u64 {
+    wanted.min((budget / 8).max(64 << 10))
 }
 
 /// What a job holds of its inputs: of each one block, as stored and as read.
@@ -150,6 +160,7 @@ pub struct Memory {
     told_jobs: AtomicU64,
     capacity: AtomicU64,
     freed: AtomicU64,
+    rung: AtomicU64,
     given_us: AtomicU64,
 }
 
@@ -158,7 +169,7 @@ impl Memory {
     pub fn new(budget: u64, cache_max: u64) -> Memory {
         let share = AtomicU64::new(memtable_share(budget, &Owners::default()));
         let (active, sealed, kept, objects, loads) = Default::default();
-        let (told, told_jobs, capacity, freed, given_us) = Default::default();
+        let (told, told_jobs, capacity, freed, rung, given_us) = Default::default();
         Memory {
             budget,
             cache_max,
@@ -172,6 +183,7 @@ impl Memory {
             told_jobs,
             capacity,
             freed,
+            rung,
             given_us,
         }
     }
@@ -231,6 +243,15 @@ impl Memory {
     pub fn freed(&self, bytes: u64) {
         self.freed.fetch_add(bytes, Relaxed);
     }
+    /// Whether so much more was freed that somebody should look whether it goes back.
+    pub fn look_due(&self) -> bool {
+        let (freed, rung) = (self.freed.load(Relaxed), self.rung.load(Relaxed));
+        let due = freed >= rung + (self.budget / 16).max(1);
+        if due {
+            self.rung.store(freed, Relaxed);
+        }
+        due
+    }
     /// Whether freed memory is to be handed back now; then the count begins anew. `resident` is asked only if something was freed.
     pub fn give_back(&self, now_us: u64, resident: impl FnOnce() -> Option<u64>) -> bool {
         let freed = self.freed.load(Relaxed);
@@ -241,6 +262,7 @@ impl Memory {
         let due = give_back_due(self.budget, freed, resident(), since_us);
         if due {
             self.freed.fetch_sub(freed, Relaxed);
+            self.rung.store(0, Relaxed);
             self.given_us.store(now_us, Relaxed);
         }
         due
@@ -277,9 +299,9 @@ mod tests {
         let at = |active, tables| {
             cache_capacity(64 * MIB, u64::MAX, &Owners { active, indexes: tables, ..Owners::default() })
         };
-        assert_eq!(at(0, 0), 63 * MIB);
-        assert_eq!(at(10 * MIB, 20 * MIB), 33 * MIB);
-        assert_eq!(at(10 * MIB + 1, 20 * MIB), 32 * MIB, "in steps");
+        assert_eq!(at(0, 0), 59 * MIB);
+        assert_eq!(at(10 * MIB, 20 * MIB), 29 * MIB);
+        assert_eq!(at(10 * MIB + 1, 20 * MIB), 28 * MIB, "in steps");
         assert_eq!(at(30 * MIB, 40 * MIB), 0);
         assert_eq!(cache_capacity(64 * MIB, MIB, &Owners::default()), MIB, "never more than was allowed");
     }
@@ -288,7 +310,7 @@ mod tests {
     fn memtables_can_be_written_however_much_the_filters_take() {
         let o = Owners { filters: 100 * MIB, ..Owners::default() };
         assert_eq!(memtable_share(64 * MIB, &o), 8 * MIB);
-        assert_eq!(memtable_share(64 * MIB, &Owners::default()), 32 * MIB);
+        assert_eq!(memtable_share(64 * MIB, &Owners::default()), 30 * MIB);
     }
 
     #[test]
@@ -306,11 +328,11 @@ mod tests {
         let m = Memory::new(64 * MIB, u64::MAX);
         assert_eq!(m.excess(), None);
         assert!(!m.grew(MIB / 2));
-        assert!(m.grew(15 * MIB));
+        assert!(m.grew(14 * MIB));
         assert_eq!(m.excess(), None);
         m.grew(MIB / 2);
-        assert_eq!(m.excess(), Some(8 * MIB));
-        assert_eq!(m.balance(&m.owners(0, (0, 0), 0)), 64 * MIB - 16 * MIB - MIB);
+        assert_eq!(m.excess(), Some(15 * MIB / 2));
+        assert_eq!(m.balance(&m.owners(0, (0, 0), 0)), 60 * MIB - 15 * MIB - MIB);
     }
 
     #[test]
@@ -322,7 +344,9 @@ mod tests {
         assert!(!give_back_due(64 * MIB, 4 * MIB, None, u64::MAX));
         let m = Memory::new(64 * MIB, u64::MAX);
         m.count(10 * MIB, 10 * MIB, 0, 0);
+        assert!(!m.look_due());
         m.count(0, 10 * MIB, 0, 0);
+        assert!(m.look_due() && !m.look_due());
         assert!(!m.give_back(0, || Some(0)), "freed, but there is room");
         assert!(m.give_back(0, || Some(64 * MIB)));
         assert!(!m.give_back(0, || Some(64 * MIB)), "it went already");

@@ -38,9 +38,7 @@ pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<Told> {
         }
         base += u64::from(work.record.count);
     }
-    if core.memory.grew(grown) {
-        core.balance();
-    }
+    core.memtables_grew(grown);
     Ok(told)
 }
 

@@ -136,7 +136,9 @@ fn wait(core: &Core, slot: Slot, seen: u64) {
     }
 }
 
+/// Also the thread that looks whether freed memory goes back: the one that has least to do.
 fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
+    core.give_back();
     let due = core.sync_due.load(SeqCst);
     if due == u64::MAX || core.env.clock.monotonic_us() < due {
         return Ok(false);

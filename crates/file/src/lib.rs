@@ -12,6 +12,7 @@ mod output;
 pub mod handles;
 mod input;
 pub mod block;
+mod ghost;
 pub mod cache;
 pub mod log;
 pub mod filter;

@@ -23,9 +23,17 @@ impl Block {
 
     /// Verifies the block in `buf`, whose last [`Block::SLACK`] bytes are not part of it.
     pub fn parse(buf: Vec<u8>) -> Result<Block> {
+        Block::parse_shared(Arc::new(buf))
+    }
+    /// The same for a buffer that comes with its counter.
+    pub fn parse_shared(buf: Arc<Vec<u8>>) -> Result<Block> {
         let len = buf.len().saturating_sub(SLACK_BYTES);
         let layout = Layout::parse(&buf, len)?;
-        Ok(Block { buf: Arc::new(buf), layout })
+        Ok(Block { buf, layout })
+    }
+    /// The buffer it lies in.
+    pub(crate) fn into_buffer(self) -> Arc<Vec<u8>> {
+        self.buf
     }
 
     /// Number of entries, at least 1.

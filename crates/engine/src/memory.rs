@@ -198,8 +198,7 @@ impl Memory {
     /// They were counted.
     pub fn count(&self, active: u64, sealed: u64, kept: u64, objects: u64) {
         let swap = |at: &AtomicU64, to: u64| at.swap(to, Relaxed);
-        let before =
-            swap(&self.active, active) + swap(&self.sealed, sealed) + swap(&self.kept, kept);
+        let before = swap(&self.active, active) + swap(&self.sealed, sealed) + swap(&self.kept, kept);
         self.objects.store(objects, Relaxed);
         self.freed(before.saturating_sub(active + sealed + kept));
     }

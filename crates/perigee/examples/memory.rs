@@ -83,7 +83,13 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
     let options = Options::new().durability(Durability::None).memory_budget(budget);
     let db = Db::open(dir, options)?;
     let families: Vec<_> = (0..families)
-        .map(|i| if i == 0 { Ok(db.default_family()) } else { db.create_family(&format!("f{i}"), Default::default()) })
+        .map(|i| {
+            if i == 0 {
+                Ok(db.default_family())
+            } else {
+                db.create_family(&format!("f{i}"), Default::default())
+            }
+        })
         .collect::<Result<_, _>>()?;
     let (opened, stop) = (status("VmRSS") * 1024, AtomicBool::new(false));
     let (mut state, mut sum) = (7u64, 0);
@@ -109,7 +115,8 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
             }
             db.write(batch)?;
             for _ in 0..100 {
-                families[(random() % families.len() as u64) as usize].get((random() % 20_000_000).to_be_bytes())?;
+                families[(random() % families.len() as u64) as usize]
+                    .get((random() % 20_000_000).to_be_bytes())?;
             }
             if readers > 0 && i % (batches / 10 / readers as u64).max(1) == 0 {
                 let mut iter = db.iter()?;

@@ -367,6 +367,8 @@ fn full_case(case: &Case) -> Result<(), String> {
             check_running(&stage)?;
             case.count("filled and freed", 1);
         }
+        // Behind a flush with room the ballast is made.
+        stage.db.flush().map_err(|e| format!("flush: {e}"))?;
         stage.db.close().map_err(|e| format!("close: {e}"))?;
         open_full(case, &plan, &stage.env, &disk)
     })?;

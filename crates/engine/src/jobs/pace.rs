@@ -11,6 +11,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// Longest wait without a look at whether to give up.
 const LOOK_US: u64 = 50_000;
 
+/// What a job holds is told on when it has changed by so many bits' worth: 64 KiB.
+const TELL_BITS: u32 = 16;
+
 /// The pace of one job.
 #[derive(Debug)]
 pub struct JobPace<'a> {
@@ -40,7 +43,7 @@ impl Pace for JobPace<'_> {
         job.entries_done.fetch_add(moved.entries, Relaxed);
         job.written.fetch_add(moved.written_bytes, Relaxed);
         let before = job.held.swap(moved.held_bytes, Relaxed);
-        if before != moved.held_bytes {
+        if before >> TELL_BITS != moved.held_bytes >> TELL_BITS {
             self.core.jobs_hold();
         }
         self.check()?;

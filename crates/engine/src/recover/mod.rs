@@ -98,7 +98,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         write_anew(&dir, found, boot, &replayed, &ids, (&counters, now.high_water()))
     };
     let written = match write(&found) {
-        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found.catalog, cut)? => write(&found),
+        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found.catalog, cut)? => {
+            write(&found)
+        }
         written => written,
     };
     let (writer, (manifest, dir_sync)) = written?;

@@ -81,11 +81,19 @@ mod tests {
         assert!(q.is_full());
         assert_eq!(
             q.take((500, 7)),
-            Moved { entries: QUANTUM_ENTRIES, read_bytes: QUANTUM_ENTRIES, written_bytes: 500, held_bytes: 7 }
+            Moved {
+                entries: QUANTUM_ENTRIES,
+                read_bytes: QUANTUM_ENTRIES,
+                written_bytes: 500,
+                held_bytes: 7
+            }
         );
         q.add(QUANTUM_BYTES);
         assert!(q.is_full());
-        assert_eq!(q.take((700, 8)), Moved { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200, held_bytes: 8 });
+        assert_eq!(
+            q.take((700, 8)),
+            Moved { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200, held_bytes: 8 }
+        );
         assert!(!q.is_full());
     }
 }

@@ -394,8 +394,8 @@ impl Engine {
             return Err(cause.clone().wrap(ErrorKind::Poisoned, "closed without a clean mark"));
         }
         let edits = core.manifest.edits();
-        let mut mark = [Finished::around(&edits.to_le_bytes(), 0)];
-        core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut mark, &core.health)?;
+        let mut mark = Finished::around(&edits.to_le_bytes(), 0);
+        core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut [&mut mark], &core.health)?;
         let durable = core.wal.sync(&core.health)?;
         let clean = CleanClose {
             log: appender.writer.id(),

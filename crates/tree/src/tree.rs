@@ -44,6 +44,15 @@ impl Tree {
         self.view.pin()
     }
 
+    /// The active memtable.
+    pub fn active(&self) -> Arc<Memtable> {
+        Arc::clone(&self.pin().active)
+    }
+    /// Its bytes.
+    pub fn active_bytes(&self) -> u64 {
+        self.pin().active.bytes()
+    }
+
     fn swap(&self, change: impl FnOnce(&View) -> View) {
         self.view.replace(change);
     }

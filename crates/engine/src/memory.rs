@@ -254,7 +254,7 @@ impl Memory {
     /// Whether freed memory is to be handed back now; then the count begins anew. `resident` is asked only if something was freed.
     pub fn give_back(&self, now_us: u64, resident: impl FnOnce() -> Option<u64>) -> bool {
         let freed = self.freed.load(Relaxed);
-        if freed < (self.budget / 16).max(1).min(BURST_BYTES) {
+        if freed < (self.budget / 16).clamp(1, BURST_BYTES) {
             return false;
         }
         let since_us = now_us.saturating_sub(self.given_us.load(Relaxed));

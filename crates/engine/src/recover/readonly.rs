@@ -33,7 +33,7 @@ use std::sync::atomic::AtomicU64;
 const ATTEMPTS: u64 = 30;
 const PAUSE_US: u64 = 500;
 /// How often the manifest is read until every file that it names is open.
-const HOLD_ATTEMPTS: u32 = 100;
+const HOLD_ATTEMPTS: u32 = 5;
 
 /// Opens the database in `dir` and changes nothing.
 pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {

@@ -39,8 +39,6 @@ pub struct Pass {
     pub bytes: u64,
     /// Damaged files.
     pub errors: u64,
-    /// Bytes of the files still to be read, when they were last listed.
-    pub left: u64,
 }
 
 impl Pass {
@@ -48,7 +46,7 @@ impl Pass {
     #[must_use]
     pub fn new(started_us: u64, limit: u64, random: u64) -> Pass {
         let first = random.checked_rem(limit).unwrap_or(0);
-        Pass { started_us, limit, first, at: None, files: 0, bytes: 0, errors: 0, left: 0 }
+        Pass { started_us, limit, first, at: None, files: 0, bytes: 0, errors: 0 }
     }
     /// Where on the way round a file lies, if it is still to be read.
     #[must_use]

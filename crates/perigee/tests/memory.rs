@@ -65,7 +65,12 @@ fn the_sum_of_the_owners_is_what_is_allocated() {
     assert!(kept(&db) > 1 << 20, "{:?}", db.stats().memory);
     check(&db, before, "memtables kept by readers");
     drop((reader, other));
-    assert_eq!(kept(&db), 0);
+    // A background thread may look at a view just now.
+    let gone = (0..2000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        kept(&db) == 0
+    });
+    assert!(gone, "{:?}", db.stats().memory);
     check(&db, before, "and let go");
     let families: Vec<_> =
         (0..1000).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();

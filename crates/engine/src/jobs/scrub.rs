@@ -64,16 +64,14 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let pass = pass.unwrap_or_else(|| begin(core));
     let now = core.env.clock.monotonic_us();
     let (elapsed, rested) = (now.saturating_sub(pass.started_us), now.saturating_sub(rested_since));
+    let (step, left) = step(core, &pass);
     // With nothing left the rest of the interval is waited for.
-    let (total, done) = match pass.left {
-        0 => (1, 1),
-        left => (pass.bytes + left, pass.bytes + left.min(QUANTUM_BYTES)),
-    };
+    let (total, done) = if left == 0 { (1, 1) } else { (pass.bytes + left, pass.bytes + step) };
     let pause = pause_us(total, done, elapsed, rested, core.settings.scrub_interval_us);
     wait(core, now.saturating_add(pause), None, None)?;
     // Looked for only now: what is not being read may be replaced and removed.
     let mut files = files(core, &pass);
-    let left = total_bytes(&files);
+    let left = files.values().map(File::bytes).sum();
     let Some((place, file)) = files.pop_first() else {
         finish(core, &pass);
         return Ok(true);
@@ -90,9 +88,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
 
 fn begin(core: &Core) -> Pass {
     let pass = Pass::new(core.env.clock.monotonic_us(), core.ids.load(SeqCst), core.env.rand.next_u64());
-    let files = files(core, &pass);
-    let pass = Pass { left: total_bytes(&files), ..pass };
-    let lives: BTreeSet<FileId> = files.values().map(File::id).collect();
+    let lives: BTreeSet<FileId> = files(core, &pass).values().map(File::id).collect();
     core.scrub.retain(|id| lives.contains(&id));
     core.scrub.set_pass(Some(pass), pass.started_us);
     pass
@@ -127,8 +123,11 @@ fn files(core: &Core, pass: &Pass) -> BTreeMap<u64, File> {
     files
 }
 
-fn total_bytes(files: &BTreeMap<u64, File>) -> u64 {
-    files.values().map(File::bytes).sum()
+/// Bytes of the next quantum, and of all that is left.
+fn step(core: &Core, pass: &Pass) -> (u64, u64) {
+    let files = files(core, pass);
+    let step = files.values().next().map_or(0, |file| file.bytes().min(QUANTUM_BYTES));
+    (step, files.values().map(File::bytes).sum())
 }
 
 /// Reads a file in quanta; `left` counts it and what comes behind it. How far the pass is then, and the bytes for which nothing
@@ -152,7 +151,6 @@ fn read(core: &Core, mut pass: Pass, file: &File, left: u64) -> Result<(Pass, u6
         wait(core, now.saturating_add(pause), Some((now, debt)), Some(file))
     });
     pass.bytes += file.bytes();
-    pass.left = left.saturating_sub(file.bytes());
     match read {
         Err(e) if e.kind() == ErrorKind::Closed => return Err(e),
         // Replaced, or no memory to read it: it was not judged.

@@ -8,6 +8,7 @@ use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::hooks::Hooks;
 use crate::info_log::InfoLog;
+use crate::intake::Intake;
 use crate::manifest::Manifest;
 use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
@@ -32,7 +33,7 @@ use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Acquire, SeqCst},
+    Ordering::{Acquire, Relaxed, SeqCst},
 };
 use std::sync::{Arc, PoisonError};
 
@@ -98,6 +99,10 @@ pub struct Core {
     pub compacting: Mutex<()>,
     /// Which jobs may start, and which run.
     pub control: Control,
+    /// How far the running flush is, in thousandths of its memtable.
+    pub flushed: AtomicU64,
+    /// What delayed writers owe.
+    pub intake: Intake,
     /// Why writers waited so far.
     pub stalls: Stalls,
     /// How far the scrub is, and what it found.
@@ -222,7 +227,9 @@ impl Core {
         let load = self.load.load(SeqCst);
         pressure::pressure(Load {
             sealed: (load >> 32) as usize,
+            flushed: self.flushed.load(Relaxed),
             level0_runs: (load & 0xffff_ffff) as usize,
+            memtable_full: self.log_bytes_max.load(Relaxed) / LOG_MEMTABLES,
             memtable_bytes: self.memory.memtables(),
             memtable_share: self.memory.share(),
         })

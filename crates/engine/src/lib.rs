@@ -22,6 +22,7 @@ pub mod memory;
 pub mod space;
 pub mod ballast;
 pub mod pressure;
+pub mod intake;
 pub mod throttle;
 pub mod info_log;
 pub mod events;

@@ -19,7 +19,10 @@ use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Pace, Setting, Unhindered};
 use perigee_tree::{Memtable, Version, VersionEdit};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// Flushes the oldest sealed memtable there is; false if there is none. Called by one thread only, so that a family's
 /// memtables are installed oldest first.
@@ -35,6 +38,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let pace = JobPace::new(core, &running);
     let started = core.start(Operation::Flush, 0);
     let done = flush_one(core, &family, &memtable, &pace, &mut created, &mut None);
+    core.flushed.store(0, Relaxed);
     if done.is_ok() {
         core.stop(Operation::Flush, started);
     } else {
@@ -118,7 +122,9 @@ fn flush_one(
     if bug::on(Bug::RemoveLogEarly) {
         remove_logs(core, &removable);
     }
-    install(core, family, edit, &removable, Some(memtable))?;
+    let installed = install(core, family, edit, &removable, Some(memtable));
+    core.flushed.store(0, Relaxed);
+    installed?;
     in_section(core, held, |appender| appender.forget(&removable));
     remove_logs(core, &removable);
     core.now.flushed();

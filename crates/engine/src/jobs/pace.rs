@@ -40,7 +40,10 @@ impl<'a> JobPace<'a> {
 impl Pace for JobPace<'_> {
     fn step(&self, moved: Moved) -> Result<()> {
         let job = &self.running.job;
-        job.entries_done.fetch_add(moved.entries, Relaxed);
+        let entries = job.entries_done.fetch_add(moved.entries, Relaxed) + moved.entries;
+        if job.kind == Kind::Flush {
+            self.core.flushed.store(entries.saturating_mul(1000) / job.entries.max(1), Relaxed);
+        }
         job.written.fetch_add(moved.written_bytes, Relaxed);
         let before = job.held.swap(moved.held_bytes, Relaxed);
         if before >> TELL_BITS != moved.held_bytes >> TELL_BITS {

@@ -184,6 +184,8 @@ fn assemble(
         loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
         control: Control::default(),
+        flushed: AtomicU64::new(0),
+        intake: Default::default(),
         stalls: Stalls::default(),
         scrub: Default::default(),
         throttle,

@@ -117,9 +117,9 @@ impl Shelf {
         if let Some(gone) = self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id) {
             self.resident.fetch_sub(gone.memory_bytes(), Relaxed);
             self.filters.fetch_sub(gone.filter_bytes(), Relaxed);
+            gone.forget_blocks();
         }
         self.vlogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        self.cache.forget_file(id);
         self.handles.forget(id);
     }
 

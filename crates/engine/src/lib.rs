@@ -20,6 +20,7 @@ pub mod manifest;
 pub mod family;
 pub mod memory;
 pub mod space;
+pub mod ballast;
 pub mod pressure;
 pub mod intake;
 pub mod throttle;

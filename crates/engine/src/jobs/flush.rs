@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
 use crate::manifest::Edit;
+use crate::memory;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
@@ -69,6 +70,8 @@ fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
+        inputs_held: 0,
+        held: AtomicU64::new(0),
     }
 }
 
@@ -151,7 +154,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         strata: Strata::new(snapshots, present),
         options: family.klog_options(core.database),
         threshold: family.settings().value_threshold as usize,
-        target_bytes: family.settings().target_file_bytes,
+        target_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,

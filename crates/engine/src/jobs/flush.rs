@@ -8,6 +8,7 @@ use crate::family::Family;
 use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::Cut;
 use perigee_base::format::FileKind;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
@@ -105,7 +106,9 @@ fn flush_one(
     let since = core.env.clock.monotonic_us();
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
-    let (edit, output) = flush(memtable, run, setting(core, family, &view.version, pace), created)?;
+    let cuts = boundaries(&view.version);
+    let setting = Setting { cuts, ..setting(core, family, &view.version, pace) };
+    let (edit, output) = flush(memtable, run, setting, created)?;
     core.sync_dir()?;
     // Families must not disagree after a power cut: what goes into tables is durable in the log first.
     if !bug::on(Bug::FlushBeforeLogSync) {
@@ -146,6 +149,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         options: family.klog_options(core.database),
         threshold: family.settings().value_threshold as usize,
         target_bytes: family.settings().target_file_bytes,
+        cuts: Vec::new(),
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,
@@ -153,6 +157,12 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         now: &*core.now,
         filter: None,
     }
+}
+
+/// Where the tables of the last level begin: tables of level 0 that end there can be merged piece by piece.
+fn boundaries(version: &Version) -> Vec<Cut> {
+    let last = version.levels.last().into_iter().flatten().flat_map(|run| &run.tables);
+    last.skip(1).map(|t| t.meta.summary.begin(version.order).to_cut()).collect()
 }
 
 /// The segments that nobody needs once `flushing` is in tables. In the commit section, so that no operation is between

@@ -2,8 +2,8 @@
 
 use crate::commands::repair;
 use crate::commands::{
-    backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export, families, get, import, levels,
-    load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
+    backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export, families, get,
+    import, levels, load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 

@@ -46,7 +46,8 @@ mod tests {
     #[test]
     fn a_version_is_asked_again_only_under_other_limits() {
         let limits = |level0_runs| Limits { level0_runs, level1_bytes: 1, ratio: 2, table_bytes: 1 };
-        let (one, two) = (Arc::new(Version::empty(KeyOrder::Bytes)), Arc::new(Version::empty(KeyOrder::Bytes)));
+        let (one, two) =
+            (Arc::new(Version::empty(KeyOrder::Bytes)), Arc::new(Version::empty(KeyOrder::Bytes)));
         let picked = Picked::default();
         assert!(picked.look(&one, limits(4)).is_some());
         picked.rest(&one, limits(4));

@@ -9,7 +9,7 @@ use crate::size;
 use clap::{Args, ValueEnum};
 use perigee_tree::compact::model::Picker;
 use perigee_tree::compact::pick::Limits;
-use perigee_tree::compact::simulate::{Sample, Spec, Workload, simulate};
+use perigee_tree::compact::simulate::{Sample, Spec, Workload, simulate, with_before};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -141,21 +141,26 @@ pub fn run(args: &CompactionSimArgs, out: &mut Out) -> Result<u8> {
             .map_err(|e| Failure::file("write", path, &e))?;
     }
     if out.json {
-        out.value(&json!({"samples": with_before(&samples).map(|(b, s)| sample_json(b, s)).collect::<Vec<_>>()}))?;
+        out.value(
+            &json!({"samples": with_before(&samples).map(|(b, s)| sample_json(b, s)).collect::<Vec<_>>()}),
+        )?;
     } else {
         show(&samples, out)?;
     }
     Ok(0)
 }
 
-/// Each sample with the one before it.
-pub fn with_before(samples: &[Sample]) -> impl Iterator<Item = (Sample, &Sample)> {
-    samples.iter().enumerate().map(|(i, s)| (i.checked_sub(1).map_or(Sample::default(), |b| samples[b]), s))
-}
-
 fn show(samples: &[Sample], out: &mut Out) -> Result<()> {
     let mut t = table(&[
-        ">operations", ">live", ">stored", ">write amp", ">so far", ">runs", ">levels", ">space amp", ">at worst",
+        ">operations",
+        ">live",
+        ">stored",
+        ">write amp",
+        ">so far",
+        ">runs",
+        ">levels",
+        ">space amp",
+        ">at worst",
         ">largest merge",
     ]);
     for (before, s) in with_before(samples) {

@@ -1,8 +1,7 @@
 //! The chart of a simulation: one page without anything from elsewhere. Pure: samples in, text out.
 
-use super::compaction_sim::with_before;
 use crate::size::{bytes, count};
-use perigee_tree::compact::simulate::Sample;
+use perigee_tree::compact::simulate::{Sample, with_before};
 use std::fmt::Write;
 
 const WIDTH: f64 = 1000.0;
@@ -34,7 +33,12 @@ pub fn page(title: &str, samples: &[Sample]) -> String {
         ("at the worst moment", "#c8472a", of(&|(_, s)| s.peak_amplification())),
     ];
     chart(&mut out, "Space amplification", &space, samples);
-    chart(&mut out, "Runs that a seek looks into", &[("most", "#2a78c8", of(&|(_, s)| s.runs as f64))], samples);
+    chart(
+        &mut out,
+        "Runs that a seek looks into",
+        &[("most", "#2a78c8", of(&|(_, s)| s.runs as f64))],
+        samples,
+    );
     if let Some(last) = samples.last() {
         let _ = writeln!(
             out,
@@ -55,7 +59,8 @@ fn chart(out: &mut String, name: &str, lines: &[Line], samples: &[Sample]) {
     let top = lines.iter().flat_map(|(_, _, v)| v).copied().fold(1.0, f64::max).ceil();
     let ops = samples.last().map_or(1, |s| s.ops.max(1)) as f64;
     let y = |v: f64| HEIGHT - 20.0 - v / top * (HEIGHT - 50.0);
-    let _ = writeln!(out, "<h2>{name}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\">");
+    let _ =
+        writeln!(out, "<h2>{name}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\">");
     for v in [0.0, top / 2.0, top] {
         let _ = writeln!(
             out,

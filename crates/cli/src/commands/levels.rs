@@ -104,7 +104,9 @@ fn share(family: &FamilyStats, l: &LevelStats) -> String {
     match l.level {
         0 => format!("{:.0} %", l.runs as f64 / 4.0 * 100.0),
         _ if steps <= 0 || last.1 <= o.level1_bytes => "-".to_owned(),
-        _ => format!("{:.0} %", l.bytes as f64 / last.1 as f64 * f64::from(o.level_ratio).powi(steps) * 100.0),
+        _ => {
+            format!("{:.0} %", l.bytes as f64 / last.1 as f64 * f64::from(o.level_ratio).powi(steps) * 100.0)
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::compact::pick::spooky::{LAST, overlapping};
 use crate::compact::plan::Shape;
-use perigee_base::cut::CutRef;
 use perigee_base::LevelNo;
+use perigee_base::cut::CutRef;
 
 /// The level for a table of a load whose keys are `first..=last`. 0: a new run there.
 pub fn target(shape: &Shape, first: &[u8], last: &[u8]) -> LevelNo {

@@ -176,7 +176,8 @@ impl Model {
         for (level, runs) in self.shape.levels.iter_mut().enumerate() {
             let level = LevelNo(level as u8);
             for run in runs.iter_mut() {
-                let (mine, rest): (Vec<_>, Vec<_>) = run.drain(..).partition(|t| named.contains(&(level, t.id)));
+                let (mine, rest): (Vec<_>, Vec<_>) =
+                    run.drain(..).partition(|t| named.contains(&(level, t.id)));
                 taken.extend(mine);
                 *run = rest;
             }
@@ -230,7 +231,9 @@ impl Model {
         let deeper = (usize::from(plan.to.0)..limits::LEVELS).flat_map(|i| self.shape.tables(i));
         !deeper.into_iter().any(|t| {
             let own = (t.first.as_ref(), t.last.as_ref());
-            within.iter().any(|(a, b)| perigee_base::cut::CutRef::overlap(KeyOrder::Bytes, own, (a.as_ref(), b.as_ref())))
+            within.iter().any(|(a, b)| {
+                perigee_base::cut::CutRef::overlap(KeyOrder::Bytes, own, (a.as_ref(), b.as_ref()))
+            })
         })
     }
 

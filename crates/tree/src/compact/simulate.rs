@@ -77,6 +77,11 @@ impl Sample {
     }
 }
 
+/// Each sample with the one before it.
+pub fn with_before(samples: &[Sample]) -> impl Iterator<Item = (Sample, &Sample)> {
+    samples.iter().enumerate().map(|(i, s)| (i.checked_sub(1).map_or(Sample::default(), |b| samples[b]), s))
+}
+
 /// Runs it; `progress` hears how many operations are done.
 pub fn simulate(spec: &Spec, mut progress: impl FnMut(u64)) -> Vec<Sample> {
     let mut model = Model::new(spec.picker, spec.limits, spec.entry_bytes);
@@ -157,5 +162,42 @@ impl Source {
             Workload::Churn if turn => put(scattered(keys + (n - keys) / 2)),
             Workload::Churn => Mark { key: scattered((n - keys) / 2), seq, gone: true },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bounds that the picker is built for, on a set ten times as large as a memtable.
+    #[test]
+    fn amplification_stays_bounded() {
+        let limits = Limits { level0_runs: 4, level1_bytes: 400_000, ratio: 10, table_bytes: 100_000 };
+        let of = |workload| {
+            let spec = Spec {
+                workload,
+                keys: 10_000,
+                rounds: 10,
+                entry_bytes: 100,
+                memtable_bytes: 100_000,
+                limits,
+                picker: Picker::Spooky,
+                background: 0,
+                samples: 11,
+            };
+            let samples = simulate(&spec, |_| {});
+            let settled = &samples[samples.len() / 2..];
+            let last = samples[samples.len() - 1];
+            let worst = settled.iter().map(Sample::peak_amplification).fold(0.0, f64::max);
+            (last.write_amplification(&settled[0]), worst)
+        };
+        let (write, space) = of(Workload::Random);
+        assert!(write < 8.0 && space < 1.25, "{write} {space}");
+        let (write, space) = of(Workload::Sequential);
+        assert!(write < 1.01 && space < 1.01, "{write} {space}");
+        let (write, space) = of(Workload::Zipf);
+        assert!(write < 8.0 && space < 1.3, "{write} {space}");
+        let (write, space) = of(Workload::Queue);
+        assert!(write < 3.0 && space < 1.3, "{write} {space}");
     }
 }

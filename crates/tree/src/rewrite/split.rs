@@ -43,7 +43,8 @@ impl Split {
         if at_boundary {
             return Some(self.cuts[self.passed - 1].as_ref());
         }
-        (table_bytes >= self.target_bytes || index_bytes >= limits::INDEX_BYTES_CUT).then_some(CutRef::Before(key))
+        (table_bytes >= self.target_bytes || index_bytes >= limits::INDEX_BYTES_CUT)
+            .then_some(CutRef::Before(key))
     }
 }
 

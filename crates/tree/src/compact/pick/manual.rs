@@ -47,7 +47,8 @@ impl Reach {
 pub fn pick(shape: &Shape, span: &Span, relocate: &BTreeSet<FileId>) -> Option<Plan> {
     let inputs = gather(shape, span);
     let relocate = relocate.clone();
-    (!inputs.is_empty()).then(|| Plan { relocate, ..Plan::merge(Reason::Manual, inputs, LevelNo(LAST as u8)) })
+    (!inputs.is_empty())
+        .then(|| Plan { relocate, ..Plan::merge(Reason::Manual, inputs, LevelNo(LAST as u8)) })
 }
 
 /// The tables, run by run from the newest, each widening the span for those below it.

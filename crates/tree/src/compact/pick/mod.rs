@@ -26,7 +26,8 @@ pub struct Limits {
 
 /// The most urgent plan, if any, and the progress of merges once it is carried out.
 pub fn pick(shape: &Shape, limits: &Limits, progress: &Progress) -> Option<(Plan, Progress)> {
-    spooky::pick(shape, limits, progress).or_else(|| garbage::pick(shape).map(|plan| (plan, progress.clone())))
+    spooky::pick(shape, limits, progress)
+        .or_else(|| garbage::pick(shape).map(|plan| (plan, progress.clone())))
 }
 
 #[cfg(test)]

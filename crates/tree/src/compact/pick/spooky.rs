@@ -79,7 +79,8 @@ pub fn pick(shape: &Shape, l: &Limits, progress: &Progress) -> Option<(Plan, Pro
     let mut p = progress.clone();
     for from in 0..LAST {
         // A merge under way goes on; one that has come to its end may be due again.
-        for drain in [p.drains[from].take(), due(shape, l, from)].into_iter().flatten() {
+        let running = p.drains[from].take().into_iter();
+        for drain in running.chain(std::iter::once_with(|| due(shape, l, from)).flatten()) {
             if let Some((plan, behind)) = step(shape, l, from, &drain) {
                 p.drains[from] = Some(Drain { behind, ..drain });
                 p.small = None;
@@ -225,7 +226,9 @@ fn small(shape: &Shape, l: &Limits, from: Option<&Cut>) -> Option<(Plan, Cut)> {
     let mut row: Vec<&TableShape> = Vec::new();
     let mut bytes = 0;
     let full = |row: &[&TableShape]| row.len() >= SMALL_TABLES;
-    for t in shape.tables(LAST).filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(order, f.as_ref()) != Less)) {
+    for t in
+        shape.tables(LAST).filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(order, f.as_ref()) != Less))
+    {
         if t.bytes >= table_bytes / 4 || bytes + t.bytes > table_bytes {
             if full(&row) {
                 break;

@@ -111,7 +111,10 @@ fn spooky_plans() {
             "merge L0/4 L0/2 -> L5 (level 0 runs) cut at 20 []",
         ),
         // The first level with room for all: capacity of level 5 is 100, of level 4 is 10.
-        ("L0: 2[a-c]4 | 1[b-d]4\nL6: 3[a-h]500 4[i-z]500", "merge L0/2 L0/1 -> L4 (level 0 runs) cut at 31 []"),
+        (
+            "L0: 2[a-c]4 | 1[b-d]4\nL6: 3[a-h]500 4[i-z]500",
+            "merge L0/2 L0/1 -> L4 (level 0 runs) cut at 31 []",
+        ),
         (
             "L0: 2[a-k]20 | 1[b-m]20\nL5: 9[c-d]20\nL6: 3[a-h]500 4[i-z]500",
             "merge L0/2 L0/1 L5/9 -> L5 (level 0 runs) cut at 31 [i]",
@@ -140,7 +143,9 @@ fn spooky_plans() {
 fn show_cuts(p: Option<Plan>) -> String {
     let at = p.as_ref().and_then(|p| p.table_bytes).map_or(String::new(), |n| format!(" cut at {n}"));
     let cuts = p.as_ref().map_or(String::new(), |p| {
-        let name = |c: &Cut| if let Cut::Before(k) = c { String::from_utf8_lossy(k).into_owned() } else { "?".into() };
+        let name = |c: &Cut| {
+            if let Cut::Before(k) = c { String::from_utf8_lossy(k).into_owned() } else { "?".into() }
+        };
         let names: Vec<String> = p.cuts.iter().map(name).collect();
         if p.to.0 < 6 { format!(" [{}]", names.join(" ")) } else { String::new() }
     });
@@ -220,7 +225,11 @@ fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
                 seq += 1;
                 let (key, gone) = (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
                 marks.push(Mark { key, seq, gone });
-                if gone { expected.remove(&key) } else { expected.insert(key, seq) };
+                if gone {
+                    expected.remove(&key)
+                } else {
+                    expected.insert(key, seq)
+                };
             }
             model.flush(marks);
             for _ in 0..next(6) {

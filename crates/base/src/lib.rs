@@ -16,6 +16,7 @@ pub mod order;
 pub mod cut;
 pub mod key;
 pub mod format;
+pub mod stripe;
 pub mod latency;
 pub mod io;
 pub mod stats;

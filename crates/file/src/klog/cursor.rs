@@ -1,8 +1,9 @@
-//! Walks the entries of a klog in both directions. Holds one block; values leave it without a copy.
+//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read ahead; values leave it without a copy.
 //!
 //! Invariant: a cursor is on an entry, or invalid. Any error makes it invalid, so that nobody reads on from a
 //! place that was not reached.
 
+use super::load::Ahead;
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
 use perigee_base::io::Cause;
@@ -17,6 +18,8 @@ pub struct KlogCursor {
     cause: Cause,
     /// The block at hand and its number; kept while the cursor is invalid, for the next seek.
     block: Option<(usize, Arc<Block>)>,
+    /// What was read beyond it.
+    ahead: Ahead,
     /// The entry in it.
     entry: usize,
     valid: bool,
@@ -38,6 +41,7 @@ impl KlogCursor {
             fill_cache,
             cause: Cause::Scan,
             block: None,
+            ahead: Ahead::default(),
             entry: 0,
             valid: false,
             key: Vec::new(),
@@ -194,8 +198,9 @@ impl KlogCursor {
     /// Makes block `i` the one at hand.
     fn load(&mut self, i: usize) -> Result<&Block> {
         if self.block.as_ref().is_none_or(|b| b.0 != i) {
-            self.block = None;
-            self.block = Some((i, self.reader.block(i, self.fill_cache, self.cause)?));
+            let last = self.block.take().map(|b| b.1);
+            let how = (self.fill_cache, self.cause);
+            self.block = Some((i, self.reader.step_to(i, how, &mut self.ahead, last)?));
         }
         Ok(&self.block.as_ref().expect("just loaded").1)
     }

@@ -8,12 +8,14 @@ use crate::family::Family;
 use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
-use perigee_base::cut::Cut;
+use perigee_base::cut::CutRef;
 use perigee_base::format::FileKind;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::name;
+use perigee_tree::compact::Shape;
+use perigee_tree::compact::pick::spooky::boundaries;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Pace, Setting, Unhindered};
@@ -106,7 +108,10 @@ fn flush_one(
     let since = core.env.clock.monotonic_us();
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
-    let cuts = boundaries(&view.version);
+    // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are compressed.)
+    let everywhere = (CutRef::First, CutRef::Last);
+    let target = family.settings().target_file_bytes;
+    let cuts = boundaries(&Shape::of(&view.version), everywhere, memtable.bytes() / 2, target);
     let setting = Setting { cuts, ..setting(core, family, &view.version, pace) };
     let (edit, output) = flush(memtable, run, setting, created)?;
     core.sync_dir()?;
@@ -157,12 +162,6 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         now: &*core.now,
         filter: None,
     }
-}
-
-/// Where the tables of the last level begin: tables of level 0 that end there can be merged piece by piece.
-fn boundaries(version: &Version) -> Vec<Cut> {
-    let last = version.levels.last().into_iter().flatten().flat_map(|run| &run.tables);
-    last.skip(1).map(|t| t.meta.summary.begin(version.order).to_cut()).collect()
 }
 
 /// The segments that nobody needs once `flushing` is in tables. In the commit section, so that no operation is between

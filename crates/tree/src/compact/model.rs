@@ -3,10 +3,11 @@
 //! Every key of a table is really there, so overwritten keys and spent tombstones leave exactly as they would; bytes
 //! are counted as `entry_bytes` for each entry (an eighth for a tombstone). Reader and writers are left out: no snapshots.
 
+use super::pick::spooky::boundaries;
 use super::pick::{Limits, Progress, leveled, pick};
 use super::plan::{Plan, Shape, TableShape};
 use crate::rewrite::split::Split;
-use perigee_base::cut::Cut;
+use perigee_base::cut::{Cut, CutRef};
 use perigee_base::{FileId, KeyOrder, LevelNo, RunId, limits};
 use std::collections::{BTreeMap, HashSet};
 
@@ -59,8 +60,6 @@ pub struct Model {
     progress: Progress,
     tables: BTreeMap<FileId, Vec<Mark>>,
     next: u64,
-    /// Whether flushes cut at the last level's boundaries.
-    cut_flushes: bool,
     /// So far.
     pub totals: Totals,
 }
@@ -74,7 +73,6 @@ impl Model {
     pub fn new(picker: Picker, limits: Limits, entry_bytes: u64) -> Model {
         let shape = Shape { levels: vec![Vec::new(); limits::LEVELS], ..Shape::default() };
         let (progress, tables) = (Progress::default(), BTreeMap::new());
-        let cut_flushes = picker == Picker::Spooky;
         Model {
             picker,
             limits,
@@ -83,7 +81,6 @@ impl Model {
             progress,
             tables,
             next: 1,
-            cut_flushes,
             totals: Totals::default(),
         }
     }
@@ -115,7 +112,11 @@ impl Model {
         self.totals.user += self.bytes(&marks);
         newest(&mut marks);
         let run = RunId(self.next);
-        let cuts = if self.cut_flushes { starts(&self.shape) } else { Vec::new() };
+        let (all, table_bytes) = ((CutRef::First, CutRef::Last), self.limits.table_bytes);
+        let cuts = match self.picker {
+            Picker::Spooky => boundaries(&self.shape, all, self.bytes(&marks), table_bytes),
+            Picker::Leveled => Vec::new(),
+        };
         let made = self.cut(&marks, run, self.limits.table_bytes, cuts);
         self.totals.flushed += made.iter().map(|t| t.bytes).sum::<u64>();
         self.shape.levels[0].insert(0, made);
@@ -231,9 +232,7 @@ impl Model {
         let deeper = (usize::from(plan.to.0)..limits::LEVELS).flat_map(|i| self.shape.tables(i));
         !deeper.into_iter().any(|t| {
             let own = (t.first.as_ref(), t.last.as_ref());
-            within.iter().any(|(a, b)| {
-                perigee_base::cut::CutRef::overlap(KeyOrder::Bytes, own, (a.as_ref(), b.as_ref()))
-            })
+            within.iter().any(|(a, b)| CutRef::overlap(KeyOrder::Bytes, own, (a.as_ref(), b.as_ref())))
         })
     }
 
@@ -255,11 +254,6 @@ impl Model {
         newest(&mut all);
         all.into_iter().filter(|m| !m.gone).map(|m| (m.key, m.seq)).collect()
     }
-}
-
-/// Where the tables of the last level begin.
-fn starts(shape: &Shape) -> Vec<Cut> {
-    shape.tables(limits::LEVELS - 1).map(|t| t.first.clone()).collect()
 }
 
 /// In key order, of each key the newest.

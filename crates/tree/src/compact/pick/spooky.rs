@@ -18,6 +18,7 @@
 use super::super::plan::{Plan, Reason, Shape, TableShape};
 use super::Limits;
 use super::group::{Group, groups};
+use crate::rewrite::split::stride;
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::{LevelNo, RunId, limits};
 use std::cmp::Ordering::{Greater, Less};
@@ -28,6 +29,8 @@ pub const LAST: usize = limits::LEVELS - 1;
 const SPACE_SHARE: u64 = 8;
 /// The last level consists of at least so many tables, unless they would be very small.
 const TABLES_MIN: u64 = 32;
+/// Tables that are cut at the last level's boundaries are not smaller than one part in so many of the others.
+const PIECES: u64 = 64;
 /// So many small tables beside each other become one.
 const SMALL_TABLES: usize = 4;
 
@@ -187,7 +190,7 @@ fn step(shape: &Shape, l: &Limits, from: usize, d: &Drain) -> Option<(Plan, Cut)
     if d.to == LAST {
         return Some((Plan { table_bytes: Some(even(group.bytes, table_bytes)), ..plan }, behind));
     }
-    let cuts = boundaries(shape, group.first, group.last);
+    let cuts = boundaries(shape, (group.first, group.last), group.bytes, table_bytes);
     Some((Plan { cuts, table_bytes: Some(table_bytes), ..plan }, behind))
 }
 
@@ -205,12 +208,21 @@ fn depth(shape: &Shape, l: &Limits, to: usize, group: &Group<'_>) -> Option<usiz
     (!coarse).then_some(depth)
 }
 
-/// The places between the tables of the last level that lie between two others.
-fn boundaries(shape: &Shape, first: CutRef<'_>, last: CutRef<'_>) -> Vec<Cut> {
+/// The places between the tables of the last level that lie between two others; of many only every so many-th, so that
+/// tables of `bytes` bytes in all, cut there, are not smaller than a part of `table_bytes`.
+pub fn boundaries(
+    shape: &Shape,
+    (first, last): (CutRef<'_>, CutRef<'_>),
+    bytes: u64,
+    table_bytes: u64,
+) -> Vec<Cut> {
     let order = shape.order;
-    let starts = shape.tables(LAST).map(|t| t.first.as_ref());
     let inside = |c: &CutRef<'_>| c.cmp(order, first) == Greater && c.cmp(order, last) == Less;
-    starts.filter(inside).map(CutRef::to_cut).collect()
+    let starts: Vec<(usize, CutRef<'_>)> =
+        shape.tables(LAST).map(|t| t.first.as_ref()).enumerate().filter(|(_, c)| inside(c)).collect();
+    // By their place among all, so that every run is cut at the same places.
+    let stride = stride(starts.len(), bytes, table_bytes / PIECES);
+    starts.into_iter().filter(|(i, _)| i % stride == 0).map(|(_, c)| c.to_cut()).collect()
 }
 
 /// Tables of about equal size, none far from the family's.

@@ -41,9 +41,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
         }
         base += u64::from(work.record.count);
     }
-    if core.memory.grew(grown) {
-        core.balance();
-    }
+    core.memtables_grew(grown);
     Ok(told)
 }
 

@@ -6,6 +6,8 @@ use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
+use crate::memory;
+use crate::memory;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::io::Cause;
@@ -30,7 +32,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
         return settle(carry_out(core, &due.family, due.version, &due.plan));
     }
     let most_urgent = |a: &Due, b: &Due| a.score.total_cmp(&b.score);
-    let Some(due) = all.iter().filter_map(next).max_by(most_urgent) else { return Ok(false) };
+    let Some(due) = all.iter().filter_map(|f| next(core, f)).max_by(most_urgent) else { return Ok(false) };
     let done = settle(carry_out(core, &due.family, due.version, &due.plan));
     if matches!(done, Ok(true)) {
         due.family.picked.advance(due.progress);
@@ -40,7 +42,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
 
 /// Whether any family needs a compaction.
 pub fn any_due(core: &Core) -> bool {
-    core.families.all().iter().any(|f| unneeded(core, f).is_some() || next(f).is_some())
+    core.families.all().iter().any(|f| unneeded(core, f).is_some() || next(core, f).is_some())
 }
 
 fn settle(done: Result<()>) -> Result<bool> {
@@ -62,9 +64,9 @@ struct Due {
 }
 
 /// The next plan that the shape of a family asks for. A version that asked for nothing is remembered.
-fn next(family: &Arc<Family>) -> Option<Due> {
+fn next(core: &Core, family: &Arc<Family>) -> Option<Due> {
     let version = Arc::clone(&family.tree.view().version);
-    let limits = limits(family);
+    let limits = limits(core, family);
     let progress = family.picked.look(&version, limits)?;
     let shape = Shape::of(&version);
     let shape = if spooky::may_waste(&shape) { shape.counted(&version) } else { shape };
@@ -96,12 +98,12 @@ pub fn waits_for_snapshots(core: &Core) -> bool {
 }
 
 /// The pickers' settings of a family.
-pub fn limits(family: &Family) -> Limits {
+fn limits(core: &Core, family: &Family) -> Limits {
     Limits {
         level0_runs: LEVEL0_TRIGGER,
         level1_bytes: family.settings().level1_bytes,
         ratio: u64::from(family.settings().level_ratio),
-        table_bytes: family.settings().target_file_bytes,
+        table_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
     }
 }
 
@@ -168,7 +170,21 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
+        inputs_held: memory::input_bytes(sources(plan), family.settings().block_bytes),
+        held: AtomicU64::new(0),
     }
+}
+
+/// Sources that are read side by side: each run of level 0, of a deeper level one table at a time.
+fn sources(plan: &Plan) -> usize {
+    if plan.trivial {
+        return 0;
+    }
+    let above = plan.inputs.iter().filter(|(level, _)| level.0 == 0).count();
+    let mut deeper: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).filter(|l| *l > 0).collect();
+    deeper.sort_unstable();
+    deeper.dedup();
+    above + deeper.len()
 }
 
 fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: Arc<Version>, plan: &Plan) -> Result<()> {

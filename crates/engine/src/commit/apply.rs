@@ -31,7 +31,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
                 core.health.poison(&e);
                 e
             })?;
-            grown += active.bytes() - before;
+            grown += active.bytes().saturating_sub(before);
             if let Some(hook) = part.family.hook() {
                 told.push((
                     hook,

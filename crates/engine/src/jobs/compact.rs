@@ -7,7 +7,6 @@ use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
 use crate::memory;
-use crate::memory;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::io::Cause;

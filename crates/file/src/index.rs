@@ -9,9 +9,11 @@ use crate::block::Block;
 use crate::block::frame::{self, FrameKind};
 use crate::block::writer::{BlockWriter, common_prefix};
 use crate::heads::{self, Heads};
+use crate::learned::Learned;
 use perigee_base::bug::{self, Bug};
 use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
+use std::ops::Range;
 
 /// Gathers the index while data blocks are written.
 #[derive(Debug)]
@@ -46,6 +48,10 @@ impl IndexWriter {
     /// Bytes in memory for it; see [`BlockWriter::gathered_bytes`].
     pub fn gathered_bytes(&self) -> usize {
         self.block.gathered_bytes()
+    }
+    /// Memory of its buffers.
+    pub fn memory_bytes(&self) -> usize {
+        self.block.memory_bytes()
     }
     /// The raw form; there is at least one data block.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
@@ -87,13 +93,32 @@ fn short_between(a: &[u8], b: &[u8]) -> Vec<u8> {
     }
 }
 
+/// How separators are searched. The file is the same: this is decided when it is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// By halving, whole separators compared.
+    Plain,
+    /// Through their heads: the fastest, eight bytes and a seventh for each.
+    #[default]
+    Heads,
+    /// Through lines over their heads where that is small, else through the heads: the smallest.
+    Learned,
+}
+
+#[derive(Debug)]
+enum Guide {
+    None,
+    Heads(Heads),
+    Learned(Learned),
+}
+
 /// The index in memory.
 #[derive(Debug)]
 pub struct Index {
     /// `None`: no data blocks.
     block: Option<Block>,
-    /// Of the separators, behind the part that all begin with; in byte order only.
-    heads: Option<Heads>,
+    /// Over the separators, behind the part that all begin with; in byte order only.
+    guide: Guide,
     /// Start of each data block, and the end of the last.
     starts: Vec<u64>,
     /// Every search ends at the first block.
@@ -102,7 +127,11 @@ pub struct Index {
 
 impl Index {
     /// Decodes the raw form (with slack) of an index whose data blocks fill `data` without a gap.
-    pub fn decode(buf: Vec<u8>, data: std::ops::Range<u64>, order: KeyOrder) -> Result<Index> {
+    pub fn decode(buf: Vec<u8>, data: Range<u64>, order: KeyOrder) -> Result<Index> {
+        Self::decode_as(IndexKind::default(), buf, data, order)
+    }
+    /// The same for a kind of search.
+    pub fn decode_as(kind: IndexKind, buf: Vec<u8>, data: Range<u64>, order: KeyOrder) -> Result<Index> {
         let block = Block::parse(buf)?.under(order)?;
         let mut starts = Vec::with_capacity(block.len() + 1);
         let mut expected = data.start;
@@ -128,16 +157,12 @@ impl Index {
             return Err(Error::corruption("the data blocks of the index do not fill their part of the file")
                 .expected(data.end, expected));
         }
-        let heads = (order == KeyOrder::Bytes).then(|| {
-            let all: Vec<u64> = (0..block.len()).map(|i| heads::head(block.suffix(i))).collect();
-            // A block in the wrong order gives wrong answers, as it would without heads; `verify` finds it.
-            Heads::new(&all)
-        });
-        Ok(Index { block: Some(block), heads, starts, everything: false })
+        let guide = Guide::new(kind, &block, order);
+        Ok(Index { block: Some(block), guide, starts, everything: false })
     }
     /// The index of a file without data blocks.
     pub fn empty() -> Index {
-        Index { block: None, heads: None, starts: Vec::new(), everything: false }
+        Index { block: None, guide: Guide::None, starts: Vec::new(), everything: false }
     }
     /// An index that leads every search to its first block.
     #[must_use]
@@ -158,9 +183,12 @@ impl Index {
         if self.everything {
             return 0;
         }
-        match (&self.block, &self.heads) {
-            (Some(block), Some(heads)) => find_by_heads(block, heads, key, seq),
-            (Some(block), None) => block.lower_bound(order, key, seq),
+        match (&self.block, &self.guide) {
+            (Some(block), Guide::Heads(heads)) => find_by_heads(block, heads, key, seq),
+            (Some(block), Guide::Learned(learned)) => {
+                block.behind_prefix(key).map_or_else(|place| place, |rest| learned.find(block, rest, seq))
+            }
+            (Some(block), Guide::None) => block.lower_bound(order, key, seq),
             (None, _) => 0,
         }
     }
@@ -186,8 +214,37 @@ impl Index {
     }
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        let heads = self.heads.as_ref().map_or(0, Heads::memory_bytes);
-        self.block.as_ref().map_or(0, Block::memory_bytes) + heads + (self.starts.len() * 8) as u64
+        self.block.as_ref().map_or(0, Block::memory_bytes)
+            + self.guide_bytes()
+            + (self.starts.len() * 8) as u64
+    }
+    /// Memory of what leads to separators, a part of [`Index::memory_bytes`].
+    pub fn guide_bytes(&self) -> u64 {
+        match &self.guide {
+            Guide::None => 0,
+            Guide::Heads(heads) => heads.memory_bytes(),
+            Guide::Learned(learned) => learned.memory_bytes(),
+        }
+    }
+    /// How it is searched.
+    pub fn kind(&self) -> IndexKind {
+        match &self.guide {
+            Guide::None => IndexKind::Plain,
+            Guide::Heads(_) => IndexKind::Heads,
+            Guide::Learned(_) => IndexKind::Learned,
+        }
+    }
+}
+
+impl Guide {
+    /// Over the separators of `block`. A block in the wrong order gives wrong answers, as it would without; `verify` finds it.
+    fn new(kind: IndexKind, block: &Block, order: KeyOrder) -> Guide {
+        if order != KeyOrder::Bytes || kind == IndexKind::Plain {
+            return Guide::None;
+        }
+        let heads: Vec<u64> = (0..block.len()).map(|i| heads::head(block.suffix(i))).collect();
+        let learned = if kind == IndexKind::Learned { Learned::new(&heads) } else { None };
+        learned.map_or_else(|| Guide::Heads(Heads::new(&heads)), Guide::Learned)
     }
 }
 
@@ -235,6 +292,7 @@ mod tests {
     #[test]
     fn heads_find_what_a_plain_search_finds() {
         let mut rng = Rng::new(12);
+        let mut learned = 0;
         for case in 0..300 {
             let (letters, longest) = ([2, 3, 256][case % 3], [3, 12, 20][case / 3 % 3]);
             let shared = vec![7; rng.below(12) as usize];
@@ -253,7 +311,10 @@ mod tests {
             let mut raw = Vec::new();
             w.finish(&mut raw);
             raw.resize(raw.len() + Block::SLACK, 0);
-            let index = Index::decode(raw, 72..72 + 100 * keys.len() as u64, KeyOrder::Bytes).unwrap();
+            let data = 72..72 + 100 * keys.len() as u64;
+            let index = Index::decode(raw.clone(), data.clone(), KeyOrder::Bytes).unwrap();
+            let lines = Index::decode_as(IndexKind::Learned, raw, data, KeyOrder::Bytes).unwrap();
+            learned += usize::from(lines.kind() == IndexKind::Learned);
             for k in &asked {
                 for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
                     for seq in [SeqNo::ZERO, SeqNo(3), SeqNo::MAX] {
@@ -263,10 +324,16 @@ mod tests {
                             plain,
                             "{k:?} at {seq:?} among {keys:?}"
                         );
+                        assert_eq!(
+                            lines.find(KeyOrder::Bytes, &k, seq),
+                            plain,
+                            "{k:?} by lines among {keys:?}"
+                        );
                     }
                 }
             }
         }
+        assert!(learned > 30, "only {learned} were searched by lines");
     }
 
     #[test]

@@ -71,9 +71,10 @@ pub struct Options {
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
-    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes and compactions (default
-    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, writers
-    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what.
+    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes, compactions and loads (default
+    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, tables cut small, writers
+    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what. What the
+    /// process has beyond it: the program (a few MiB), batches that are being built, and blocks that iterators and `Slice`s hold.
     pub memory_budget: u64,
     /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
     pub block_cache_bytes: u64,
@@ -404,9 +405,11 @@ pub struct FamilyOptions {
     pub filter_bits: u8,
     /// Size at which a table file is cut (default 64 MiB).
     pub target_file_bytes: u64,
-    /// Size of level 1 (default 256 MiB).
+    /// Up to this much data there is one level below level 0 (default 256 MiB): fewer levels to look into, against
+    /// rewriting all of it more often.
     pub level1_bytes: u64,
-    /// How much larger each deeper level is (default 10).
+    /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
+    /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
     pub level_ratio: u32,
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom-up: a crate uses only those before it.
-const LAYERS: [&str; 9] = ["base", "env", "file", "tree", "engine", "perigee", "cli", "bench", "sim"];
+const LAYERS: [&str; 10] = ["base", "learned", "env", "file", "tree", "engine", "perigee", "cli", "bench", "sim"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -78,7 +78,7 @@ fn mentions(text: &str, from: &str) -> Vec<String> {
 fn modules_use_only_those_declared_before_them() {
     let mut checked = 0;
     let mut wrong: Vec<String> = Vec::new();
-    for crate_name in ["base", "env", "file", "tree", "engine", "perigee"] {
+    for crate_name in ["base", "learned", "env", "file", "tree", "engine", "perigee"] {
         let src = root().join("crates").join(crate_name).join("src");
         for parent in sources(&src).iter().filter(|p| p.ends_with("lib.rs") || p.ends_with("mod.rs")) {
             let order = declared(parent);
@@ -122,7 +122,7 @@ fn the_world_enters_only_through_env() {
         "rand::random",
     ];
     let mut files = 0;
-    for crate_name in ["base", "file", "tree", "engine", "perigee"] {
+    for crate_name in ["base", "learned", "file", "tree", "engine", "perigee"] {
         for file in
             sources(&root().join("crates").join(crate_name).join("src")).iter().filter(|f| !is_test(f))
         {
@@ -157,7 +157,9 @@ fn every_file_says_what_it_is_and_stays_one_room() {
 fn no_unsafe_code_yet() {
     // Hot structures will need some; then they join this list of the files that may hold it. Of the benchmark's peers
     // one maps files, which its crate declares unsafe, and one is a C library loaded at run time.
-    let may = ["lmdb.rs", "tidesdb.rs"].map(|f| root().join("crates/bench/src/engines").join(f));
+    // One foreign call without arguments asks the C library's allocator to give memory back.
+    let may = ["bench/src/engines/lmdb.rs", "bench/src/engines/tidesdb.rs", "env/src/fs/posix/heap.rs"]
+        .map(|f| root().join("crates").join(f));
     for file in sources(&root().join("crates")).iter().filter(|f| !may.contains(f)) {
         let text = code(file);
         let word = ["un", "safe "].concat();

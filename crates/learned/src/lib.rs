@@ -1,0 +1,24 @@
+//! Learned structures, beside `base`: no I/O, no clocks, no threads, nothing of the engine.
+//!
+//! A model only ever says where to begin to look; what is found is decided by comparisons of keys. So a bad model
+//! costs time and never an answer. The module order is the dependency order.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod key;
+mod line;
+mod search;
+pub mod segments;
+
+mod leaf;
+mod guide;
+mod directory;
+mod map;
+#[cfg(test)]
+mod testing;
+
+pub use key::Key;
+pub use map::Map;
+pub use map::entry::Entry;
+pub use map::iter::{IntoIter, Iter};
+pub use segments::Segments;

@@ -1,0 +1,200 @@
+//! The map: the door of this crate's updatable half.
+
+pub mod entry;
+pub mod iter;
+#[cfg(test)]
+mod tests;
+
+use crate::directory::Directory;
+use crate::key::Key;
+use crate::leaf::{ENTRIES_MAX, Leaf};
+use entry::Entry;
+use iter::{IntoIter, Iter};
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+/// An ordered map whose keys lie where a model expects them.
+///
+/// Leaves are arrays with gaps, after ALEX (Ding et al., SIGMOD 2020): a line fitted to a leaf's keys says where one is,
+/// and the search begins there and doubles its steps. A leaf whose keys do not follow a line is searched by halving and
+/// its gaps are spread evenly, so the worst keys cost what a B-tree costs. There are always two levels above the leaves.
+///
+/// - Reading and iterating: no allocation. `insert`, `remove`: amortised constant work beside the search; the
+///   largest single step lays out a leaf of at most 2048 slots.
+/// - [`memory_bytes`](Map::memory_bytes) is at most `3 * len * (10 + size of V) + 8 KiB + 16 * size of V`, whatever
+///   was inserted and removed; a random load needs about half of it. What values own is not counted.
+///
+/// ```
+/// use perigee_learned::Map;
+///
+/// let mut tides: Map<i64, &str> = Map::new();
+/// tides.insert(612, "high");
+/// tides.insert(-90, "low");
+/// tides.insert(1231, "low");
+/// assert_eq!(tides.get(612), Some(&"high"));
+/// assert_eq!(tides.range(..1000).map(|(k, _)| k).collect::<Vec<_>>(), [-90, 612]);
+/// assert_eq!(tides.iter().next_back(), Some((1231, &"low")));
+/// assert_eq!(tides.remove(612), Some("high"));
+/// *tides.entry(5).or_insert("slack") = "turn";
+/// assert_eq!(tides.len(), 3);
+/// ```
+#[derive(Clone)]
+pub struct Map<K, V> {
+    all: Directory<V>,
+    len: usize,
+    keys: PhantomData<K>,
+}
+
+/// Entries of a leaf after a bulk load: room for a third more.
+const BULK: usize = ENTRIES_MAX * 3 / 4;
+
+impl<K: Key, V> Map<K, V> {
+    /// An empty map; allocates nothing.
+    pub fn new() -> Self {
+        Map { all: Directory::new(), len: 0, keys: PhantomData }
+    }
+
+    /// A map of entries in ascending order, faster than by inserting them. From the first one that is out of order
+    /// on, they are inserted; of equal keys the last one counts.
+    pub fn from_sorted(entries: impl IntoIterator<Item = (K, V)>) -> Self {
+        let mut entries = entries.into_iter().map(|(k, v)| (k.to_bits(), v));
+        let (mut leaves, mut pending, mut len) = (Vec::new(), Vec::with_capacity(BULK), 0);
+        let (mut last, mut stray) = (None, None);
+        for (key, value) in entries.by_ref() {
+            if last.is_some_and(|l| l >= key) {
+                stray = Some((key, value));
+                break;
+            }
+            last = Some(key);
+            len += 1;
+            pending.push((key, value));
+            if pending.len() == BULK {
+                leaves.push(Leaf::build(pending.drain(..), BULK));
+            }
+        }
+        if !pending.is_empty() {
+            let n = pending.len();
+            leaves.push(Leaf::build(pending.into_iter(), n));
+        }
+        let mut map = Map { all: Directory::of(leaves), len, keys: PhantomData };
+        stray.into_iter().chain(entries).for_each(|(k, v)| {
+            map.insert(K::from_bits(k), v);
+        });
+        map
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// The value under `key`.
+    #[inline]
+    pub fn get(&self, key: K) -> Option<&V> {
+        self.all.leaf(key.to_bits())?.get(key.to_bits())
+    }
+    /// The value under `key`, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        self.all.leaf_mut(key.to_bits())?.get_mut(key.to_bits())
+    }
+    /// Whether there is an entry under `key`.
+    #[inline]
+    pub fn contains(&self, key: K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Puts `value` under `key`; the value that was there, if any.
+    #[inline]
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let old = self.all.insert(key.to_bits(), value);
+        self.len += usize::from(old.is_none());
+        old
+    }
+    /// Takes the entry under `key` out.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        let old = self.all.remove(key.to_bits());
+        self.len -= usize::from(old.is_some());
+        old
+    }
+    /// Takes all entries out.
+    pub fn clear(&mut self) {
+        *self = Map::new();
+    }
+    /// The place of `key`, to look at and to fill.
+    pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+        Entry { map: self, key }
+    }
+
+    /// All entries in ascending order of keys, from both ends.
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        Iter::new(&self.all, self.all.begin(), self.all.end())
+    }
+    /// The entries of a range, from both ends. A range whose start is behind its end is empty.
+    pub fn range(&self, range: impl RangeBounds<K>) -> Iter<'_, K, V> {
+        let from = match range.start_bound() {
+            Bound::Included(k) => self.all.seek(k.to_bits(), false),
+            Bound::Excluded(k) => self.all.seek(k.to_bits(), true),
+            Bound::Unbounded => self.all.begin(),
+        };
+        let to = match range.end_bound() {
+            Bound::Included(k) => self.all.seek(k.to_bits(), true),
+            Bound::Excluded(k) => self.all.seek(k.to_bits(), false),
+            Bound::Unbounded => self.all.end(),
+        };
+        Iter::new(&self.all, from, to.max(from))
+    }
+    /// The entry with the smallest key.
+    pub fn first(&self) -> Option<(K, &V)> {
+        self.iter().next()
+    }
+    /// The entry with the largest key.
+    pub fn last(&self) -> Option<(K, &V)> {
+        self.iter().next_back()
+    }
+
+    /// Bytes it holds, without what values own. Asks every leaf.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.all.memory_bytes()
+    }
+}
+
+impl<K: Key, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Map::new()
+    }
+}
+impl<K: Key + std::fmt::Debug, V: std::fmt::Debug> std::fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+impl<K: Key, V> FromIterator<(K, V)> for Map<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Map::from_sorted(entries)
+    }
+}
+impl<K: Key, V> Extend<(K, V)> for Map<K, V> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        entries.into_iter().for_each(|(k, v)| {
+            self.insert(k, v);
+        });
+    }
+}
+impl<'a, K: Key, V> IntoIterator for &'a Map<K, V> {
+    type Item = (K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+    fn into_iter(self) -> Iter<'a, K, V> {
+        self.iter()
+    }
+}
+impl<K: Key, V> IntoIterator for Map<K, V> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V>;
+    fn into_iter(self) -> IntoIter<K, V> {
+        IntoIter::new(self.all, self.len)
+    }
+}

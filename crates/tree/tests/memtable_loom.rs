@@ -14,13 +14,18 @@ mod sync {
 }
 #[path = "../src/memtable/entries.rs"]
 mod entries;
+#[path = "../src/memtable/arena.rs"]
+mod arena;
 #[path = "../src/memtable/hash.rs"]
 mod hash;
+#[path = "../src/memtable/skiplist.rs"]
+mod skiplist;
 
 use entries::{Entries, Node};
 use hash::HashIndex;
 use loom::sync::Arc;
-use perigee_base::{EntryKind, SeqNo};
+use perigee_base::{EntryKind, KeyOrder, SeqNo};
+use skiplist::SkipList;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 struct Table {
@@ -105,4 +110,46 @@ fn a_reader_beside_a_table_that_grows() {
 #[test]
 fn a_reader_beside_an_overwrite_in_a_table_that_grew() {
     model(3, 5);
+}
+
+/// Keys of the list, by batch number.
+const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+
+fn key_of(n: &Node) -> &'static [u8] {
+    KEYS[n.batch as usize]
+}
+
+struct Listed {
+    list: SkipList,
+    visible: sync::AtomicU64,
+}
+
+impl Listed {
+    fn insert(&self, key: u32, seq: u64) {
+        let node = Node { batch: key, key: (0, 1), value: (1, 0), seq: SeqNo(seq), kind: EntryKind::Put };
+        self.list.insert(&node, key_of, KeyOrder::Bytes).unwrap();
+        self.visible.store(seq, Release);
+    }
+}
+
+/// A node that comes between the one before a key and that key, and one that is a younger version of it, hide nothing.
+#[test]
+fn a_reader_of_the_list_beside_an_insert() {
+    const WRITES: [(u32, u64); 4] = [(0, 1), (2, 2), (1, 3), (2, 4)];
+    loom::model(|| {
+        let t = Arc::new(Listed { list: SkipList::new(), visible: sync::AtomicU64::new(0) });
+        WRITES[..2].iter().for_each(|(key, seq)| t.insert(*key, *seq));
+        let writer = {
+            let t = Arc::clone(&t);
+            loom::thread::spawn(move || WRITES[2..].iter().for_each(|(key, seq)| t.insert(*key, *seq)))
+        };
+        let at = t.visible.load(Acquire);
+        for key in [2, 1] {
+            let want = WRITES.iter().rev().find(|(k, seq)| *k == key && *seq <= at);
+            let found = t.list.seek(KEYS[key as usize], SeqNo(at), key_of, KeyOrder::Bytes);
+            let found = found.map(|i| t.list.node(i)).filter(|n| n.batch == key);
+            assert_eq!(found.map(|n| (n.batch, n.seq.0)), want.copied(), "key {key} at {at}");
+        }
+        writer.join().unwrap();
+    });
 }

@@ -1,8 +1,9 @@
 //! Append-only storage that readers index without a lock: buckets of doubling size, each created once.
 
+use super::sync::AtomicU32;
 use perigee_base::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Enough for 4 Gi items in buckets from the smallest base up.
 const BUCKETS: usize = 27;
@@ -98,29 +99,5 @@ impl Words {
     pub fn run(&self, i: u32, n: usize) -> &[AtomicU32] {
         let (bucket, offset, _) = place(i, Self::BASE);
         &self.buckets[bucket].get().expect("a word that was handed out has a bucket")[offset..offset + n]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_keep_their_place() {
-        let s = Slots::new();
-        for i in 0..1000u32 {
-            assert_eq!(s.push(i * 3).unwrap(), i);
-        }
-        assert!((0..1000).all(|i| s.get(i) == Some(&(i * 3))));
-        assert_eq!(s.get(1000), None);
-    }
-
-    #[test]
-    fn runs_of_words_never_straddle_a_bucket() {
-        let w = Words::new();
-        for n in 0..5000 {
-            let (i, _) = w.take(7 + n % 13).unwrap();
-            assert_eq!(w.run(i, (7 + n % 13) as usize).len(), (7 + n % 13) as usize);
-        }
     }
 }

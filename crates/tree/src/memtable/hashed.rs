@@ -18,11 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Operations whose slots are fetched side by side.
 const AHEAD: usize = 32;
 
-/// Entries of a run that are fetched side by side.
-const STRIDE: usize = 16;
-/// Bytes of an entry that are fetched ahead.
-const LINES: u32 = 192;
-
 /// The batches of a memtable.
 pub type Batches = Slots<Arc<Vec<u8>>>;
 
@@ -197,15 +192,13 @@ pub struct Walk {
     /// The run of the current item.
     current: usize,
     forward: bool,
-    /// Steps since the last seek.
-    steps: u32,
 }
 
 impl Walk {
     /// Over everything, not positioned.
     pub fn new(table: &Hashed, batches: &Batches) -> Walk {
         let sorted = table.sorted(batches);
-        Walk { at: vec![0; sorted.runs.len()], sorted, current: 0, forward: true, steps: 0 }
+        Walk { at: vec![0; sorted.runs.len()], sorted, current: 0, forward: true }
     }
 
     /// To the first entry at or behind (key, seq), or (not `forward`) to the last before it.
@@ -220,7 +213,6 @@ impl Walk {
         let keys = KeysOf(&table.entries, batches);
         let bounds = self.sorted.bound(key, |e| table.entries.seq(e) <= seq, &keys);
         self.at.iter_mut().zip(bounds).for_each(|(at, bound)| *at = bound);
-        self.steps = 0;
         self.choose(forward, &keys)
     }
     /// To the first entry, or (not `forward`) to the last.
@@ -234,28 +226,8 @@ impl Walk {
         if self.forward == forward {
             let at = &mut self.at[self.current];
             *at = if forward { *at + 1 } else { *at - 1 };
-            self.steps += 1;
-            if self.steps >= STRIDE as u32 && *at % STRIDE == 0 {
-                self.fetch(forward, table, batches);
-            }
         }
         self.choose(forward, &KeysOf(&table.entries, batches))
-    }
-
-    /// Fetches the cache lines of the next entries of the current run side by side: they lie anywhere, and one by one each
-    /// would be waited for.
-    fn fetch(&self, forward: bool, table: &Hashed, batches: &Batches) {
-        let (run, at) = (&self.sorted.runs[self.current], self.at[self.current]);
-        let range = if forward { at..(at + STRIDE).min(run.len()) } else { at.saturating_sub(STRIDE)..at };
-        let mut seen = 0;
-        for item in &run[range] {
-            let n = table.entries.node(super::sorted::entry(*item));
-            if let Some(buffer) = batches.get(n.batch) {
-                let end = (n.value.0 + n.value.1).min(n.key.0 + LINES) as usize;
-                seen ^= buffer[n.key.0 as usize..end].iter().step_by(64).fold(0, |a, b| a ^ b);
-            }
-        }
-        std::hint::black_box(seen);
     }
 
     #[inline]

@@ -247,6 +247,8 @@ impl Memtable {
 }
 
 #[cfg(test)]
+mod arena_tests;
+#[cfg(test)]
 mod entries_tests;
 #[cfg(test)]
 mod hash_tests;

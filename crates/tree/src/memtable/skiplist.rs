@@ -9,10 +9,11 @@
 
 use super::arena::Words;
 use super::entries::Node;
+use super::sync::{AtomicU32, AtomicU64};
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, KeyOrder, Result, SeqNo};
 use std::cmp::Ordering::Less;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const HEIGHT_MAX: usize = 12;
 const FIXED: usize = 8;
@@ -32,7 +33,7 @@ impl SkipList {
     pub fn new() -> Self {
         SkipList {
             words: Words::new(),
-            head: [const { AtomicU32::new(0) }; HEIGHT_MAX],
+            head: std::array::from_fn(|_| AtomicU32::new(0)),
             random: AtomicU64::new(0x9E37_79B9_7F4A_7C15),
         }
     }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const UNKNOWN_BYTES: u64 = 4 << 30;
 /// Writers' buffers, at most.
 const BUFFER_BYTES: u64 = 512 << 10;
-/// A family without tables: its names, settings, view, empty memtable, and its place in the catalog (measured).
-const FAMILY_BYTES: u64 = 2_400;
+/// A family without tables: its names, settings, views (striped by thread), empty memtable, and its place in the catalog (measured).
+const FAMILY_BYTES: u64 = 4_150;
 /// A table beside its index and filter: what version, catalog, shelf and reader say of it (measured).
 const TABLE_BYTES: u64 = 2_800;
 /// So much freed memory is handed back even if the budget does not need it, but not more often than this.

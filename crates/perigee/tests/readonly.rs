@@ -220,10 +220,10 @@ fn an_open_beside_a_busy_writer_sees_a_whole_picture() {
                 db.put("newest", n.to_be_bytes()).unwrap();
                 fill(&db, n % 100, n % 100 + 50);
                 db.flush().unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(3));
+                std::thread::sleep(std::time::Duration::from_millis(20));
             }
         });
-        let opened: Vec<_> = (0..30).map(|_| Db::open("/db", options(&env).read_only(true))).collect();
+        let opened: Vec<_> = (0..8).map(|_| Db::open("/db", options(&env).read_only(true))).collect();
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         opened
     });
@@ -243,5 +243,5 @@ fn an_open_beside_a_busy_writer_sees_a_whole_picture() {
         last = newest;
         assert_eq!(dump(&reader).keys().filter(|k| k.starts_with(b"k")).count(), 200);
     }
-    assert!(whole > 0, "none of 30 opens came through");
+    assert!(whole > 0, "none of 8 opens came through");
 }

@@ -157,8 +157,8 @@ impl Cursor {
 /// ```
 #[derive(Debug)]
 pub struct Iter {
-    front: End,
-    back: End,
+    front: Option<Cursor>,
+    back: Option<Cursor>,
     engine: Arc<Engine>,
     view: Arc<View>,
     at: SeqNo,
@@ -166,63 +166,29 @@ pub struct Iter {
     done: bool,
 }
 
-/// One end of an iterator: a cursor once it was used, and the last key it gave.
-#[derive(Debug, Default)]
-struct End {
-    cursor: Option<Cursor>,
-    last: Option<Vec<u8>>,
-}
-
 impl Iter {
     pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Iter {
-        Iter {
-            front: End::default(),
-            back: End::default(),
-            engine: Arc::clone(engine),
-            view,
-            at,
-            bounds,
-            done: false,
-        }
+        Iter { front: None, back: None, engine: Arc::clone(engine), view, at, bounds, done: false }
     }
 
-    /// Steps one end; `None` when it has met the other.
+    /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave last.
     fn step(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
         let order = self.view.version.order;
         let fresh = || Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone());
         let (end, other) =
             if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
-        let cursor = match &mut end.cursor {
-            Some(c) => {
-                if forward {
-                    c.next()?
-                } else {
-                    c.prev()?
-                }
-                c
-            }
-            none => {
-                let c = none.insert(fresh());
-                if forward {
-                    c.seek_to_first()?
-                } else {
-                    c.seek_to_last()?
-                }
-                c
-            }
-        };
-        if !cursor.valid() {
-            return Ok(None);
+        match (&mut *end, forward) {
+            (Some(c), true) => c.next()?,
+            (Some(c), false) => c.prev()?,
+            (none, true) => none.insert(fresh()).seek_to_first()?,
+            (none, false) => none.insert(fresh()).seek_to_last()?,
         }
-        let met = other.last.as_ref().is_some_and(|k| {
-            let (low, high) = if forward { (cursor.key(), &k[..]) } else { (&k[..], cursor.key()) };
-            order.cmp(low, high).is_ge()
+        let Some(cursor) = end.as_ref().filter(|c| c.valid()) else { return Ok(None) };
+        let met = other.as_ref().is_some_and(|other| {
+            let (low, high) = if forward { (cursor, other) } else { (other, cursor) };
+            order.cmp(low.key(), high.key()).is_ge()
         });
-        if met {
-            return Ok(None);
-        }
-        end.last = Some(cursor.key().to_vec());
-        cursor.pair().map(Some)
+        if met { Ok(None) } else { cursor.pair().map(Some) }
     }
 
     fn advance(&mut self, forward: bool) -> Option<Result<(Slice, Slice)>> {

@@ -87,7 +87,7 @@ pub struct KlogReader {
     pub(super) database: u64,
     pub(super) parts: Parts,
     pub(super) cache: Arc<BlockCache>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
 }

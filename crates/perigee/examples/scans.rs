@@ -64,7 +64,8 @@ fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
 fn walk(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
     let mut seen = 0;
     while c.valid() && seen < n {
-        std::hint::black_box((c.key()[0], c.value()?[0]));
+        let (key, value) = c.entry()?;
+        std::hint::black_box((key[0], value[0]));
         seen += 1;
         if forward { c.next()? } else { c.prev()? }
     }
@@ -109,7 +110,7 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
             Ok(r)
         })?;
     }
-    for (what, forward) in [("iterate", true), ("iterate back", false)] {
+    for (what, forward) in [("iterate on", true), ("iterate back", false)] {
         time(&format!("{name} {what}"), n, || {
             let mut c = db.cursor()?;
             if forward {

@@ -128,6 +128,12 @@ impl Walker {
         if let Some(i) = self.at {
             let (key, value) = &self.model.entries[i];
             assert_eq!(self.cursor.key(), key);
+            if rng.below(3) == 0 {
+                match self.cursor.entry() {
+                    Err(_) if may_fail => return true,
+                    found => assert_eq!(found.unwrap(), (&key[..], &value[..])),
+                }
+            }
             match self.cursor.value() {
                 Err(_) if may_fail => return true,
                 found => assert_eq!(&found.unwrap()[..], &value[..]),

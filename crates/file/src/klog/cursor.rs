@@ -176,6 +176,7 @@ impl KlogCursor {
     }
 
     /// The value of the entry that the last `prev` left, if nothing moved the cursor since.
+    #[inline]
     pub fn left(&self) -> Option<Found> {
         let (entry, found) = &self.left;
         let here = || self.block.as_ref().filter(|b| *entry < b.len()).map(|b| Found::of(b, *entry));
@@ -183,6 +184,7 @@ impl KlogCursor {
     }
 
     /// Whether the cursor is on an entry.
+    #[inline]
     pub fn valid(&self) -> bool {
         self.valid
     }
@@ -219,6 +221,7 @@ impl KlogCursor {
     ///
     /// # Panics
     /// If the cursor is not valid.
+    #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         self.at().value(self.entry)
     }
@@ -239,10 +242,12 @@ impl KlogCursor {
     ///
     /// # Panics
     /// If the cursor is not valid.
+    #[inline]
     pub fn found(&self) -> Found {
         Found::of(self.at(), self.entry)
     }
 
+    #[inline]
     fn at(&self) -> &Block {
         assert!(self.valid, "a cursor is read only while it is valid");
         self.block.as_ref().expect("a valid cursor has a block")

@@ -101,14 +101,17 @@ impl Source {
         each!(self, c => c.cursor.entry().value.kind(), c.inner().kind())
     }
     /// The value, borrowed.
+    #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         each!(self, c => c.cursor.entry().value, c.inner().value())
     }
     /// Its value, pinned.
+    #[inline]
     pub fn found(&self) -> Found {
         each!(self, c => c.cursor.found(), c.inner().found())
     }
     /// The value of the entry that the last `prev` left, if nothing moved the source since.
+    #[inline]
     pub fn left(&self) -> Option<Found> {
         each!(self, c => c.left.clone(), c.left())
     }

@@ -20,7 +20,7 @@ const SLACK: usize = 4;
 /// The merged position. After an error it is not valid until the next seek.
 ///
 /// Invariants while valid: 1. no source is before `current`, and none but it before `second` (`None`: no other source is
-/// valid); 2. while there is a second, `heads` are those of the valid sources' keys behind `skip`.
+/// valid); 2. `heads` are those of the valid sources' keys behind `skip`.
 #[derive(Debug)]
 pub struct MergeCursor {
     order: KeyOrder,
@@ -32,6 +32,8 @@ pub struct MergeCursor {
     forward: bool,
     /// The source that the last step moved.
     left: usize,
+    /// Heads say that the last step led to another key.
+    another: bool,
     /// A key in one piece, for who wants it so.
     key: Vec<u8>,
 }
@@ -48,6 +50,7 @@ impl MergeCursor {
             second: None,
             forward: true,
             left: 0,
+            another: false,
             key: Vec::new(),
         }
     }
@@ -74,6 +77,7 @@ impl MergeCursor {
     /// Positions every source by `go`, then chooses.
     fn place(&mut self, forward: bool, go: impl Fn(&mut Source) -> Result<()>) -> Result<()> {
         self.current = None;
+        self.another = false;
         self.forward = forward;
         self.sources.iter_mut().try_for_each(go)?;
         self.rebase();
@@ -81,7 +85,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Takes the heads anew, behind what the keys at hand have in common, but for some bytes.
+    /// Takes all heads anew, behind what the keys at hand have in common, but for some bytes.
     fn rebase(&mut self) {
         let mut valid = self.sources.iter().filter(|s| s.valid()).map(Source::key);
         self.skip.clear();
@@ -92,16 +96,18 @@ impl MergeCursor {
             let common = valid.fold(self.skip.len(), |n, key| key.common(&self.skip[..n]));
             self.skip.truncate(common.saturating_sub(SLACK));
         }
-        (0..self.sources.len()).for_each(|i| self.take_head(i));
+        for i in 0..self.sources.len() {
+            if self.sources[i].valid() {
+                self.take_head(i);
+            }
+        }
     }
 
+    /// Of a valid source.
     #[inline]
     fn take_head(&mut self, i: usize) {
-        let source = &self.sources[i];
-        if source.valid() {
-            let head = source.key().head(self.order, &self.skip);
-            self.heads[i] = if self.forward { head } else { !head };
-        }
+        let head = self.sources[i].key().head(self.order, &self.skip);
+        self.heads[i] = if self.forward { head } else { !head };
     }
 
     /// Whether source `a` comes before source `b`, both valid.
@@ -157,25 +163,35 @@ impl MergeCursor {
             return stepped;
         }
         self.left = i;
+        let head = self.heads[i];
+        let valid = self.sources[i].valid();
+        if valid {
+            self.take_head(i);
+        }
         match self.second {
-            None => self.current = source.valid().then_some(i),
-            Some(second) => {
-                self.take_head(i);
-                if !self.sources[i].valid() || !self.before(i, second) {
-                    self.give_way();
-                }
+            None => self.current = valid.then_some(i),
+            Some(second) if valid && self.before(i, second) => {}
+            Some(_) => self.choose(),
+        }
+        if let Some(i) = self.current {
+            self.another = self.heads[i] != head;
+            if matches!(self.heads[i], 0 | u64::MAX) {
+                self.check_base(i);
             }
         }
         Ok(())
     }
 
-    /// Another source takes over; heads that say no more about its key are taken anew.
-    fn give_way(&mut self) {
-        self.choose();
-        if let Some(i) = self.current
-            && matches!(self.heads[i], 0 | u64::MAX)
-            && !self.sources[i].key().begins_with(&self.skip)
-        {
+    /// Whether the last step certainly led to another key; if not, it may have.
+    #[inline]
+    pub fn on_another_key(&self) -> bool {
+        self.another
+    }
+
+    /// Takes the heads anew if they say nothing about the key of source `i`.
+    #[cold]
+    fn check_base(&mut self, i: usize) {
+        if !self.skip.is_empty() && !self.sources[i].key().begins_with(&self.skip) {
             self.rebase();
         }
     }
@@ -184,6 +200,7 @@ impl MergeCursor {
     /// newer entries takes one step, if it is at hand.
     pub fn leave(&mut self, cut: CutRef<'_>, seq: SeqNo) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
+        self.another = false;
         let (order, forward) = (self.order, self.forward);
         for (i, source) in self.sources.iter_mut().enumerate() {
             let inside = source.valid() && {
@@ -221,6 +238,7 @@ impl MergeCursor {
         self.source().kind()
     }
     /// Its value, borrowed.
+    #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         self.source().value()
     }
@@ -231,18 +249,22 @@ impl MergeCursor {
         EntryRef { key: &self.key, seq: source.seq(), value: source.value() }
     }
     /// Its value, pinned.
+    #[inline]
     pub fn found(&self) -> Found {
         self.source().found()
     }
     /// The value of the entry that the last step left, going backward.
+    #[inline]
     pub fn left(&self) -> Option<Found> {
         self.sources.get(self.left).and_then(Source::left)
     }
     /// Whether it goes forward.
+    #[inline]
     pub fn forward(&self) -> bool {
         self.forward
     }
     /// Fails unless it goes the given way: a guard for callers.
+    #[inline]
     pub fn expect_way(&self, forward: bool) -> Result<()> {
         if self.forward == forward {
             Ok(())

@@ -13,7 +13,7 @@ use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
-use perigee_base::{EntryKind, Error, Expiry, KeyOrder, Result, SeqNo, Shared};
+use perigee_base::{EntryKind, Error, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub struct VisibleCursor {
     /// The merge was not positioned: the key was found without it.
     away: bool,
     probe: Probe,
+    /// The value that was lent last, if it does not lie where the merge is.
+    hand: Option<Shared>,
 }
 
 impl VisibleCursor {
@@ -59,7 +61,7 @@ impl VisibleCursor {
         // Where equal keys may differ in their bytes, those of the entry are shown: a look-up does not know them.
         let probe = Probe::new(order.is_bytewise() && view.version.gap.is_none());
         let (key, shown) = (Vec::new(), Shown::Nothing);
-        VisibleCursor { view, order, at, bounds, merge, cover, key, shown, away: false, probe }
+        VisibleCursor { view, order, at, bounds, merge, cover, key, shown, away: false, probe, hand: None }
     }
 
     /// To the first visible key.
@@ -133,6 +135,7 @@ impl VisibleCursor {
     }
 
     /// Shows nothing any more; whether it showed something.
+    #[inline]
     fn take_shown(&mut self) -> bool {
         !matches!(std::mem::replace(&mut self.shown, Shown::Nothing), Shown::Nothing)
     }
@@ -184,7 +187,7 @@ impl VisibleCursor {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let (key, seq) = self.merge.at();
-            if seq > self.at || (skip && key.is(self.order, &self.key)) {
+            if seq > self.at || (skip && !self.merge.on_another_key() && key.is(self.order, &self.key)) {
                 self.merge.step()?;
                 continue;
             }
@@ -232,7 +235,7 @@ impl VisibleCursor {
         while self.merge.valid() {
             let (key, seq) = self.merge.at();
             if newest.is_some()
-                && !key.is(self.order, &self.key)
+                && (self.merge.on_another_key() || !key.is(self.order, &self.key))
                 && let Some((shown, true)) = newest.take()
             {
                 self.shown = shown;
@@ -294,6 +297,7 @@ impl VisibleCursor {
     pub fn key(&self) -> Option<&[u8]> {
         self.valid().then_some(&self.key[..])
     }
+    #[inline]
     fn found(&self) -> Option<Found> {
         match &self.shown {
             Shown::Nothing => None,
@@ -303,8 +307,20 @@ impl VisibleCursor {
         }
     }
     /// The value, if valid; fetched now if it is separated.
+    #[inline]
     pub fn value(&self) -> Result<Option<Shared>> {
         self.found().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
+    }
+    /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is separated.
+    #[inline]
+    pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if matches!(self.shown, Shown::Here)
+            && let ValueRef::Inline(value) = self.merge.value()
+        {
+            return Ok(Some((&self.key, value)));
+        }
+        self.hand = self.value()?;
+        Ok(self.hand.as_deref().map(|value| (&self.key[..], value)))
     }
     /// When the entry ends, if it is valid and does.
     pub fn expiry(&self) -> Option<Expiry> {

@@ -2,40 +2,41 @@
 //! was written to the wrong place, or swapped with its neighbour, fails like a damaged one.
 
 use crate::FileId;
-use xxhash_rust::xxh3;
+use std::hash::Hasher;
+use twox_hash::XxHash3_64;
 
 /// The checksum of `bytes` that start at `offset` of file `file`.
 pub fn checksum(file: FileId, offset: u64, bytes: &[u8]) -> u64 {
-    xxh3::xxh3_64_with_seed(bytes, seed(file, offset))
+    XxHash3_64::oneshot_with_seed(seed(file, offset), bytes)
 }
 
 /// The checksum of a log payload, which is computed before the payload has a place. The record header,
 /// which carries it, is checksummed in place.
 pub fn checksum_placeless(bytes: &[u8]) -> u64 {
-    xxh3::xxh3_64_with_seed(bytes, bytes.len() as u64)
+    XxHash3_64::oneshot_with_seed(bytes.len() as u64, bytes)
 }
 
 /// The hash of a user key for filters (never stored next to a key, so its seed is free).
 pub fn key_hash(key: &[u8]) -> u64 {
-    xxh3::xxh3_64(key)
+    XxHash3_64::oneshot(key)
 }
 
 /// A running checksum over a whole file.
 #[derive(Clone)]
-pub struct Running(Box<xxh3::Xxh3>);
+pub struct Running(Box<XxHash3_64>);
 
 impl Running {
     /// Starts for file `file`.
     pub fn new(file: FileId) -> Self {
-        Running(Box::new(xxh3::Xxh3::with_seed(seed(file, u64::MAX))))
+        Running(Box::new(XxHash3_64::with_seed(seed(file, u64::MAX))))
     }
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.0.write(bytes);
     }
     /// The checksum of everything added.
     pub fn finish(&self) -> u64 {
-        self.0.digest()
+        self.0.finish()
     }
 }
 
@@ -59,5 +60,34 @@ mod tests {
         let b = b"the same bytes";
         assert_ne!(checksum(FileId(1), 0, b), checksum(FileId(1), 8, b));
         assert_ne!(checksum(FileId(1), 0, b), checksum(FileId(2), 0, b));
+    }
+
+    const FIGURES: [(usize, u64, u64); 9] = [
+        (0, 0xe7a2_4c12_cc48_56bf, 0x2d06_8005_38d3_94c2),
+        (5, 0x4fa3_79cc_9210_dccf, 0x5599_35c0_f3f7_327f),
+        (16, 0x6130_5ad9_5a35_0bf5, 0x9da2_3836_adf2_be1e),
+        (100, 0xdb63_1deb_6f8f_1d81, 0x6dbb_812c_f19d_012e),
+        (200, 0xbbd5_12d2_5b21_c002, 0x7c64_f3b1_7285_e96a),
+        (241, 0x0af9_86ff_0f6f_1692, 0x541b_1922_6f00_52e8),
+        (1024, 0x3434_30b4_e818_c11a, 0xdc5a_cf0b_043c_445b),
+        (1025, 0xa9bb_6de4_bdbd_e439, 0xe1d9_cd94_6277_ae26),
+        (5000, 0xfa0c_3874_aefc_f745, 0x6abe_8be5_abcb_2760),
+    ];
+    const RUNNING: u64 = 0x2708_5cbc_b6f8_50d5;
+
+    /// The figures of another library: whatever instructions the processor has, the checksum is the one of the format.
+    #[test]
+    fn the_function_is_the_one_of_the_format() {
+        let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7) as u8).collect();
+        for (len, sum, hash) in FIGURES {
+            let b = &bytes[..len];
+            assert_eq!((checksum(FileId(7), 72, b), key_hash(b)), (sum, hash), "{len} bytes");
+        }
+        for cut in [0, 1, 300, 4999] {
+            let mut running = Running::new(FileId(7));
+            running.update(&bytes[..cut]);
+            running.update(&bytes[cut..]);
+            assert_eq!(running.finish(), RUNNING);
+        }
     }
 }

@@ -17,6 +17,7 @@ pub mod cut;
 pub mod key_ref;
 pub mod key;
 pub mod format;
+pub mod stripe;
 pub mod latency;
 pub mod io;
 pub mod stats;

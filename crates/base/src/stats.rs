@@ -3,6 +3,7 @@
 
 use crate::io::Io;
 use crate::latency::Latencies;
+use crate::stripe::StripedCounter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that only grows.
@@ -20,12 +21,22 @@ impl Counter {
     }
 }
 
+/// What every read bumps is striped, so that threads that read at once do not meet at a counter.
+macro_rules! counter {
+    () => {
+        Counter
+    };
+    ($kind:ident) => {
+        $kind
+    };
+}
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident $(: $kind:ident)?),+ $(,)?) => {
         /// All counters of one open database.
         #[derive(Debug, Default)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: Counter,)+
+            $($(#[$doc])* pub $name: counter!($($kind)?),)+
             /// Input and output by cause.
             pub io: Io,
             /// How long operations took.
@@ -59,15 +70,15 @@ counters! {
     /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
     nexts,
     /// Point reads.
-    gets,
+    gets: StripedCounter,
     /// Point reads that found a value.
-    get_hits,
+    get_hits: StripedCounter,
     /// Times a filter answered "not here" and a block read was saved.
-    filter_negatives,
+    filter_negatives: StripedCounter,
     /// Times a filter said "maybe" and the file had no such key.
-    filter_false_positives,
+    filter_false_positives: StripedCounter,
     /// Blocks found in the block cache.
-    cache_hits,
+    cache_hits: StripedCounter,
     /// Blocks that had to be read.
     cache_misses,
     /// Bytes read from klogs.

@@ -17,6 +17,8 @@ pub struct Family {
     name: RwLock<Arc<str>>,
     /// Replaced as a whole by [`Family::set_settings`].
     settings: RwLock<Arc<FamilySettings>>,
+    /// The setting `memtable_bytes` once more: every commit asks for it.
+    seal_at: AtomicU64,
     /// Its sorted map.
     pub tree: Tree,
     dropped: AtomicBool,
@@ -39,6 +41,7 @@ impl Family {
         Family {
             id,
             name: RwLock::new(name.into()),
+            seal_at: AtomicU64::new(settings.memtable_bytes),
             settings: RwLock::new(Arc::new(settings)),
             tree,
             dropped: AtomicBool::new(false),
@@ -88,7 +91,12 @@ impl Family {
     }
     /// Other settings from now on, once the manifest holds them.
     pub fn set_settings(&self, settings: FamilySettings) {
+        self.seal_at.store(settings.memtable_bytes, SeqCst);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+    /// Whether its active memtable has reached its size.
+    pub fn is_full(&self) -> bool {
+        self.tree.active_bytes() >= self.seal_at.load(SeqCst)
     }
     /// `NotFound` if it was dropped.
     pub fn check(&self) -> Result<()> {

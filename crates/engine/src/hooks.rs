@@ -10,7 +10,7 @@ use perigee_base::SeqNo;
 use perigee_file::log::Op;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A user's code.
@@ -53,6 +53,8 @@ struct State {
 #[derive(Default)]
 pub struct Hooks {
     state: Mutex<State>,
+    /// Events in the queue, written under the mutex: who has pushed, or waited for one who pushed, sees it.
+    waiting: AtomicUsize,
     panics: AtomicU64,
 }
 
@@ -68,10 +70,15 @@ impl Hooks {
     }
     /// Adds an event, in the commit section.
     pub fn push(&self, hook: Hook, event: Event) {
-        self.state().queue.push_back((hook, event));
+        let mut state = self.state();
+        state.queue.push_back((hook, event));
+        self.waiting.store(state.queue.len(), Relaxed);
     }
     /// Calls hooks until there is nothing to tell, unless another thread (or a hook further up this one) does.
     pub fn call(&self) {
+        if self.waiting.load(Relaxed) == 0 {
+            return;
+        }
         loop {
             let (hook, event) = {
                 let mut state = self.state();
@@ -79,6 +86,7 @@ impl Hooks {
                     return;
                 }
                 let Some(next) = state.queue.pop_front() else { return };
+                self.waiting.store(state.queue.len(), Relaxed);
                 state.calling = true;
                 next
             };

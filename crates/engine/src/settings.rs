@@ -103,7 +103,7 @@ impl Default for FamilySettings {
             order: KeyOrder::Bytes,
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
-            block_bytes: 16 << 10,
+            block_bytes: 4 << 10,
             compression: Compression::Lz4,
             filter_bits: 10,
             target_file_bytes: 64 << 20,

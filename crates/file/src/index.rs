@@ -1,5 +1,6 @@
 //! The index of a klog: which data block holds the first entry at or after a position. The only room that
-//! knows its kind: a block with one entry for each data block, searched like any block.
+//! knows its kind: a block with one entry for each data block, searched like any block; in byte order through the
+//! [`Heads`] of the separators, which leave at most a few of them to compare.
 //!
 //! Invariant (kept by the writer, checked by `verify`): last entry of block i <= separator i < first entry of
 //! block i + 1, in entry order. So a point read looks into exactly one block, however many versions a key has.
@@ -7,6 +8,7 @@
 use crate::block::Block;
 use crate::block::frame::{self, FrameKind};
 use crate::block::writer::{BlockWriter, common_prefix};
+use crate::heads::{self, Heads};
 use perigee_base::bug::{self, Bug};
 use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
@@ -90,6 +92,8 @@ fn short_between(a: &[u8], b: &[u8]) -> Vec<u8> {
 pub struct Index {
     /// `None`: no data blocks.
     block: Option<Block>,
+    /// Of the separators, behind the part that all begin with; in byte order only.
+    heads: Option<Heads>,
     /// Start of each data block, and the end of the last.
     starts: Vec<u64>,
     /// Every search ends at the first block.
@@ -124,11 +128,16 @@ impl Index {
             return Err(Error::corruption("the data blocks of the index do not fill their part of the file")
                 .expected(data.end, expected));
         }
-        Ok(Index { block: Some(block), starts, everything: false })
+        let heads = (order == KeyOrder::Bytes).then(|| {
+            let all: Vec<u64> = (0..block.len()).map(|i| heads::head(block.suffix(i))).collect();
+            // A block in the wrong order gives wrong answers, as it would without heads; `verify` finds it.
+            Heads::new(&all)
+        });
+        Ok(Index { block: Some(block), heads, starts, everything: false })
     }
     /// The index of a file without data blocks.
     pub fn empty() -> Index {
-        Index { block: None, starts: Vec::new(), everything: false }
+        Index { block: None, heads: None, starts: Vec::new(), everything: false }
     }
     /// An index that leads every search to its first block.
     #[must_use]
@@ -149,7 +158,11 @@ impl Index {
         if self.everything {
             return 0;
         }
-        self.block.as_ref().map_or(0, |b| b.lower_bound(order, key, seq))
+        match (&self.block, &self.heads) {
+            (Some(block), Some(heads)) => find_by_heads(block, heads, key, seq),
+            (Some(block), None) => block.lower_bound(order, key, seq),
+            (None, _) => 0,
+        }
     }
 
     /// Offset and frame length of data block `i`.
@@ -173,8 +186,25 @@ impl Index {
     }
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        self.block.as_ref().map_or(0, Block::memory_bytes) + (self.starts.len() * 8) as u64
+        let heads = self.heads.as_ref().map_or(0, Heads::memory_bytes);
+        self.block.as_ref().map_or(0, Block::memory_bytes) + heads + (self.starts.len() * 8) as u64
     }
+}
+
+/// What [`Block::lower_bound`] says, in byte order: whole separators are compared only where heads are equal.
+#[inline]
+fn find_by_heads(block: &Block, heads: &Heads, key: &[u8], seq: SeqNo) -> usize {
+    let rest = match block.behind_prefix(key) {
+        Ok(rest) => rest,
+        Err(place) => return place,
+    };
+    let head = heads::head(rest);
+    let low = heads.before(head);
+    if heads.get(low) != Some(head) {
+        return low;
+    }
+    let high = head.checked_add(1).map_or(block.len(), |next| heads.before(next));
+    block.lower_bound_among(rest, seq, low..high)
 }
 
 #[cfg(test)]
@@ -199,6 +229,44 @@ mod tests {
         assert_eq!(short_between(b"abcdef", b"abzz"), b"abd");
         assert_eq!(short_between(b"abcdef", b"abdd"), b"abd");
         assert_eq!(short_between(b"abc\x01\x05", b"abd"), b"abc\x02");
+    }
+
+    /// Separators with few different heads, with equal keys, and shorter than a head.
+    #[test]
+    fn heads_find_what_a_plain_search_finds() {
+        let mut rng = Rng::new(12);
+        for case in 0..300 {
+            let (letters, longest) = ([2, 3, 256][case % 3], [3, 12, 20][case / 3 % 3]);
+            let shared = vec![7; rng.below(12) as usize];
+            let mut key = || {
+                let rest = (0..rng.below(longest)).map(|_| rng.below(letters) as u8);
+                shared.iter().copied().chain(rest.collect::<Vec<_>>()).collect::<Vec<u8>>()
+            };
+            let mut keys: Vec<Vec<u8>> = (0..1 + case).map(|_| key()).collect();
+            keys.sort();
+            let asked: Vec<Vec<u8>> =
+                keys.iter().cloned().chain((0..50).map(|_| key())).chain([vec![]]).collect();
+            let mut w = IndexWriter::new(KeyOrder::Bytes);
+            for (i, k) in keys.iter().enumerate() {
+                w.add((k, SeqNo((keys.len() - i) as u64)), 72 + 100 * i as u64, 100);
+            }
+            let mut raw = Vec::new();
+            w.finish(&mut raw);
+            raw.resize(raw.len() + Block::SLACK, 0);
+            let index = Index::decode(raw, 72..72 + 100 * keys.len() as u64, KeyOrder::Bytes).unwrap();
+            for k in &asked {
+                for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
+                    for seq in [SeqNo::ZERO, SeqNo(3), SeqNo::MAX] {
+                        let plain = index.block().lower_bound(KeyOrder::Bytes, &k, seq);
+                        assert_eq!(
+                            index.find(KeyOrder::Bytes, &k, seq),
+                            plain,
+                            "{k:?} at {seq:?} among {keys:?}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -105,8 +105,8 @@ impl Input {
         Ok(buf)
     }
 
-    /// Appends `len` bytes at `offset` to `buf`.
-    pub fn read_into(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
+    /// Demands that so many bytes at `offset` lie in the file: asked before memory is taken for them.
+    fn check_inside(&self, offset: u64, len: u64) -> Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
             return Err(self.damage(
                 offset,
@@ -116,9 +116,21 @@ impl Input {
                 ),
             ));
         }
+        Ok(())
+    }
+
+    /// Fills `buf` from `offset`.
+    pub fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.check_inside(offset, buf.len() as u64)?;
+        self.file()?.read_exact_at(buf, offset).map_err(|e| self.damage(offset, e))
+    }
+
+    /// Appends `len` bytes at `offset` to `buf`.
+    pub fn read_into(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
+        self.check_inside(offset, len)?;
         let start = buf.len();
         grow(buf, len as usize)?;
-        self.file()?.read_exact_at(&mut buf[start..], offset).map_err(|e| self.damage(offset, e))
+        self.fill(offset, &mut buf[start..])
     }
 
     /// Starts a pass over the whole file; `pace` hears how far it is, may sleep, and ends the pass with an error.

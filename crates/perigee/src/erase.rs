@@ -12,7 +12,8 @@ fn add_range(batch: &mut Batch, family: &Family, begin: &Cut, end: &Cut) -> Resu
     let order = family.inner.tree.order();
     match begin.as_ref().cmp(order, end.as_ref()) {
         Ordering::Less => batch.delete_range(family.inner.id, begin.as_ref(), end.as_ref()),
-        Ordering::Equal => Ok(()),
+        // Nothing to do, but not on a family that was dropped.
+        Ordering::Equal => family.inner.check(),
         Ordering::Greater => {
             Err(Error::invalid("the range begins behind its end: give the smaller key first")
                 .expected("a begin before the end", format_args!("{begin:?} to {end:?}")))

@@ -87,7 +87,7 @@ impl Family {
     /// The value of `key` without a copy.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let started = self.engine.start_get();
-        let (view, at) = self.engine.read_view(&self.inner)?;
+        let (view, at) = self.engine.pin_view(&self.inner)?;
         let value = get::get(&view, key.as_ref(), at)?;
         self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
@@ -95,7 +95,7 @@ impl Family {
     /// Whether `key` is there. Does not fetch a separated value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let started = self.engine.start_get();
-        let (view, at) = self.engine.read_view(&self.inner)?;
+        let (view, at) = self.engine.pin_view(&self.inner)?;
         let found = get::contains(&view, key.as_ref(), at)?;
         self.engine.stop_get(started, found);
         Ok(found)

@@ -396,7 +396,7 @@ pub struct FamilyOptions {
     /// Values of this length and up go to a value log (default 4096): lower makes compaction cheaper, scans of
     /// values dearer.
     pub value_threshold: usize,
-    /// Raw bytes in a data block (default 16 KiB).
+    /// Raw bytes in a data block (default 4 KiB).
     pub block_bytes: usize,
     /// Compression of new files.
     pub compression: Compression,
@@ -417,7 +417,7 @@ impl FamilyOptions {
             order: KeyOrder::Bytes,
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
-            block_bytes: 16 << 10,
+            block_bytes: 4 << 10,
             compression: Compression::Lz4,
             filter_bits: 10,
             target_file_bytes: 64 << 20,

@@ -57,7 +57,7 @@ impl Family {
     }
     fn value(&self, key: &[u8]) -> Result<Option<Shared>> {
         let started = self.engine.start_get();
-        let (view, at) = self.now()?;
+        let (view, at) = self.engine.pin_view(&self.inner)?;
         let value = get::get(&view, key, at)?;
         self.engine.stop_get(started, value.is_some());
         Ok(value)
@@ -122,7 +122,7 @@ impl Family {
 impl Snapshot {
     fn value(&self, family: &Family, key: &[u8]) -> Result<Option<Shared>> {
         let started = self.engine.start_get();
-        let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key, self.held.seq())?;
+        let value = get::get(&*self.engine.pin(&family.inner, &self.held)?, key, self.held.seq())?;
         self.engine.stop_get(started, value.is_some());
         Ok(value)
     }

@@ -44,7 +44,7 @@ impl Snapshot {
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let started = self.engine.start_get();
-        let value = get::get(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+        let value = get::get(&*self.engine.pin(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
         self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
@@ -52,7 +52,7 @@ impl Snapshot {
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
         let started = self.engine.start_get();
         let found =
-            get::contains(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+            get::contains(&*self.engine.pin(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
         self.engine.stop_get(started, found);
         Ok(found)
     }

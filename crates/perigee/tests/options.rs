@@ -41,7 +41,7 @@ fn options_given_at_open_are_compared_recorded_and_said() {
     db.close().unwrap();
     let db = Db::open("/db", with(FamilyOptions::new().block_bytes(1024).filter_bits(0))).unwrap();
     let said = db.stats().recovery.changed_options;
-    assert_eq!(said, ["logs: block_bytes: 16384 -> 1024", "logs: filter_bits: 10 -> 0"]);
+    assert_eq!(said, ["logs: block_bytes: 4096 -> 1024", "logs: filter_bits: 10 -> 0"]);
     db.close().unwrap();
     let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
     assert_eq!(db.family("logs").unwrap().options().block_bytes, 1024, "and stays");

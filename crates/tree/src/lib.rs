@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod current;
 pub mod mvcc;
 pub mod memtable;
 pub mod version;
@@ -21,6 +22,7 @@ pub mod compact;
 pub mod bulk;
 pub mod tree;
 
+pub use current::Pin;
 pub use memtable::Memtable;
 pub use tree::Tree;
 pub use version::{Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};

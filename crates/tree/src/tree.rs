@@ -1,20 +1,21 @@
 //! The tree: the door of this crate. Holds the current view and swaps it; everything else is a function of a view.
 
+use crate::current::{Current, Pin};
 use crate::version::Opener;
 use crate::{Memtable, Version, VersionEdit, View};
 use perigee_base::{KeyOrder, Now, Result};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// One family's sorted map.
 ///
-/// The view is replaced, never changed. Readers take it in a critical section of one reference count; replacing is
-/// serialised by the callers: sealing under the commit lock, installing under the manifest lock, both through
+/// The view is replaced, never changed. Readers take it in a critical section of one reference count, a point read in one
+/// that no other thread meets ([`Tree::pin`]); replacing is serialised by the callers: sealing under the commit lock, installing under the manifest lock, both through
 /// [`Tree::swap`], whose closure does no I/O.
 #[derive(Debug)]
 pub struct Tree {
     order: KeyOrder,
     now: Arc<dyn Now>,
-    view: RwLock<Arc<View>>,
+    view: Current<View>,
 }
 
 impl Tree {
@@ -27,7 +28,7 @@ impl Tree {
             version: Arc::new(version),
             now: Arc::clone(&now),
         };
-        Tree { order, now, view: RwLock::new(Arc::new(view)) }
+        Tree { order, now, view: Current::new(Arc::new(view)) }
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {
@@ -35,12 +36,25 @@ impl Tree {
     }
     /// The current view.
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        self.view.get()
+    }
+    /// The current view for the time of one read.
+    #[inline]
+    pub fn pin(&self) -> Pin<View> {
+        self.view.pin()
+    }
+
+    /// The active memtable.
+    pub fn active(&self) -> Arc<Memtable> {
+        Arc::clone(&self.pin().active)
+    }
+    /// Its bytes.
+    pub fn active_bytes(&self) -> u64 {
+        self.pin().active.bytes()
     }
 
     fn swap(&self, change: impl FnOnce(&View) -> View) {
-        let mut slot = self.view.write().unwrap_or_else(PoisonError::into_inner);
-        *slot = Arc::new(change(&slot));
+        self.view.replace(change);
     }
 
     /// Seals the active memtable, if it holds anything, and starts another.

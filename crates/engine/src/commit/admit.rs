@@ -32,6 +32,10 @@ pub fn space(core: &Core, bytes: usize) -> Result<()> {
 /// # Errors
 /// The failure of the background work, if that is why the writer would have to wait.
 pub fn wait(core: &Core, bytes: usize) -> Result<()> {
+    // Nearly always: nothing but a few loads.
+    if core.pressure() == Pressure::None {
+        return core.health.check_writable();
+    }
     let mut stopped_since = None;
     let mut _span = None;
     loop {

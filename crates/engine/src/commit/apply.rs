@@ -1,6 +1,6 @@
 //! Into the memtables, then visible.
 
-use super::group::Group;
+use super::work::Work;
 use crate::core::Core;
 use crate::hooks::{Event, Hook};
 use perigee_base::bug::{self, Bug};
@@ -13,27 +13,30 @@ pub type Told = Vec<(Hook, Event)>;
 
 /// Inserts the group's operations, the first with sequence number `first`. The records are logged already, so a failure
 /// here poisons the database.
-pub fn apply(core: &Core, group: &mut Group, first: u64) -> Result<Told> {
+pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
     let mut base = first;
     let mut grown = 0;
     let mut told = Vec::new();
-    for work in group.work.iter_mut().flatten() {
+    for work in group.iter_mut().filter(|w| w.refused.is_none()) {
         let buffer = Arc::new(std::mem::take(&mut work.record.buf));
-        for (family, ops) in &mut work.parts {
+        for part in &mut work.parts {
             if bug::on(Bug::PublishEarly) {
                 core.visible.store(base + u64::from(work.record.count) - 1, Release);
                 core.env.clock.sleep_us(1);
             }
-            let active = Arc::clone(&family.tree.view().active);
+            let active = part.family.tree.active();
             let before = active.bytes();
-            active.insert(&buffer, base, &*ops).map_err(|e| {
+            active.insert(&buffer, base, &part.ops).map_err(|e| {
                 let e = e.wrap(ErrorKind::OutcomeUnknown, "a logged batch could not be applied");
                 core.health.poison(&e);
                 e
             })?;
             grown += active.bytes() - before;
-            if let Some(hook) = family.hook() {
-                told.push((hook, Event::new(Arc::clone(&buffer), base, std::mem::take(ops))));
+            if let Some(hook) = part.family.hook() {
+                told.push((
+                    hook,
+                    Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec()),
+                ));
             }
         }
         base += u64::from(work.record.count);

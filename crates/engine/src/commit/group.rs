@@ -1,85 +1,26 @@
-//! Group commit: writers queue, one of them leads for all that wait, the others sleep.
+//! Group commit: writers that want a sync queue, one of them leads for all that wait, the others sleep. (A writer that wants
+//! none has nothing to share, and does not come here.)
+//!
+//! While a group is being synced the next one gathers. A writer that finds nobody before it leads at once, with neither a
+//! request nor an allocation.
 
-use crate::core::Core;
-use crate::family::Family;
-use crate::settings::Durability;
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
+use super::work::Work;
+use perigee_base::{Error, ErrorKind, Result, limits};
 use perigee_env::sync::{Condvar, Mutex};
-use perigee_file::log::batch::Finished;
-use perigee_file::log::{Batch, Op, Ops};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex as Short, PoisonError};
-
-/// The operations of a batch that one family receives, each with its position in the batch as a sequence number.
-pub type Part = (Arc<Family>, Vec<(Op, SeqNo)>);
-
-/// A batch ready to be logged: sealed but for its place, its operations sorted by family.
-#[derive(Debug)]
-pub struct Work {
-    /// The record.
-    pub record: Finished,
-    /// Operations by family, each with its position in the batch as a sequence number.
-    pub parts: Vec<Part>,
-    /// What the writer asked for.
-    pub durability: Durability,
-}
+use std::sync::{Arc, Mutex as Short, MutexGuard, PoisonError};
 
 /// A writer in the queue. `work` is taken by the leader, `outcome` is set by it.
 #[derive(Debug)]
-pub struct Request {
+struct Request {
     work: Short<Option<Work>>,
     outcome: Short<Option<Result<()>>>,
     bytes: usize,
-    /// Not only deletes.
-    grows: bool,
     turn: Condvar,
 }
 
-impl Request {
-    /// Checks and prepares a batch outside the commit section.
-    pub fn new(core: &Core, batch: Batch, durability: Durability) -> Result<Arc<Request>> {
-        let record = batch.finish();
-        let mut parts: Vec<Part> = Vec::with_capacity(1);
-        for (i, op) in Ops::new(&record.buf, record.payload()).enumerate() {
-            let op = op?;
-            let at = match parts.iter().position(|(f, _)| f.id == op.family) {
-                Some(at) => at,
-                None => {
-                    parts.push((find(core, op.family)?, Vec::new()));
-                    parts.len() - 1
-                }
-            };
-            parts[at].1.push((op, SeqNo(i as u64)));
-        }
-        let grows = parts.iter().flat_map(|(_, ops)| ops).any(|(op, _)| !op.kind.deletes());
-        Ok(Arc::new(Request {
-            grows,
-            bytes: record.buf.len(),
-            work: Short::new(Some(Work { record, parts, durability })),
-            outcome: Short::new(None),
-            turn: Condvar::new(),
-        }))
-    }
-    /// Whether it does anything but delete.
-    pub fn grows(&self) -> bool {
-        self.grows
-    }
-    /// Bytes it takes in the log.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-    fn take_outcome(&self) -> Option<Result<()>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-    fn finish(&self, outcome: Result<()>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-    }
-}
-
-fn find(core: &Core, id: FamilyId) -> Result<Arc<Family>> {
-    core.families.by_id(id).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("the batch writes to family {id}, which was dropped"))
-    })
+fn held<T>(short: &Short<T>) -> MutexGuard<'_, T> {
+    short.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +30,7 @@ struct Waiting {
 }
 
 /// The writers' queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Queue {
     waiting: Mutex<Waiting>,
 }
@@ -97,89 +38,77 @@ pub struct Queue {
 impl Queue {
     /// Empty.
     pub fn new() -> Queue {
-        Queue { waiting: Mutex::new(Waiting::default()) }
+        Queue::default()
     }
 
     /// Waits until `mine` is committed, leading a group when it is this thread's turn.
-    pub fn submit(&self, mine: Arc<Request>, lead: impl Fn(&mut Group) -> Result<()>) -> Result<()> {
+    pub fn submit(&self, mut mine: Work, lead: impl Fn(&mut [Work]) -> Result<()>) -> Result<()> {
         let mut waiting = self.waiting.lock();
-        waiting.queue.push_back(Arc::clone(&mine));
+        if !waiting.leading && waiting.queue.is_empty() {
+            waiting.leading = true;
+            let _led = Led { queue: self, members: Vec::new(), outcome: None };
+            drop(waiting);
+            lead(std::slice::from_mut(&mut mine))?;
+            return mine.refused.map_or(Ok(()), Err);
+        }
+        let request = Arc::new(Request {
+            bytes: mine.bytes(),
+            work: Short::new(Some(mine)),
+            outcome: Short::new(None),
+            turn: Condvar::new(),
+        });
+        waiting.queue.push_back(Arc::clone(&request));
         loop {
-            if let Some(outcome) = mine.take_outcome() {
+            if let Some(outcome) = held(&request.outcome).take() {
                 return outcome;
             }
             if waiting.leading {
-                waiting = mine.turn.wait(waiting);
+                waiting = request.turn.wait(waiting);
                 continue;
             }
             waiting.leading = true;
-            let mut group = Led { queue: self, group: Group::gather(&mut waiting.queue), outcome: None };
+            let members = gather(&mut waiting.queue);
+            let mut group: Vec<Work> = members.iter().filter_map(|m| held(&m.work).take()).collect();
+            let mut led = Led { queue: self, members, outcome: None };
             drop(waiting);
-            group.outcome = Some(lead(&mut group.group));
-            drop(group);
+            led.outcome = Some(lead(&mut group));
+            led.answer_refused(group);
+            drop(led);
             waiting = self.waiting.lock();
         }
     }
 }
 
-impl Default for Queue {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Batches that are committed together.
-#[derive(Debug)]
-pub struct Group {
-    members: Vec<Arc<Request>>,
-    /// Their work, in the same order; `None` once answered.
-    pub work: Vec<Option<Work>>,
-}
-
-impl Group {
-    /// The oldest writers, up to the group's size.
-    fn gather(queue: &mut VecDeque<Arc<Request>>) -> Group {
-        let mut group = Group { members: Vec::new(), work: Vec::new() };
-        let mut bytes = 0;
-        while let Some(next) = queue.front() {
-            if !group.members.is_empty() && bytes + next.bytes > limits::COMMIT_GROUP_BYTES_MAX {
-                break;
-            }
-            bytes += next.bytes;
-            group.work.push(next.work.lock().unwrap_or_else(PoisonError::into_inner).take());
-            group.members.extend(queue.pop_front());
+/// The oldest writers, up to the group's size.
+fn gather(queue: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
+    let (mut members, mut bytes) = (Vec::new(), 0);
+    while let Some(next) = queue.front() {
+        if !members.is_empty() && bytes + next.bytes > limits::COMMIT_GROUP_BYTES_MAX {
+            break;
         }
-        group
+        bytes += next.bytes;
+        members.extend(queue.pop_front());
     }
-
-    /// The families that the group writes to, each once.
-    pub fn families(&self) -> Vec<Arc<Family>> {
-        let mut all: Vec<Arc<Family>> = Vec::new();
-        for (f, _) in self.work.iter().flatten().flat_map(|w| &w.parts) {
-            if !all.iter().any(|known| known.id == f.id) {
-                all.push(Arc::clone(f));
-            }
-        }
-        all
-    }
-
-    /// Answers the batches whose family was dropped while they waited.
-    pub fn drop_orphans(&mut self) {
-        for (member, work) in self.members.iter().zip(&mut self.work) {
-            let dropped = work.as_ref().and_then(|w| w.parts.iter().find_map(|(f, _)| f.check().err()));
-            if let Some(e) = dropped {
-                *work = None;
-                member.finish(Err(e));
-            }
-        }
-    }
+    members
 }
 
 /// A group with its leader. Dropping it answers everybody, also when the leader panicked.
 struct Led<'a> {
     queue: &'a Queue,
-    group: Group,
+    /// The requests that are led; none when a writer leads for itself alone.
+    members: Vec<Arc<Request>>,
     outcome: Option<Result<()>>,
+}
+
+impl Led<'_> {
+    /// Those that were left out hear why.
+    fn answer_refused(&self, group: Vec<Work>) {
+        for (member, work) in self.members.iter().zip(group) {
+            if let Some(e) = work.refused {
+                *held(&member.outcome) = Some(Err(e));
+            }
+        }
+    }
 }
 
 impl Drop for Led<'_> {
@@ -188,10 +117,8 @@ impl Drop for Led<'_> {
         let outcome = self.outcome.take().unwrap_or_else(died);
         let mut waiting = self.queue.waiting.lock();
         waiting.leading = false;
-        for member in &self.group.members {
-            let mut slot = member.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.get_or_insert_with(|| outcome.clone());
-            drop(slot);
+        for member in &self.members {
+            held(&member.outcome).get_or_insert_with(|| outcome.clone());
             member.turn.notify_one();
         }
         if let Some(next) = waiting.queue.front() {

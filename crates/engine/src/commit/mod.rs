@@ -1,6 +1,7 @@
 //! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
 
 mod admit;
+mod work;
 mod group;
 mod log;
 mod apply;
@@ -15,9 +16,9 @@ pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
 
 use crate::core::Core;
 use crate::settings::Durability;
-use group::Request;
 use perigee_base::{Error, Result};
 use perigee_file::log::Batch;
+use work::Work;
 
 /// Commits a batch.
 pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -> Result<()> {
@@ -26,12 +27,15 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
     }
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
-    let request = Request::new(core, batch, durability)?;
-    if request.grows() {
-        admit::space(core, request.bytes())?;
+    let work = Work::prepare(core, batch, durability)?;
+    if work.grows() {
+        admit::space(core, work.bytes())?;
     }
-    admit::wait(core, request.bytes())?;
-    let outcome = queue.submit(request, |group| lead(core, group));
+    admit::wait(core, work.bytes())?;
+    let outcome = match durability {
+        Durability::Full => queue.submit(work, |group| lead(core, group)),
+        _ => alone(core, work),
+    };
     core.hooks.call();
     outcome?;
     core.counters.commits.add(1);
@@ -40,13 +44,19 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
     Ok(())
 }
 
+/// A writer that waits for no sync has nothing to share: it goes through the commit section by itself.
+fn alone(core: &Core, mut work: Work) -> Result<()> {
+    lead(core, std::slice::from_mut(&mut work))?;
+    work.refused.map_or(Ok(()), Err)
+}
+
 /// What the leader does for its group, in the commit section.
-fn lead(core: &Core, group: &mut group::Group) -> Result<()> {
+fn lead(core: &Core, group: &mut [Work]) -> Result<()> {
     let _poison_on_panic = PanicGuard(core);
     let mut appender = core.wal.appender();
     core.health.check_writable()?;
-    rotate::if_needed(core, &mut appender, group.families())?;
-    group.drop_orphans();
+    rotate::if_needed(core, &mut appender, group)?;
+    group.iter_mut().for_each(Work::refuse_if_dropped);
     let first = log::append(core, &mut appender, group)?;
     let told = apply::apply(core, group, first)?;
     apply::publish(core, appender.next_lsn - 1, told);

@@ -1,5 +1,6 @@
 //! Sealing memtables, and the new log segment that goes with it.
 
+use super::work::Work;
 use crate::core::{Core, next_file};
 use crate::family::Family;
 use crate::manifest::Edit;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Seals the memtables that are full, and those that keep too much log alive.
-pub fn if_needed(core: &Core, appender: &mut Appender, writing: Vec<Arc<Family>>) -> Result<()> {
-    let mut full: Vec<Arc<Family>> =
-        writing.into_iter().filter(|f| f.tree.view().active.bytes() >= f.settings().memtable_bytes).collect();
+pub fn if_needed(core: &Core, appender: &mut Appender, group: &[Work]) -> Result<()> {
+    let writing = group.iter().flat_map(|w| &w.parts).map(|p| &p.family);
+    let mut full: Vec<Arc<Family>> = writing.filter(|f| f.is_full()).cloned().collect();
     full.extend(pinning(core, appender));
     full.extend(over_budget(core));
     if full.is_empty() { Ok(()) } else { seal(core, appender, &full) }

@@ -11,7 +11,8 @@ pub fn take(core: &Core, appender: &mut Appender) -> Result<SeqNo> {
     let mut batch = Batch::new();
     batch.delete(FamilyId::NOBODY, b"")?;
     let edits = core.manifest.edits();
-    let number = core.wal.append(appender, RecordKind::Batch, edits, &mut [batch.finish()], &core.health)?;
+    let number =
+        core.wal.append(appender, RecordKind::Batch, edits, &mut [&mut batch.finish()], &core.health)?;
     core.wal.sync(&core.health)?;
     Ok(SeqNo(number))
 }

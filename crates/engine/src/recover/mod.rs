@@ -301,8 +301,8 @@ fn copy_log(
         // No edit is vouched for: the last ones may have been read from the page cache of a process that was killed, and
         // a power cut during this open may still lose them.
         let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: 0 };
-        let copy = perigee_file::log::batch::Finished::around(record.payload(), record.count);
-        writer.append(stamp, &mut [copy])?;
+        let mut copy = perigee_file::log::batch::Finished::around(record.payload(), record.count);
+        writer.append(stamp, &mut [&mut copy])?;
         lsn += u64::from(record.count);
     }
     if lsn != replayed.next {

@@ -142,7 +142,7 @@ impl Picture {
                 }
                 // As at open: the copy vouches for no edit.
                 let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: 0 };
-                writer.append(stamp, &mut [Finished::around(&record.payload, count)])?;
+                writer.append(stamp, &mut [&mut Finished::around(&record.payload, count)])?;
                 next = end;
             }
         }

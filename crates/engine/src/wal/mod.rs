@@ -86,7 +86,7 @@ impl Wal {
         appender: &mut Appender,
         kind: RecordKind,
         edits: u64,
-        records: &mut [Finished],
+        records: &mut [&mut Finished],
         health: &Health,
     ) -> Result<u64> {
         health.check_writable()?;
@@ -99,7 +99,7 @@ impl Wal {
         appender: &mut Appender,
         kind: RecordKind,
         edits: u64,
-        records: &mut [Finished],
+        records: &mut [&mut Finished],
         health: &Health,
     ) -> Result<u64> {
         let lsn = appender.next_lsn;

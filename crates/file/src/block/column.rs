@@ -87,11 +87,13 @@ impl Column {
     /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.
     #[inline]
     pub fn get(&self, raw: &[u8], i: usize) -> u64 {
+        let line = self.base.wrapping_add(self.stride.wrapping_mul(i as u64));
+        if self.width == 0 {
+            return line; // without waiting for memory that has nothing to add
+        }
         let at = self.deltas + i * self.width;
         let bytes: [u8; 8] = raw[at..at + 8].try_into().expect("a slice of eight bytes");
-        self.base
-            .wrapping_add(self.stride.wrapping_mul(i as u64))
-            .wrapping_add(u64::from_le_bytes(bytes) & self.mask)
+        line.wrapping_add(u64::from_le_bytes(bytes) & self.mask)
     }
 
     /// The one value of the column, if all are the same by construction.

@@ -142,6 +142,11 @@ impl<'a> Frame<'a> {
         compress::decompress(self.codec, self.payload, &mut out[start..])
     }
 
+    /// Fills `raw`, which has the length of the raw form.
+    pub fn unpack_to(&self, raw: &mut [u8]) -> Result<()> {
+        compress::decompress(self.codec, self.payload, raw)
+    }
+
     /// The raw form, followed by `slack` zero bytes.
     pub fn unpack(&self, slack: usize) -> Result<Vec<u8>> {
         let mut out = Vec::new();

@@ -6,6 +6,7 @@ pub mod frame;
 pub mod layout;
 pub mod writer;
 pub mod reader;
+pub(crate) mod spare;
 
 pub use reader::Block;
 

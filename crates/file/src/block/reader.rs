@@ -6,6 +6,7 @@ use super::layout::Layout;
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A verified block, searchable as it lies.
@@ -22,9 +23,17 @@ impl Block {
 
     /// Verifies the block in `buf`, whose last [`Block::SLACK`] bytes are not part of it.
     pub fn parse(buf: Vec<u8>) -> Result<Block> {
+        Block::parse_shared(Arc::new(buf))
+    }
+    /// The same for a buffer that comes with its counter.
+    pub fn parse_shared(buf: Arc<Vec<u8>>) -> Result<Block> {
         let len = buf.len().saturating_sub(SLACK_BYTES);
         let layout = Layout::parse(&buf, len)?;
-        Ok(Block { buf: Arc::new(buf), layout })
+        Ok(Block { buf, layout })
+    }
+    /// The buffer it lies in.
+    pub(crate) fn into_buffer(self) -> Arc<Vec<u8>> {
+        self.buf
     }
 
     /// Number of entries, at least 1.
@@ -109,32 +118,46 @@ impl Block {
         match order {
             KeyOrder::Bytes => self.lower_bound_bytes(key, seq),
             // Under other orders blocks have no prefix: a suffix is the whole key.
-            _ => self.partition(|i| cmp_entry(order, (self.suffix(i), self.seq(i)), (key, seq)).is_lt()),
+            _ => self.partition(0..self.len(), |i| {
+                cmp_entry(order, (self.suffix(i), self.seq(i)), (key, seq)).is_lt()
+            }),
         }
     }
 
     fn lower_bound_bytes(&self, key: &[u8], seq: SeqNo) -> usize {
-        let prefix = self.prefix();
-        let head = prefix.len().min(key.len());
-        match key[..head].cmp(&prefix[..head]) {
-            Ordering::Less => 0,
-            Ordering::Greater => self.len(),
-            Ordering::Equal if head < prefix.len() => 0, // a proper prefix of every key
-            Ordering::Equal => {
-                let rest = &key[head..];
-                self.partition(|i| match self.suffix(i).cmp(rest) {
-                    Ordering::Less => true,
-                    Ordering::Greater => false,
-                    Ordering::Equal => self.seq(i) > seq,
-                })
-            }
+        match self.behind_prefix(key) {
+            Ok(rest) => self.lower_bound_among(rest, seq, 0..self.len()),
+            Err(place) => place,
         }
     }
 
-    /// The first entry that is not `before`, where those that are come first.
+    /// In byte order: the key without the prefix that all keys begin with; the place of a key that does not begin with it.
     #[inline]
-    fn partition(&self, before: impl Fn(usize) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
+    pub fn behind_prefix<'k>(&self, key: &'k [u8]) -> std::result::Result<&'k [u8], usize> {
+        let prefix = self.prefix();
+        let head = prefix.len().min(key.len());
+        match key[..head].cmp(&prefix[..head]) {
+            Ordering::Less => Err(0),
+            Ordering::Greater => Err(self.len()),
+            Ordering::Equal if head < prefix.len() => Err(0), // a proper prefix of every key
+            Ordering::Equal => Ok(&key[head..]),
+        }
+    }
+
+    /// In byte order: the first of those entries at or after (prefix + `rest`, seq); their end if all are before.
+    #[inline]
+    pub fn lower_bound_among(&self, rest: &[u8], seq: SeqNo, among: Range<usize>) -> usize {
+        self.partition(among, |i| match self.suffix(i).cmp(rest) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => self.seq(i) > seq,
+        })
+    }
+
+    /// The first of those entries that is not `before`, where those that are come first.
+    #[inline]
+    fn partition(&self, among: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
+        let (mut low, mut high) = (among.start, among.end);
         while low < high {
             let mid = low + (high - low) / 2;
             if before(mid) { low = mid + 1 } else { high = mid }

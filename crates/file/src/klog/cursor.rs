@@ -1,8 +1,10 @@
-//! Walks the entries of a klog in both directions. Holds one block; keys and values leave it without a copy.
+//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read ahead; keys and values
+//! leave it without a copy.
 //!
 //! Invariant: a cursor is on an entry, or invalid. Any error makes it invalid, so that nobody reads on from a
 //! place that was not reached.
 
+use super::load::Ahead;
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
 use perigee_base::io::Cause;
@@ -19,6 +21,8 @@ pub struct KlogCursor {
     block: Option<Arc<Block>>,
     /// Its number.
     number: usize,
+    /// What was read beyond it.
+    ahead: Ahead,
     /// The entry in it.
     entry: usize,
     valid: bool,
@@ -52,6 +56,7 @@ impl KlogCursor {
             cause: Cause::Scan,
             block: None,
             number: 0,
+            ahead: Ahead::default(),
             entry: 0,
             valid: false,
             left: (0, None),
@@ -282,8 +287,9 @@ impl KlogCursor {
     /// Makes block `i` the one at hand.
     fn load(&mut self, i: usize) -> Result<&Block> {
         if self.number != i || self.block.is_none() {
-            self.block = None;
-            self.block = Some(self.reader.block(i, self.fill_cache, self.cause)?);
+            let last = self.block.take();
+            let how = (self.fill_cache, self.cause);
+            self.block = Some(self.reader.step_to(i, how, &mut self.ahead, last)?);
             self.number = i;
         }
         Ok(self.block.as_ref().expect("just loaded"))

@@ -5,6 +5,7 @@ pub mod layout;
 pub mod props;
 pub mod writer;
 pub mod reader;
+mod load;
 mod broken;
 mod salvage;
 pub mod cursor;

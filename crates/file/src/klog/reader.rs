@@ -57,6 +57,14 @@ impl Found {
             ValueRef::PointerUntil(p, x) => Found::PointerUntil(p, x),
         }
     }
+    /// The same, its value copied: the block goes.
+    pub(super) fn copied(block: &Block, i: usize) -> Found {
+        match block.value(i) {
+            ValueRef::Inline(v) => Found::Value(v.to_vec().into()),
+            ValueRef::InlineUntil(v, x) => Found::ValueUntil(v.to_vec().into(), x),
+            _ => Found::of(block, i),
+        }
+    }
     /// When it ends, if it does.
     pub fn expiry(&self) -> Option<Expiry> {
         match self {
@@ -231,7 +239,11 @@ impl KlogReader {
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
     /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
-        self.find(key, hash, at, |i| self.block(i, true, Cause::Get))
+        let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
+        match self.cached(i) {
+            Some(block) => Ok(self.answer(&block, i, key, at, Found::of)),
+            None => self.get_missed(i, key, at),
+        }
     }
 
     /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
@@ -247,7 +259,7 @@ impl KlogReader {
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
                 return Ok(if n.block.key_is(self.parts.order, entry, key) {
-                    self.seen(&n.block, entry, at)
+                    self.seen(&n.block, entry, at, Found::of)
                 } else {
                     None
                 });
@@ -293,28 +305,54 @@ impl KlogReader {
         at: SeqNo,
         block: impl FnOnce(usize) -> Result<Arc<Block>>,
     ) -> Result<Option<(SeqNo, Found)>> {
+        let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
+        let block = block(i)?;
+        Ok(self.answer(&block, i, key, at, Found::of))
+    }
+
+    /// The one data block that may hold the newest version of `key` that is not newer than `at`.
+    #[inline]
+    fn block_for(&self, key: &[u8], hash: u64, at: SeqNo) -> Option<usize> {
         if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
             self.counters.filter_negatives.add(1);
-            return Ok(None);
+            return None;
         }
         let i = self.parts.index.find(self.parts.order, key, at);
         if i == self.parts.index.len() {
             self.count_miss(key, i, None);
-            return Ok(None);
+            return None;
         }
-        let block = block(i)?;
+        Some(i)
+    }
+
+    /// What data block `i`, which is at hand, says about the key.
+    #[inline]
+    pub(super) fn answer(
+        &self,
+        block: &Block,
+        i: usize,
+        key: &[u8],
+        at: SeqNo,
+        found: impl FnOnce(&Block, usize) -> Found,
+    ) -> Option<(SeqNo, Found)> {
         let entry = block.lower_bound(self.parts.order, key, at);
         if entry < block.len() && block.key_is(self.parts.order, entry, key) {
-            return Ok(self.seen(&block, entry, at));
+            return self.seen(block, entry, at, found);
         }
-        self.count_miss(key, i, Some((&block, entry)));
-        Ok(None)
+        self.count_miss(key, i, Some((block, entry)));
+        None
     }
 
     /// An entry as a reader at `at` sees it: under the stamp, if there is one, it may be too new.
-    fn seen(&self, block: &Block, entry: usize, at: SeqNo) -> Option<(SeqNo, Found)> {
+    fn seen(
+        &self,
+        block: &Block,
+        entry: usize,
+        at: SeqNo,
+        found: impl FnOnce(&Block, usize) -> Found,
+    ) -> Option<(SeqNo, Found)> {
         let seq = self.seq_of(block.seq(entry));
-        (seq <= at).then(|| (seq, Found::of(block, entry)))
+        (seq <= at).then(|| (seq, found(block, entry)))
     }
 
     /// From now on all entries have this sequence number: a table that was loaded, whose number was not known when it was
@@ -347,22 +385,47 @@ impl KlogReader {
         }
     }
 
+    /// Data block `i`, if the cache has it.
+    #[inline]
+    pub(super) fn cached(&self, i: usize) -> Option<Arc<Block>> {
+        let block = self.cache.get(self.id(), self.parts.index.place(i).0)?;
+        self.counters.cache_hits.add(1);
+        Some(block)
+    }
+
     /// Data block `i`, from the cache or from disk.
     pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
-        let (offset, length) = self.parts.index.place(i);
-        if let Some(block) = self.cache.get(self.id(), offset) {
-            self.counters.cache_hits.add(1);
-            return Ok(block);
+        match self.cached(i) {
+            Some(block) => Ok(block),
+            None => self.missed(i, fill_cache, |kept| self.read_block(i, cause, kept)),
         }
+    }
+
+    /// Data block `i`, which the cache has not; `read` reads it, to be kept in the cache or not.
+    pub(super) fn missed(
+        &self,
+        i: usize,
+        fill_cache: bool,
+        read: impl FnOnce(bool) -> Result<Block>,
+    ) -> Result<Arc<Block>> {
+        let (offset, _) = self.parts.index.place(i);
         self.counters.cache_misses.add(1);
-        self.counters.klog_bytes_read.add(length);
-        self.counters.io.read(cause, length);
-        let parse = |raw| Block::parse(raw).and_then(|block| block.under(self.parts.order));
-        let block = Arc::new(part_with_slack(&self.input, (offset, length), FrameKind::Data, parse)?);
-        if fill_cache {
-            self.cache.insert(self.id(), offset, block.clone());
+        let kept = fill_cache && self.cache.admits(self.id(), offset);
+        let block = Arc::new(read(kept)?);
+        if kept {
+            self.cache.insert(self.id(), offset, Arc::clone(&block));
         }
         Ok(block)
+    }
+
+    /// Counts a read of data blocks.
+    pub(super) fn count_block_read(&self, cause: Cause, bytes: u64) {
+        self.counters.klog_bytes_read.add(bytes);
+        self.counters.io.read(cause, bytes);
+    }
+    /// Counts a look-up of which the cache had nothing.
+    pub(super) fn count_cache_miss(&self) {
+        self.counters.cache_misses.add(1);
     }
 
     /// The file.

@@ -36,9 +36,9 @@ fn stamp(lsn: u64, durable: u64) -> Stamp {
 /// Five records in three appends.
 fn sample(dir: &dyn Dir) {
     let mut w = LogWriter::create(dir, NAME, &header()).unwrap();
-    w.append(stamp(7, 6), &mut [batch("a", "1")]).unwrap();
-    w.append(stamp(8, 7), &mut [batch("b", "22"), batch("c", ""), batch("", "")]).unwrap();
-    w.append(stamp(11, 10), &mut [batch("d", "4")]).unwrap();
+    w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
+    w.append(stamp(8, 7), &mut [&mut batch("b", "22"), &mut batch("c", ""), &mut batch("", "")]).unwrap();
+    w.append(stamp(11, 10), &mut [&mut batch("d", "4")]).unwrap();
 }
 
 fn open(dir: &dyn Dir) -> perigee_base::Result<LogReader> {
@@ -126,13 +126,16 @@ fn a_full_disk_is_rolled_back_and_the_log_goes_on() {
         let disk = SimDisk::new(seed);
         let dir = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
         let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
-        w.append(stamp(7, 6), &mut [batch("a", "1")]).unwrap();
+        w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
         disk.fail_at(1, Fault::Enospc, false);
-        let e = w.append(stamp(8, 6), &mut [batch("lost", "x"), batch("lost", "y")]).unwrap_err();
+        let e = w.append(stamp(8, 6), &mut [&mut batch("lost", "x"), &mut batch("lost", "y")]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::NoSpace);
-        assert_eq!(w.append(stamp(8, 6), &mut [batch("b", "2")]).unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(
+            w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap_err().kind(),
+            ErrorKind::Poisoned
+        );
         w.roll_back().unwrap();
-        w.append(stamp(8, 6), &mut [batch("b", "2")]).unwrap();
+        w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap();
         assert_eq!(read(&*dir).0, [7, 8]);
     }
 }
@@ -142,8 +145,8 @@ fn after_any_other_failure_nothing_is_appended() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
     disk.fail_at(1, Fault::Eio, false);
-    assert_eq!(w.append(stamp(7, 6), &mut [batch("a", "1")]).unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(w.append(stamp(7, 6), &mut [batch("a", "1")]).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(), ErrorKind::Poisoned);
     assert!(w.roll_back().is_err());
 }
 
@@ -151,7 +154,7 @@ fn after_any_other_failure_nothing_is_appended() {
 fn the_worked_example_of_the_format_page() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
-    w.append(stamp(7, 6), &mut [batch("moon", "tide")]).unwrap();
+    w.append(stamp(7, 6), &mut [&mut batch("moon", "tide")]).unwrap();
     let raw = disk.read_raw(Path::new("/db").join(NAME));
     let hex: String = raw[HEADER_BYTES..].iter().map(|b| format!("{b:02x}")).collect();
     let page = include_str!("../../../../docs/format/log.md");

@@ -93,7 +93,7 @@ impl LogWriter {
     /// # Errors
     /// `NoSpace`: call [`LogWriter::roll_back`]; if that succeeds nothing was added and the writer goes on. Anything
     /// else: the file may hold any prefix, and the writer refuses further records.
-    pub fn append(&mut self, stamp: Stamp, records: &mut [Finished]) -> Result<()> {
+    pub fn append(&mut self, stamp: Stamp, records: &mut [&mut Finished]) -> Result<()> {
         if self.state != State::Whole {
             return Err(Error::new(ErrorKind::Poisoned, "an earlier append to this log failed"));
         }
@@ -123,7 +123,7 @@ impl LogWriter {
         Ok(())
     }
 
-    fn write_out(&mut self, records: &[Finished]) -> Result<()> {
+    fn write_out(&mut self, records: &[&mut Finished]) -> Result<()> {
         let written = match records {
             [one] => self.file.append(&[&one.buf]),
             many => {

@@ -118,8 +118,10 @@ impl VisibleCursor {
             if bug::on(Bug::SkipOnTurn) {
                 self.merge.step()?;
             }
+            return self.find_forward(true);
         }
-        self.find_forward(true)
+        self.merge.step()?;
+        self.find_forward(!self.merge.on_another_key())
     }
     /// To the previous visible key.
     #[inline]
@@ -170,7 +172,7 @@ impl VisibleCursor {
         Ok(self.away)
     }
 
-    /// From the merge's position forward; `skip`: entries of `self.key` are behind us.
+    /// From the merge's position forward; `skip`: it may be among the entries of `self.key`, which are behind us.
     #[inline]
     fn find_forward(&mut self, skip: bool) -> Result<()> {
         self.walk_forward(skip)?;
@@ -187,8 +189,9 @@ impl VisibleCursor {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let (key, seq) = self.merge.at();
-            if seq > self.at || (skip && !self.merge.on_another_key() && key.is(self.order, &self.key)) {
+            if seq > self.at || (skip && key.is(self.order, &self.key)) {
                 self.merge.step()?;
+                skip &= !self.merge.on_another_key();
                 continue;
             }
             key.copy_to(&mut self.key);

@@ -1,0 +1,115 @@
+//! Buffers between two reads, a few for each thread: a read that misses the cache neither asks the allocator for memory
+//! nor fills it with zeros first. Must not know what the bytes mean.
+//!
+//! Invariants: a buffer is here only while nobody else holds it; no buffer is kept that is longer than
+//! [`KEPT_BYTES_MAX`], and no more than [`KEPT_MAX`] of blocks, so a thread keeps a bounded amount.
+
+use super::Block;
+use crate::input::grow;
+use perigee_base::Result;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Longest buffer that is kept.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Most buffers of blocks that a thread keeps: a scan gives one back for each that it takes.
+const KEPT_MAX: usize = 4;
+
+#[derive(Default)]
+struct Spare {
+    frame: Vec<u8>,
+    blocks: Vec<Arc<Vec<u8>>>,
+}
+
+thread_local! {
+    static SPARE: RefCell<Spare> = RefCell::default();
+}
+
+/// Runs `work` with `len` bytes of whatever content.
+pub(crate) fn with_frame<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
+    let mut frame = SPARE.with_borrow_mut(|spare| std::mem::take(&mut spare.frame));
+    if frame.len() < len {
+        let missing = len - frame.len();
+        grow(&mut frame, missing)?;
+    }
+    let done = work(&mut frame[..len]);
+    if frame.capacity() <= KEPT_BYTES_MAX {
+        SPARE.with_borrow_mut(|spare| spare.frame = frame);
+    }
+    done
+}
+
+/// A buffer of `len` bytes of whatever content, which nobody else holds.
+pub(crate) fn take(len: usize) -> Result<Arc<Vec<u8>>> {
+    let mut kept = SPARE.with_borrow_mut(|spare| spare.blocks.pop()).unwrap_or_default();
+    let buf = Arc::get_mut(&mut kept).expect("only buffers that nobody holds are kept");
+    match len.checked_sub(buf.len()) {
+        Some(missing) => grow(buf, missing)?,
+        None => buf.truncate(len),
+    }
+    Ok(kept)
+}
+
+/// Keeps the buffer of a block, unless somebody still holds it.
+pub(crate) fn give(block: Block) {
+    let mut buf = block.into_buffer();
+    if buf.capacity() <= KEPT_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
+        SPARE.with_borrow_mut(|spare| {
+            if spare.blocks.len() < KEPT_MAX {
+                spare.blocks.push(buf);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::writer::BlockWriter;
+    use perigee_base::{EntryKind, KeyOrder, SeqNo};
+
+    fn block(value: &[u8]) -> Block {
+        let mut w = BlockWriter::new(KeyOrder::Bytes);
+        let mut raw = Vec::new();
+        w.add_raw(b"k", SeqNo(1), EntryKind::Put, value);
+        w.finish(&mut raw);
+        let mut buf = take(raw.len() + Block::SLACK).unwrap();
+        Arc::get_mut(&mut buf).unwrap()[..raw.len()].copy_from_slice(&raw);
+        Block::parse_shared(buf).unwrap()
+    }
+
+    #[test]
+    fn a_buffer_comes_back_and_one_that_is_held_does_not() {
+        let first = block(&[1; 500]);
+        let at = first.raw().as_ptr();
+        give(first);
+        let second = block(&[2; 300]);
+        assert_eq!(second.raw().as_ptr(), at, "the same buffer, shorter");
+        assert_eq!(second.raw_value(0), [2; 300]);
+        let pinned = second.pinned_value(0);
+        give(second);
+        let third = block(&[3; 400]);
+        assert_eq!((&*pinned, third.raw_value(0)), (&[2; 300][..], &[3; 400][..]));
+        for _ in 0..2 * KEPT_MAX {
+            let many: Vec<Block> = (0..2 * KEPT_MAX).map(|_| block(&[4; 70_000])).collect();
+            many.into_iter().for_each(give);
+        }
+        assert!(SPARE.with_borrow(|s| s.blocks.is_empty()), "too long to be kept");
+    }
+
+    #[test]
+    fn frames_may_nest() {
+        let sum = with_frame(100, |a| {
+            a.fill(1);
+            with_frame(200, |b| {
+                b.fill(2);
+                Ok(b.len())
+            })
+            .map(|n| n + a.iter().map(|x| *x as usize).sum::<usize>())
+        });
+        assert_eq!(sum.unwrap(), 300);
+        assert_eq!(with_frame(10, |a| Ok(a.len())).unwrap(), 10);
+        assert_eq!(with_frame(1 << 20, |a| Ok(a.len())).unwrap(), 1 << 20);
+        assert!(SPARE.with_borrow(|s| s.frame.capacity() <= KEPT_BYTES_MAX));
+    }
+}

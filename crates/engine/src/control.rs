@@ -55,6 +55,10 @@ pub struct Job {
     pub entries_done: AtomicU64,
     /// Bytes written so far.
     pub written: AtomicU64,
+    /// Memory that it holds of its inputs.
+    pub inputs_held: u64,
+    /// Memory that it holds of its outputs now.
+    pub held: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +162,10 @@ impl Drop for Running<'_> {
 }
 
 impl Job {
+    /// Memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.inputs_held + self.held.load(Relaxed)
+    }
     /// Bytes of the inputs that are done, counted by entries.
     pub fn bytes_done(&self) -> u64 {
         let done = u128::from(self.entries_done.load(Relaxed).min(self.entries));
@@ -183,6 +191,8 @@ mod tests {
             started_us: 0,
             entries_done: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            inputs_held: 5,
+            held: AtomicU64::new(0),
         }
     }
 
@@ -192,6 +202,8 @@ mod tests {
         let running = control.begin(&signal, job(Kind::Compaction)).unwrap();
         running.job.entries_done.store(3, Relaxed);
         assert_eq!(running.job.bytes_done(), 300);
+        running.job.held.store(7, Relaxed);
+        assert_eq!(running.job.held_bytes(), 12);
         control.pause();
         assert_eq!(control.begin(&signal, job(Kind::Flush)).unwrap_err().kind(), ErrorKind::Busy);
         assert!(!control.is_quiet(None) && control.is_quiet(Some(Kind::Flush)));

@@ -1,14 +1,16 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
+use crate::ballast;
 use crate::control::Control;
 use crate::dirsync::DirSync;
 use crate::events::{self, Event};
-use crate::family::Families;
+use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::hooks::Hooks;
 use crate::info_log::InfoLog;
+use crate::intake::Intake;
 use crate::manifest::Manifest;
-use crate::memory::{self, Memory};
+use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::Retire;
@@ -31,7 +33,7 @@ use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Acquire, SeqCst},
+    Ordering::{Acquire, Relaxed, SeqCst},
 };
 use std::sync::{Arc, PoisonError};
 
@@ -97,6 +99,10 @@ pub struct Core {
     pub compacting: Mutex<()>,
     /// Which jobs may start, and which run.
     pub control: Control,
+    /// How far the running flush is, in thousandths of its memtable.
+    pub flushed: AtomicU64,
+    /// What delayed writers owe.
+    pub intake: Intake,
     /// Why writers waited so far.
     pub stalls: Stalls,
     /// How far the scrub is, and what it found.
@@ -144,24 +150,71 @@ impl Core {
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worst = (0, 0);
         let (mut active, mut sealed) = (0, 0);
-        for f in self.families.all() {
+        let families = self.families.all();
+        for f in &families {
             let v = f.tree.view();
+            v.sealed.iter().for_each(|m| self.retire.follow(m));
             worst = (worst.0.max(v.sealed.len()), worst.1.max(v.version.levels[0].len()));
             active += v.active.bytes();
             sealed += v.sealed.iter().map(|m| m.bytes()).sum::<u64>();
         }
         self.load.store((worst.0 as u64) << 32 | worst.1 as u64, SeqCst);
-        self.memory.count(active, sealed);
+        let kept = self.retire.memtable_bytes().saturating_sub(sealed);
+        let objects = memory::object_bytes(families.len(), self.shelf.tables());
+        self.memory.count(active, sealed, kept, objects);
         self.balance();
+    }
+    /// Who holds how much memory.
+    pub fn owners(&self) -> Owners {
+        let (all, filters) = (self.shelf.resident_bytes(), self.shelf.filter_bytes());
+        let tables = (all.saturating_sub(filters), filters);
+        self.memory.owners(self.shelf.cache().used_bytes(), tables, self.job_bytes())
     }
     /// Gives the block cache what the others leave.
     pub fn balance(&self) {
-        let capacity = self.memory.balance(self.shelf.resident_bytes(), self.job_bytes());
+        let capacity = self.memory.balance(&self.owners());
         self.shelf.cache().set_capacity(capacity);
     }
-    /// What the running jobs hold, about.
+    /// What the running jobs hold.
     pub fn job_bytes(&self) -> u64 {
-        self.control.running().iter().map(|j| memory::job_bytes(j.bytes)).sum()
+        self.control.running().iter().map(|j| j.held_bytes()).sum()
+    }
+    /// Jobs or loads hold more or less than before: if it is much, the others are told.
+    pub fn jobs_hold(&self) {
+        if self.memory.jobs_changed(self.job_bytes()) {
+            self.balance();
+        }
+    }
+    /// A job is over: what it held is free, and perhaps it is time to hand freed memory back.
+    pub fn job_over(&self) {
+        self.refresh_load();
+        self.give_back();
+    }
+    /// Memtables grew: others give way, and if that freed much somebody looks whether it goes back to the system.
+    pub fn memtables_grew(&self, bytes: u64) {
+        if self.memory.grew(bytes) {
+            self.balance();
+            if self.memory.look_due() {
+                self.signal.ring();
+            }
+        }
+    }
+    /// Hands freed memory back to the system, if the budget needs it.
+    pub fn give_back(&self) {
+        let resident = || self.env.fs.resident_bytes();
+        if self.memory.give_back(self.env.clock.monotonic_us(), resident) {
+            self.env.fs.give_back_memory();
+        }
+    }
+    /// Makes the ballast, or makes it anew, where there is room. Called by one thread.
+    pub fn keep_ballast(&self) {
+        let (reserve, _) = self.space.status();
+        if reserve > 0 && !ballast::is_full(&*self.dir) {
+            let tables = |f: &Arc<Family>| -> u64 {
+                f.tree.view().version.tables().map(|(_, _, t)| t.meta.summary.bytes).sum()
+            };
+            ballast::keep_up(&*self.dir, self.families.all().iter().map(tables).sum(), reserve);
+        }
     }
     /// Derives what depends on the families' settings; called where families come and go.
     pub fn refresh_limits(&self) {
@@ -174,7 +227,9 @@ impl Core {
         let load = self.load.load(SeqCst);
         pressure::pressure(Load {
             sealed: (load >> 32) as usize,
+            flushed: self.flushed.load(Relaxed),
             level0_runs: (load & 0xffff_ffff) as usize,
+            memtable_full: self.log_bytes_max.load(Relaxed) / LOG_MEMTABLES,
             memtable_bytes: self.memory.memtables(),
             memtable_share: self.memory.share(),
         })

@@ -1,16 +1,24 @@
-//! The memory budget: one number for block cache, memtables, resident indexes and filters, and jobs. Pure functions say
+//! The memory budget: one number for block cache, memtables, resident indexes and filters, jobs, loads. Pure functions say
 //! what each may have; [`Memory`] keeps what they look at. Must not know families or files.
 //!
-//! Indexes, filters and jobs take what they need. Memtables get half of what is left: at half of that the best candidates
-//! are sealed, and writers are delayed, then stopped, before sealed and active ones together exceed it. The
-//! block cache has the rest, and gives way when the others grow.
+//! Indexes, filters, jobs, loads and old memtables that readers keep take what they need. Memtables get half of what is left:
+//! at half of that the best candidates are sealed, and writers are delayed, then stopped, before sealed and active ones together
+//! exceed it. The block cache has the rest, and gives way when the others grow. What was freed is handed back to the system
+//! now and then ([`Memory::give_back`]): an allocator that keeps it would hold the budget by its own account only.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where the machine does not say how much memory there is.
 const UNKNOWN_BYTES: u64 = 4 << 30;
-/// Buffers of a job beside its filter and index.
-const JOB_BYTES: u64 = 2 << 20;
+/// Writers' buffers, at most.
+const BUFFER_BYTES: u64 = 512 << 10;
+/// A family without tables: its names, settings, view, empty memtable, and its place in the catalog (measured).
+const FAMILY_BYTES: u64 = 2_400;
+/// A table beside its index and filter: what version, catalog, shelf and reader say of it (measured).
+const TABLE_BYTES: u64 = 2_800;
+/// So much freed memory is handed back even if the budget does not need it, but not more often than this.
+const BURST_BYTES: u64 = 64 << 20;
+const BURST_US: u64 = 5_000_000;
 
 /// The budget of a database that does not say: a quarter of what the machine allows.
 pub fn default_budget(machine: Option<u64>) -> u64 {
@@ -24,22 +32,67 @@ pub struct Owners {
     pub active: u64,
     /// Sealed memtables.
     pub sealed: u64,
-    /// Resident indexes and filters.
-    pub tables: u64,
+    /// Memtables that are in tables already, but not yet free: readers hold them, or the job that wrote them.
+    pub kept: u64,
+    /// The block cache.
+    pub cache: u64,
+    /// Resident indexes.
+    pub indexes: u64,
+    /// Resident filters.
+    pub filters: u64,
+    /// Families and descriptions of tables.
+    pub objects: u64,
     /// Flushes and compactions that are running.
     pub jobs: u64,
+    /// Bulk loads.
+    pub loads: u64,
+}
+
+impl Owners {
+    /// By name: what statistics show. Together they are [`Owners::total`].
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("active memtables", self.active),
+            ("sealed memtables", self.sealed),
+            ("memtables kept by readers", self.kept),
+            ("block cache", self.cache),
+            ("indexes", self.indexes),
+            ("filters", self.filters),
+            ("families and tables", self.objects),
+            ("flushes and compactions", self.jobs),
+            ("bulk loads", self.loads),
+        ]
+    }
+    /// Everything.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, bytes)| bytes).sum()
+    }
+    /// Those that take what they need.
+    fn fixed(&self) -> u64 {
+        self.kept + self.indexes + self.filters + self.objects + self.jobs + self.loads
+    }
+}
+
+/// Families and tables, beside what is counted of them elsewhere.
+pub fn object_bytes(families: usize, tables: usize) -> u64 {
+    families as u64 * FAMILY_BYTES + tables as u64 * TABLE_BYTES
+}
+
+/// What is divided: a sixteenth stays for what the allocator adds (headers, pages of which a part is in use).
+fn usable(budget: u64) -> u64 {
+    budget - budget / 16
 }
 
 /// The share of the memtables, active and sealed: never less than an eighth of the budget, or nothing could be written.
 pub fn memtable_share(budget: u64, owners: &Owners) -> u64 {
-    (budget.saturating_sub(owners.tables + owners.jobs) / 2).max(budget / 8).max(1)
+    (usable(budget).saturating_sub(owners.fixed()) / 2).max(budget / 8).max(1)
 }
 
 /// What the block cache may hold, in coarse steps, so that it does not follow every write.
 pub fn cache_capacity(budget: u64, cache_max: u64, owners: &Owners) -> u64 {
     let step = step(budget);
-    let others = owners.active + owners.sealed + owners.tables + owners.jobs;
-    let left = budget.saturating_sub(others.saturating_add(step));
+    let others = owners.active + owners.sealed + owners.fixed();
+    let left = usable(budget).saturating_sub(others.saturating_add(step));
     (left / step * step).min(cache_max)
 }
 
@@ -48,9 +101,31 @@ pub fn step(budget: u64) -> u64 {
     (budget / 64).max(1)
 }
 
-/// What a job over so many bytes of input holds: buffers, and filter and index of the table that it writes.
-pub fn job_bytes(input: u64) -> u64 {
-    (input / 4).min(JOB_BYTES)
+/// What writers of files gather before they call the system.
+pub fn buffer_bytes(budget: u64) -> usize {
+    (budget / 128).clamp(16 << 10, BUFFER_BYTES) as usize
+}
+
+/// Where tables are cut: what a table's writer holds grows with it (8 bytes a key), and must stay a small part of the budget.
+pub fn table_bytes(budget: u64, wanted: u64) -> u64 {
+    wanted.min((budget / 8).max(64 << 10))
+}
+
+/// What a job holds of its inputs: of each one block, as stored and as read.
+pub fn input_bytes(sources: usize, block_bytes: u64) -> u64 {
+    sources as u64 * 2 * block_bytes
+}
+
+/// Entries that a bulk load may gather, if it asks for `wanted` bytes.
+pub fn load_bytes(budget: u64, wanted: usize) -> usize {
+    wanted.min(usize::try_from(budget / 8).unwrap_or(usize::MAX).max(16 << 10))
+}
+
+/// Whether it is time to hand freed memory back: where the process is near or above the budget, when a sixteenth of it was
+/// freed; else after a burst.
+pub fn give_back_due(budget: u64, freed: u64, resident: Option<u64>, since_us: u64) -> bool {
+    let tight = resident.is_some_and(|r| r > budget - budget / 8);
+    (tight && freed >= (budget / 16).max(1)) || (freed >= BURST_BYTES && since_us >= BURST_US)
 }
 
 /// Which active memtables to seal, by (first sequence number, bytes), so that `excess` bytes go: the largest first, because a
@@ -77,16 +152,40 @@ pub struct Memory {
     pub cache_max: u64,
     active: AtomicU64,
     sealed: AtomicU64,
+    kept: AtomicU64,
+    objects: AtomicU64,
+    loads: AtomicU64,
     share: AtomicU64,
     told: AtomicU64,
+    told_jobs: AtomicU64,
+    capacity: AtomicU64,
+    freed: AtomicU64,
+    rung: AtomicU64,
+    given_us: AtomicU64,
 }
 
 impl Memory {
     /// Nothing held yet.
     pub fn new(budget: u64, cache_max: u64) -> Memory {
         let share = AtomicU64::new(memtable_share(budget, &Owners::default()));
-        let (active, sealed, told) = Default::default();
-        Memory { budget, cache_max, active, sealed, share, told }
+        let (active, sealed, kept, objects, loads) = Default::default();
+        let (told, told_jobs, capacity, freed, rung, given_us) = Default::default();
+        Memory {
+            budget,
+            cache_max,
+            active,
+            sealed,
+            kept,
+            objects,
+            loads,
+            share,
+            told,
+            told_jobs,
+            capacity,
+            freed,
+            rung,
+            given_us,
+        }
     }
     /// Active and sealed memtables.
     pub fn memtables(&self) -> (u64, u64) {
@@ -97,27 +196,75 @@ impl Memory {
         self.share.load(Relaxed)
     }
     /// They were counted.
-    pub fn count(&self, active: u64, sealed: u64) {
-        self.active.store(active, Relaxed);
-        self.sealed.store(sealed, Relaxed);
+    pub fn count(&self, active: u64, sealed: u64, kept: u64, objects: u64) {
+        let swap = |at: &AtomicU64, to: u64| at.swap(to, Relaxed);
+        let before = swap(&self.active, active) + swap(&self.sealed, sealed) + swap(&self.kept, kept);
+        self.objects.store(objects, Relaxed);
+        self.freed(before.saturating_sub(active + sealed + kept));
     }
     /// Active memtables grew; whether so much that the balance is due.
     pub fn grew(&self, bytes: u64) -> bool {
         let active = self.active.fetch_add(bytes, Relaxed) + bytes;
         active.abs_diff(self.told.load(Relaxed)) >= step(self.budget)
     }
-    /// Takes the others' bytes; returns what the cache may hold now.
-    pub fn balance(&self, tables: u64, jobs: u64) -> u64 {
+    /// Whether jobs and loads hold so much more or less than when the balance was last made that it is due again.
+    pub fn jobs_changed(&self, jobs: u64) -> bool {
+        let now = jobs + self.loads.load(Relaxed);
+        now.abs_diff(self.told_jobs.load(Relaxed)) >= step(self.budget)
+    }
+    /// A bulk load that held `before` holds `now`.
+    pub fn load_holds(&self, before: &mut u64, now: u64) {
+        self.loads.fetch_add(now, Relaxed);
+        self.loads.fetch_sub(std::mem::replace(before, now), Relaxed);
+    }
+    /// All owners: what was counted, and what others know.
+    pub fn owners(&self, cache: u64, (indexes, filters): (u64, u64), jobs: u64) -> Owners {
         let (active, sealed) = self.memtables();
-        let owners = Owners { active, sealed, tables, jobs };
-        self.share.store(memtable_share(self.budget, &owners), Relaxed);
-        self.told.store(active, Relaxed);
-        cache_capacity(self.budget, self.cache_max, &owners)
+        let (kept, objects, loads) =
+            (self.kept.load(Relaxed), self.objects.load(Relaxed), self.loads.load(Relaxed));
+        Owners { active, sealed, kept, cache, indexes, filters, objects, jobs, loads }
+    }
+    /// Divides the budget; returns what the cache may hold now.
+    pub fn balance(&self, owners: &Owners) -> u64 {
+        self.share.store(memtable_share(self.budget, owners), Relaxed);
+        self.told.store(owners.active, Relaxed);
+        self.told_jobs.store(owners.jobs + owners.loads, Relaxed);
+        let capacity = cache_capacity(self.budget, self.cache_max, owners);
+        self.freed(self.capacity.swap(capacity, Relaxed).saturating_sub(capacity));
+        capacity
     }
     /// Whether memtables are to be sealed although none is full, and how many bytes of them.
     pub fn excess(&self) -> Option<u64> {
         let share = self.share();
         (self.memtables().0 >= share / 2).then_some(share / 4)
+    }
+    /// So much was freed.
+    pub fn freed(&self, bytes: u64) {
+        self.freed.fetch_add(bytes, Relaxed);
+    }
+    /// Whether so much more was freed that somebody should look whether it goes back.
+    pub fn look_due(&self) -> bool {
+        let (freed, rung) = (self.freed.load(Relaxed), self.rung.load(Relaxed));
+        let due = freed >= rung + (self.budget / 16).max(1);
+        if due {
+            self.rung.store(freed, Relaxed);
+        }
+        due
+    }
+    /// Whether freed memory is to be handed back now; then the count begins anew. `resident` is asked only if something was freed.
+    pub fn give_back(&self, now_us: u64, resident: impl FnOnce() -> Option<u64>) -> bool {
+        let freed = self.freed.load(Relaxed);
+        if freed < (self.budget / 16).clamp(1, BURST_BYTES) {
+            return false;
+        }
+        let since_us = now_us.saturating_sub(self.given_us.load(Relaxed));
+        let due = give_back_due(self.budget, freed, resident(), since_us);
+        if due {
+            self.freed.fetch_sub(freed, Relaxed);
+            self.rung.store(0, Relaxed);
+            self.given_us.store(now_us, Relaxed);
+        }
+        due
     }
 }
 
@@ -131,14 +278,15 @@ mod tests {
     fn everything_together_stays_within_the_budget() {
         for budget in [1, 64, 1000] {
             let budget = budget * MIB;
-            for tables in [0, budget / 10, budget / 2] {
+            for filters in [0, budget / 10, budget / 2] {
                 for jobs in [0, budget / 20] {
-                    let mut o = Owners { tables, jobs, ..Owners::default() };
+                    let mut o = Owners { filters, jobs, kept: jobs, loads: jobs, ..Owners::default() };
                     let share = memtable_share(budget, &o);
                     for part in 0..=10 {
                         (o.active, o.sealed) = (share / 2 * part / 10, share / 2);
-                        let cache = cache_capacity(budget, u64::MAX, &o);
-                        assert!(cache + o.active + o.sealed + tables + jobs <= budget, "{o:?} {cache}");
+                        o.cache = cache_capacity(budget, u64::MAX, &o);
+                        assert!(o.total() <= budget, "{o:?}");
+                        assert_eq!(o.total(), o.cache + o.active + o.sealed + filters + 3 * jobs);
                     }
                 }
             }
@@ -148,20 +296,20 @@ mod tests {
     #[test]
     fn the_cache_gives_way_and_comes_back() {
         let at = |active, tables| {
-            cache_capacity(64 * MIB, u64::MAX, &Owners { active, tables, ..Owners::default() })
+            cache_capacity(64 * MIB, u64::MAX, &Owners { active, indexes: tables, ..Owners::default() })
         };
-        assert_eq!(at(0, 0), 63 * MIB);
-        assert_eq!(at(10 * MIB, 20 * MIB), 33 * MIB);
-        assert_eq!(at(10 * MIB + 1, 20 * MIB), 32 * MIB, "in steps");
+        assert_eq!(at(0, 0), 59 * MIB);
+        assert_eq!(at(10 * MIB, 20 * MIB), 29 * MIB);
+        assert_eq!(at(10 * MIB + 1, 20 * MIB), 28 * MIB, "in steps");
         assert_eq!(at(30 * MIB, 40 * MIB), 0);
         assert_eq!(cache_capacity(64 * MIB, MIB, &Owners::default()), MIB, "never more than was allowed");
     }
 
     #[test]
     fn memtables_can_be_written_however_much_the_filters_take() {
-        let o = Owners { tables: 100 * MIB, ..Owners::default() };
+        let o = Owners { filters: 100 * MIB, ..Owners::default() };
         assert_eq!(memtable_share(64 * MIB, &o), 8 * MIB);
-        assert_eq!(memtable_share(64 * MIB, &Owners::default()), 32 * MIB);
+        assert_eq!(memtable_share(64 * MIB, &Owners::default()), 30 * MIB);
     }
 
     #[test]
@@ -179,11 +327,41 @@ mod tests {
         let m = Memory::new(64 * MIB, u64::MAX);
         assert_eq!(m.excess(), None);
         assert!(!m.grew(MIB / 2));
-        assert!(m.grew(15 * MIB));
+        assert!(m.grew(14 * MIB));
         assert_eq!(m.excess(), None);
         m.grew(MIB / 2);
-        assert_eq!(m.excess(), Some(8 * MIB));
-        assert_eq!(m.balance(0, 0), 64 * MIB - 16 * MIB - MIB);
+        assert_eq!(m.excess(), Some(15 * MIB / 2));
+        assert_eq!(m.balance(&m.owners(0, (0, 0), 0)), 60 * MIB - 15 * MIB - MIB);
+    }
+
+    #[test]
+    fn freed_memory_goes_back_where_the_budget_needs_it_and_after_bursts() {
+        let due = |freed, resident, since| give_back_due(64 * MIB, freed * MIB, Some(resident * MIB), since);
+        assert!(due(4, 60, 0) && !due(3, 60, 0));
+        assert!(!due(60, 50, u64::MAX), "nobody needs it");
+        assert!(due(64, 50, BURST_US) && !due(64, 50, 0));
+        assert!(!give_back_due(64 * MIB, 4 * MIB, None, u64::MAX));
+        let m = Memory::new(64 * MIB, u64::MAX);
+        m.count(10 * MIB, 10 * MIB, 0, 0);
+        assert!(!m.look_due());
+        m.count(0, 10 * MIB, 0, 0);
+        assert!(m.look_due() && !m.look_due());
+        assert!(!m.give_back(0, || Some(0)), "freed, but there is room");
+        assert!(m.give_back(0, || Some(64 * MIB)));
+        assert!(!m.give_back(0, || Some(64 * MIB)), "it went already");
+    }
+
+    #[test]
+    fn a_load_leaves_nothing_behind() {
+        let m = Memory::new(64 * MIB, u64::MAX);
+        let mut held = 0;
+        m.load_holds(&mut held, 5 * MIB);
+        m.load_holds(&mut held, 3 * MIB);
+        assert_eq!(m.owners(0, (0, 0), 0).loads, 3 * MIB);
+        assert!(m.jobs_changed(0));
+        m.load_holds(&mut held, 0);
+        assert_eq!(m.owners(0, (0, 0), 0).total(), 0);
+        assert_eq!((load_bytes(64 * MIB, 64 << 20), load_bytes(1 << 40, 64 << 20)), (8 << 20, 64 << 20));
     }
 
     #[test]

@@ -1,4 +1,10 @@
 //! Back-pressure: how long a writer waits, and why. A pure function; `commit/admit` obeys it.
+//!
+//! Each cause has a zone between "nobody waits" and "everybody waits", and measures how far into it the load is, in bytes or
+//! thousandths and not in whole memtables, so that nothing jumps when one comes or goes. The delay of a chunk grows from
+//! nothing at the zone's beginning beyond any bound at its end. So wherever the background work can just keep up there
+//! is a place in the zone where writers are exactly as fast, without anybody knowing that speed: they settle there and
+//! do not run into the stop.
 
 use perigee_base::limits;
 
@@ -7,10 +13,14 @@ use perigee_base::limits;
 pub struct Load {
     /// Sealed memtables that wait for their flush.
     pub sealed: usize,
+    /// How far the running flush is with its memtable, in thousandths.
+    pub flushed: u64,
     /// Runs in level 0.
     pub level0_runs: usize,
     /// Bytes of all active and of all sealed memtables.
     pub memtable_bytes: (u64, u64),
+    /// Bytes of the largest memtable when it is full; 0: not known.
+    pub memtable_full: u64,
     /// What they may have together; 0: not limited.
     pub memtable_share: u64,
 }
@@ -42,7 +52,7 @@ impl Reason {
 pub enum Pressure {
     /// Goes on.
     None,
-    /// Waits so many microseconds for every 64 KiB it writes.
+    /// Every 64 KiB that anybody writes cost so many microseconds.
     Delay(u64, Reason),
     /// Waits until the load falls.
     Stop(Reason),
@@ -58,61 +68,80 @@ impl Pressure {
     }
 }
 
+/// What a delay is counted for.
+pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Runs in level 0 that start a compaction.
 pub const LEVEL0_TRIGGER: usize = 4;
-const LEVEL0_DELAY: usize = 12;
-const LEVEL0_STOP: usize = 36;
-/// The delay when the memtables' share is all but used up.
-const MEMORY_DELAY_US: u64 = 800;
-const SEALED_DELAY: usize = 2;
-const SEALED_STOP: usize = 4;
+const LEVEL0_DELAY: u64 = 12;
+const LEVEL0_STOP: u64 = 36;
+/// Thousandths of memtables, those written and not yet flushed: about one is being flushed and one waits.
+const SEALED_DELAY: u64 = 2_000;
+const SEALED_STOP: u64 = 4_000;
+/// The delay in the middle of a zone: 64 MiB a second.
+const MIDDLE_US: u64 = 1_000;
 
-/// The pressure of a load: the delay grows with the distance to the stop.
-pub fn pressure(load: Load) -> Pressure {
-    let stop_runs = LEVEL0_STOP.min(limits::LEVEL0_RUNS_MAX);
-    if load.sealed >= SEALED_STOP {
-        return Pressure::Stop(Reason::SealedMemtables);
-    }
-    if load.level0_runs >= stop_runs {
-        return Pressure::Stop(Reason::Level0Runs);
-    }
-    let (memory, full) = memory(&load);
-    if full {
-        return Pressure::Stop(Reason::Memory);
-    }
-    let sealed = load.sealed.saturating_sub(SEALED_DELAY) as u64 * 200;
-    let runs = load.level0_runs.saturating_sub(LEVEL0_DELAY) as u64 * 40;
-    match sealed.max(runs).max(memory) {
-        0 => Pressure::None,
-        us if us == memory => Pressure::Delay(us, Reason::Memory),
-        us if us == sealed => Pressure::Delay(us, Reason::SealedMemtables),
-        us => Pressure::Delay(us, Reason::Level0Runs),
-    }
+/// How far a cause is into its zone: the delay of a chunk, or `None` for a stop.
+fn zone(at: u64, begin: u64, end: u64) -> Option<u64> {
+    let left = end.checked_sub(at).filter(|left| *left > 0)?;
+    Some(at.saturating_sub(begin).saturating_mul(MIDDLE_US) / left)
 }
 
-/// The delay in the last quarter of the memtables' share, and whether it is used up. While nothing is sealed nobody waits: the
-/// next commit seals.
-fn memory(load: &Load) -> (u64, bool) {
+/// The pressure of a load: the longest of the delays.
+pub fn pressure(load: Load) -> Pressure {
+    let runs = zone(load.level0_runs as u64, LEVEL0_DELAY, LEVEL0_STOP.min(limits::LEVEL0_RUNS_MAX as u64));
+    let causes = [
+        (sealed(&load), Reason::SealedMemtables),
+        (runs, Reason::Level0Runs),
+        (memory(&load), Reason::Memory),
+    ];
+    let mut worst = Pressure::None;
+    for (delay, reason) in causes {
+        worst = match (delay, worst) {
+            (None, _) => return Pressure::Stop(reason),
+            (Some(us), Pressure::None) if us > 0 => Pressure::Delay(us, reason),
+            (Some(us), Pressure::Delay(other, _)) if us > other => Pressure::Delay(us, reason),
+            _ => worst,
+        };
+    }
+    worst
+}
+
+/// Memtables that are sealed, less what is flushed of the one in work, and the one that grows. While nothing waits beside
+/// the one in work nobody is delayed.
+fn sealed(load: &Load) -> Option<u64> {
+    if load.sealed < 2 {
+        return Some(0);
+    }
+    let growing = load.memtable_bytes.0.saturating_mul(1000).checked_div(load.memtable_full).unwrap_or(0);
+    let written = (load.sealed as u64).saturating_mul(1000) + growing.min(999);
+    zone(written - load.flushed.min(1000), SEALED_DELAY, SEALED_STOP)
+}
+
+/// The last quarter of the memtables' share. While nothing is sealed nobody waits: the next commit seals.
+fn memory(load: &Load) -> Option<u64> {
     let (used, share) = (load.memtable_bytes.0.saturating_add(load.memtable_bytes.1), load.memtable_share);
     if load.memtable_bytes.1 == 0 || share == 0 {
-        return (0, false);
+        return Some(0);
     }
-    let over = used.saturating_sub(share / 4 * 3);
-    (over.saturating_mul(MEMORY_DELAY_US) / (share / 4).max(1), used >= share)
+    zone(used, share / 4 * 3, share)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(sealed: usize, level0_runs: usize) -> Pressure {
+        pressure(Load { sealed, level0_runs, ..Load::default() })
+    }
+
     #[test]
     fn delays_grow_before_anything_stops() {
-        let at = |sealed, level0_runs| pressure(Load { sealed, level0_runs, ..Load::default() });
         assert_eq!(at(0, 0), Pressure::None);
         assert_eq!(at(2, 12), Pressure::None);
-        assert_eq!(at(3, 0), Pressure::Delay(200, Reason::SealedMemtables));
-        assert_eq!(at(0, 14), Pressure::Delay(80, Reason::Level0Runs));
-        assert_eq!(at(0, 30), Pressure::Delay(720, Reason::Level0Runs));
+        assert_eq!(at(3, 0), Pressure::Delay(1000, Reason::SealedMemtables));
+        assert_eq!(at(0, 14), Pressure::Delay(90, Reason::Level0Runs));
+        assert_eq!(at(0, 24), Pressure::Delay(1000, Reason::Level0Runs));
+        assert_eq!(at(0, 35), Pressure::Delay(23_000, Reason::Level0Runs));
         assert_eq!(at(4, 0), Pressure::Stop(Reason::SealedMemtables));
         assert_eq!(at(0, 36), Pressure::Stop(Reason::Level0Runs));
     }
@@ -123,8 +152,56 @@ mod tests {
             pressure(Load { memtable_bytes: (active, sealed), memtable_share: 1000, ..Load::default() })
         };
         assert_eq!(at(500, 250), Pressure::None);
-        assert_eq!(at(500, 375), Pressure::Delay(400, Reason::Memory));
+        assert_eq!(at(500, 375), Pressure::Delay(1000, Reason::Memory));
         assert_eq!(at(500, 500), Pressure::Stop(Reason::Memory));
         assert_eq!(at(5000, 0), Pressure::None, "the next commit seals");
+    }
+
+    #[test]
+    fn sealing_and_the_end_of_a_flush_change_next_to_nothing() {
+        let delay = |sealed, active, flushed| {
+            let load =
+                Load { sealed, flushed, memtable_bytes: (active, 1), memtable_full: 1000, ..Load::default() };
+            match pressure(load) {
+                Pressure::Delay(us, _) => us,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(delay(3, 999, 500).abs_diff(delay(4, 0, 500)) < 10, "a memtable is sealed");
+        assert!(delay(4, 500, 1000).abs_diff(delay(3, 500, 0)) < 10, "and one is flushed");
+    }
+
+    /// Writers that are as fast as the delay lets them and a flush of a given speed: after the beginning nobody is ever
+    /// stopped, and the speed of both is the same.
+    #[test]
+    fn writers_settle_at_the_speed_of_the_flush() {
+        const FULL: u64 = 64 << 20;
+        for mib_per_second in [5, 20, 100, 400] {
+            let (mut now_us, mut written, mut flushed) = (0u64, 0u64, 0u64);
+            while now_us < 60_000_000 {
+                let done = flushed / FULL;
+                let load = Load {
+                    sealed: (written / FULL - done) as usize,
+                    flushed: flushed % FULL * 1000 / FULL,
+                    memtable_bytes: (written % FULL, 0),
+                    memtable_full: FULL,
+                    ..Load::default()
+                };
+                let us = match pressure(load) {
+                    Pressure::Stop(_) => panic!("stopped at {mib_per_second} MiB/s: {load:?}"),
+                    Pressure::Delay(us, _) => us,
+                    Pressure::None => 0,
+                };
+                // Without a delay a writer makes 640 MiB a second.
+                let step_us = us + 97;
+                written += CHUNK_BYTES;
+                now_us += step_us;
+                flushed =
+                    (flushed + step_us * mib_per_second * (1 << 20) / 1_000_000).min(written / FULL * FULL);
+            }
+            let rate = (written >> 20) / 60;
+            assert!(rate <= mib_per_second + mib_per_second / 4 + 4, "{rate} of {mib_per_second} MiB/s");
+            assert!(rate + 2 >= mib_per_second, "{rate} of {mib_per_second} MiB/s");
+        }
     }
 }

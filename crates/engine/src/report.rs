@@ -42,6 +42,8 @@ pub struct Status {
     pub stalls: Vec<(&'static str, Stall)>,
     /// Memory for everything together.
     pub memory_budget: u64,
+    /// What the process has of memory, if that is known.
+    pub resident_bytes: Option<u64>,
     /// Table files open now, and the limit.
     pub open_files: (usize, usize),
     /// Free space that is kept, and what there was at the last look.
@@ -142,6 +144,7 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
         cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
         table_memory: core.shelf.resident_bytes(),
         memory_budget: core.memory.budget,
+        resident_bytes: core.env.fs.resident_bytes(),
         open_files: (core.shelf.handles().count(), core.shelf.handles().limit()),
         space: core.space.status(),
         wal,
@@ -154,26 +157,10 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     }
 }
 
-/// Who holds how much memory. A table that several levels share is counted once.
+/// Who holds how much memory, counted now.
 fn memory(core: &Core) -> Vec<(&'static str, u64)> {
-    let (mut active, mut sealed, mut indexes, mut filters) = (0, 0, 0, 0);
-    let mut seen = BTreeSet::new();
-    for view in core.families.all().iter().map(|f| f.tree.view()) {
-        active += view.active.bytes();
-        sealed += view.sealed.iter().map(|m| m.bytes()).sum::<u64>();
-        for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
-            filters += t.reader.filter_bytes();
-            indexes += t.reader.memory_bytes() - t.reader.filter_bytes();
-        }
-    }
-    vec![
-        ("active memtables", active),
-        ("sealed memtables", sealed),
-        ("block cache", core.shelf.cache().used_bytes()),
-        ("indexes", indexes),
-        ("filters", filters),
-        ("flushes and compactions", core.job_bytes()),
-    ]
+    core.refresh_load();
+    core.owners().named()
 }
 
 /// Bytes of tables and value logs: what clones share counts once.

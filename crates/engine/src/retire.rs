@@ -1,4 +1,4 @@
-//! Files that a family no longer names, waiting for the last holder. Deleting is the last step of every change.
+//! Files that a family no longer names, and memtables that are in tables already, waiting for the last holder. Deleting is the last step of every change.
 //!
 //! Invariant: a file has one `Table` or `Vlog` object in the process, which every version that names it holds, also those of
 //! other families (clones). So when nobody holds the object, neither a reader nor the manifest needs the file.
@@ -7,7 +7,7 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FileId};
 use perigee_file::{Shelf, name};
-use perigee_tree::{Table, Version, Vlog};
+use perigee_tree::{Memtable, Table, Version, Vlog};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -21,6 +21,8 @@ enum Holder {
 #[derive(Debug, Default)]
 pub struct Retire {
     waiting: Mutex<BTreeMap<FileId, Holder>>,
+    /// Memtables that were sealed, by address, which stays theirs while they are here.
+    memtables: Mutex<BTreeMap<usize, Weak<Memtable>>>,
     /// Held across a whole sweep: who sweeps after a job finds its files gone, whoever removed them.
     sweeping: perigee_env::sync::Mutex<()>,
 }
@@ -36,6 +38,19 @@ impl Retire {
         for v in old.vlogs.values().filter(|v| !kept.contains(&v.meta.id)) {
             waiting.entry(v.meta.id).or_insert_with(|| Holder::Vlog(Arc::downgrade(v)));
         }
+    }
+
+    /// A sealed memtable counts for as long as anybody holds it.
+    pub fn follow(&self, memtable: &Arc<Memtable>) {
+        let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(Arc::as_ptr(memtable) as usize).or_insert_with(|| Arc::downgrade(memtable));
+    }
+    /// Bytes of all sealed memtables that somebody holds: families, jobs, readers.
+    pub fn memtable_bytes(&self) -> u64 {
+        let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        all.retain(|_, m| m.upgrade().inspect(|m| bytes += m.bytes()).is_some());
+        bytes
     }
 
     /// Removes the files that nobody reads and no family names any more. A file that cannot be removed becomes an orphan of the next open.

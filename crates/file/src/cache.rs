@@ -1,32 +1,30 @@
-//! The block cache: verified blocks by file and offset, within a budget of bytes. Must not know files' kinds or
-//! read anything.
+//! The block cache: verified blocks of all files, within a budget of bytes. Must not know files' kinds or read anything.
 //!
-//! Sharded; each shard evicts by CLOCK: a hit sets a mark, the hand clears marks and takes the first block
-//! without one. A block comes in unmarked, so a scan passes through without pushing out what is read again; and once
-//! there is no room, only a block that was asked for before comes in ([`BlockCache::admits`]).
-//! Invariant: a shard never holds more bytes than its part of the budget.
+//! A block lies in the [slot](crate::slots) of its file that has its number, where a hit finds it; this room knows which
+//! slots are full and says which is emptied. Sharded; each shard evicts by CLOCK: a hit sets a mark, the hand clears marks
+//! and takes the first block without one. A block comes in unmarked, so a scan passes through without pushing out what is read
+//! again; and once there is no room, only a block that was asked for before comes in ([`FileBlocks::admits`]).
+//! Invariants: a shard never holds more bytes than its part of the budget; the blocks of a file go with the last of those
+//! who read it.
 
 use crate::block::Block;
 use crate::ghost::Ghosts;
+use crate::slots::{Held, SLOT_BYTES, Slots};
 use perigee_base::FileId;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most shards; fewer if the budget is so small that a shard could not hold a few blocks.
 const SHARDS: u64 = 16;
 /// Fewest bytes worth a shard.
 const SHARD_BYTES: u64 = 256 << 10;
-/// What a cached block costs beside itself: slot and map entry.
-const SLOT_BYTES: u64 = 96;
+/// What a cached block costs beside itself: its slot and its place in the ring.
+const PLACE_BYTES: u64 = SLOT_BYTES + size_of::<Option<Place>>() as u64;
 
-type Key = (u64, u64);
-
-/// Verified blocks by file and offset, within a budget of bytes.
+/// Verified blocks within a budget of bytes.
 #[derive(Debug)]
 pub struct BlockCache {
-    shards: Vec<RwLock<Shard>>,
+    shards: Vec<Mutex<Shard>>,
     capacity: AtomicU64,
     ghosts: Ghosts,
     /// Blocks had to give way since there was room the last time.
@@ -37,26 +35,33 @@ pub struct BlockCache {
 struct Shard {
     budget: u64,
     used: u64,
-    map: HashMap<Key, usize, BuildHasherDefault<Mixer>>,
-    slots: Vec<Option<Slot>>,
-    free: Vec<usize>,
+    ring: Vec<Option<Place>>,
+    free: Vec<u32>,
     hand: usize,
     evicted: u64,
 }
 
+/// A full slot.
 #[derive(Debug)]
-struct Slot {
-    key: Key,
-    block: Arc<Block>,
+struct Place {
+    slots: Arc<Slots>,
+    block: usize,
     bytes: u64,
-    touched: AtomicBool,
+}
+
+/// The cached blocks of one file, which go with it.
+#[derive(Debug)]
+pub struct FileBlocks {
+    cache: Arc<BlockCache>,
+    file: FileId,
+    slots: Arc<Slots>,
 }
 
 impl BlockCache {
     /// A cache of `capacity` bytes; 0 caches nothing.
     pub fn new(capacity: u64) -> Self {
         let count = (capacity / SHARD_BYTES).clamp(1, SHARDS);
-        let shard = || RwLock::new(Shard { budget: capacity / count, ..Shard::default() });
+        let shard = || Mutex::new(Shard { budget: capacity / count, ..Shard::default() });
         BlockCache {
             shards: (0..count).map(|_| shard()).collect(),
             capacity: AtomicU64::new(capacity),
@@ -69,77 +74,102 @@ impl BlockCache {
     pub fn set_capacity(&self, capacity: u64) {
         if self.capacity.swap(capacity, Relaxed) != capacity {
             for shard in &self.shards {
-                write(shard).set_budget(capacity / self.shards.len() as u64);
+                lock(shard).set_budget(capacity / self.shards.len() as u64);
             }
             self.full.store(false, Relaxed);
         }
     }
 
-    /// The block, if it is here.
-    pub fn get(&self, file: FileId, offset: u64) -> Option<Arc<Block>> {
-        if self.capacity() == 0 {
-            return None;
-        }
-        let shard = read(self.shard(file, offset));
-        let slot =
-            shard.slots[*shard.map.get(&(file.0, offset))?].as_ref().expect("the map names full slots");
-        if !slot.touched.load(Relaxed) {
-            slot.touched.store(true, Relaxed);
-        }
-        Some(slot.block.clone())
-    }
-
-    /// Whether a block that is not here, and was just asked for, is worth its place: there is room, or it was asked for
-    /// lately.
-    pub fn admits(&self, file: FileId, offset: u64) -> bool {
-        self.capacity() > 0 && (!self.full.load(Relaxed) || self.ghosts.again(file, offset))
-    }
-
-    /// Keeps a block, at the cost of others.
-    pub fn insert(&self, file: FileId, offset: u64, block: Arc<Block>) {
-        if self.capacity() > 0 {
-            let mut shard = write(self.shard(file, offset));
-            let evicted = shard.evicted;
-            shard.insert((file.0, offset), block);
-            if shard.evicted > evicted {
-                self.full.store(true, Relaxed);
-            }
-        }
-    }
-
-    /// Drops every block of a file.
-    pub fn forget_file(&self, file: FileId) {
-        for shard in &self.shards {
-            write(shard).forget_file(file);
-        }
-        self.full.store(false, Relaxed);
-    }
-
     /// Bytes held now.
     pub fn used_bytes(&self) -> u64 {
-        self.shards.iter().map(|s| read(s).used).sum()
+        self.shards.iter().map(|s| lock(s).used).sum()
     }
     /// Blocks dropped to make room for others, ever.
     pub fn evictions(&self) -> u64 {
-        self.shards.iter().map(|s| read(s).evicted).sum()
+        self.shards.iter().map(|s| lock(s).evicted).sum()
     }
     /// Blocks held now.
     pub fn blocks(&self) -> u64 {
-        self.shards.iter().map(|s| read(s).map.len() as u64).sum()
+        self.shards.iter().map(|s| lock(s).held() as u64).sum()
     }
     /// The budget.
     pub fn capacity(&self) -> u64 {
         self.capacity.load(Relaxed)
     }
 
-    fn shard(&self, file: FileId, offset: u64) -> &RwLock<Shard> {
-        // High bits choose the shard: the low ones place the key inside its map.
-        let h = mix(mix(0, file.0), offset) >> 32;
-        &self.shards[(h % self.shards.len() as u64) as usize]
+    fn shard(&self, file: FileId, block: usize) -> MutexGuard<'_, Shard> {
+        let h = (file.0.rotate_left(32) ^ block as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        lock(&self.shards[(h % self.shards.len() as u64) as usize])
+    }
+}
+
+impl FileBlocks {
+    /// Of a file of so many blocks, none cached.
+    pub fn new(cache: Arc<BlockCache>, file: FileId, blocks: usize) -> FileBlocks {
+        FileBlocks { cache, file, slots: Arc::new(Slots::new(blocks)) }
+    }
+    /// The cache they are in.
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+    /// Shows block `i`, if it is here. `show` is quick and asks nothing of the cache.
+    #[inline]
+    pub fn with<T>(&self, i: usize, show: impl FnOnce(&Block) -> T) -> Option<T> {
+        self.slots.with(i, |block| show(block))
+    }
+    /// Block `i`, if it is here.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<Arc<Block>> {
+        self.slots.with(i, Arc::clone)
+    }
+    /// Whether block `i` is here; nobody asked for it.
+    pub fn has(&self, i: usize) -> bool {
+        self.slots.has(i)
+    }
+
+    /// Whether block `i`, which is not here and was just asked for, is worth its place: there is room, or it was asked for
+    /// lately.
+    pub fn admits(&self, i: usize) -> bool {
+        let cache = &self.cache;
+        cache.capacity() > 0 && (!cache.full.load(Relaxed) || cache.ghosts.again(self.file, i as u64))
+    }
+
+    /// Keeps block `i`, at the cost of others.
+    pub fn insert(&self, i: usize, block: Arc<Block>) {
+        if self.cache.capacity() > 0 {
+            let mut shard = self.cache.shard(self.file, i);
+            let evicted = shard.evicted;
+            shard.insert(&self.slots, i, block);
+            if shard.evicted > evicted {
+                self.cache.full.store(true, Relaxed);
+            }
+        }
+    }
+
+    /// Drops every block of the file.
+    pub fn forget(&self) {
+        for i in self.slots.full() {
+            self.cache.shard(self.file, i).forget(&self.slots, i);
+            self.cache.full.store(false, Relaxed);
+        }
+    }
+    /// Memory beside that of the cache.
+    pub fn memory_bytes(&self) -> u64 {
+        self.slots.memory_bytes()
+    }
+}
+
+impl Drop for FileBlocks {
+    fn drop(&mut self) {
+        self.forget();
     }
 }
 
 impl Shard {
+    fn held(&self) -> usize {
+        self.ring.len() - self.free.len()
+    }
+
     fn set_budget(&mut self, budget: u64) {
         self.budget = budget;
         while self.used > budget {
@@ -147,86 +177,65 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, key: Key, block: Arc<Block>) {
-        let bytes = block.memory_bytes() + SLOT_BYTES;
-        if bytes > self.budget || self.map.contains_key(&key) {
+    fn insert(&mut self, slots: &Arc<Slots>, i: usize, block: Arc<Block>) {
+        let bytes = block.memory_bytes() + block.print_bytes() + PLACE_BYTES;
+        let slot = slots.slot(i);
+        if bytes > self.budget || slot.is_full() {
             return;
         }
         while self.used + bytes > self.budget {
             self.evict_one();
         }
-        let slot = Some(Slot { key, block, bytes, touched: AtomicBool::new(false) });
+        let place = Some(Place { slots: Arc::clone(slots), block: i, bytes });
         let at = match self.free.pop() {
             Some(at) => {
-                self.slots[at] = slot;
+                self.ring[at as usize] = place;
                 at
             }
             None => {
-                self.slots.push(slot);
-                self.slots.len() - 1
+                self.ring.push(place);
+                (self.ring.len() - 1) as u32
             }
         };
         self.used += bytes;
-        self.map.insert(key, at);
+        slot.put(Some(Held { block, at }));
     }
 
-    /// Ends after at most two rounds: the first clears every mark. Called only while something is held.
+    /// Takes the first block without a mark; after two rounds any, because readers set marks meanwhile. Called only while
+    /// something is held.
     fn evict_one(&mut self) {
-        assert!(!self.map.is_empty(), "a shard over its budget holds a block");
+        assert!(self.held() > 0, "a shard over its budget holds a block");
+        let mut left = 2 * self.ring.len();
         loop {
-            self.hand = (self.hand + 1) % self.slots.len();
-            if let Some(slot) = &mut self.slots[self.hand]
-                && !std::mem::take(slot.touched.get_mut())
+            self.hand = (self.hand + 1) % self.ring.len();
+            left = left.saturating_sub(1);
+            if let Some(place) = &self.ring[self.hand]
+                && (!place.slots.slot(place.block).take_mark() || left == 0)
             {
                 self.evicted += 1;
-                return self.drop_slot(self.hand);
+                return self.empty(self.hand);
             }
         }
     }
 
-    fn drop_slot(&mut self, at: usize) {
-        let slot = self.slots[at].take().expect("only full slots are dropped");
-        self.map.remove(&slot.key);
-        self.used -= slot.bytes;
-        self.free.push(at);
+    fn empty(&mut self, at: usize) {
+        let place = self.ring[at].take().expect("only full slots are emptied");
+        self.used -= place.bytes;
+        self.free.push(at as u32);
+        place.slots.slot(place.block).put(None);
     }
 
-    fn forget_file(&mut self, file: FileId) {
-        for at in 0..self.slots.len() {
-            if self.slots[at].as_ref().is_some_and(|s| s.key.0 == file.0) {
-                self.drop_slot(at);
-            }
+    /// Empties the slot of block `i`, unless it was emptied meanwhile.
+    fn forget(&mut self, slots: &Slots, i: usize) {
+        if let Some(at) = slots.place(i) {
+            self.empty(at as usize);
         }
     }
 }
 
-// A panic cannot leave a shard half changed in a way that matters: blocks are immutable, sums are kept last.
-fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
-    shard.read().unwrap_or_else(PoisonError::into_inner)
-}
-fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
-    shard.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A hasher for pairs of integers that nobody outside chooses.
-#[derive(Debug, Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
-    }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = mix(self.0, v);
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-fn mix(state: u64, v: u64) -> u64 {
-    let x = (state.rotate_left(23) ^ v).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    x ^ (x >> 29)
+// A panic cannot leave a shard half changed in a way that matters: blocks are immutable, and a slot is filled last.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -245,41 +254,54 @@ mod tests {
         Arc::new(Block::parse(raw).unwrap())
     }
 
+    fn file(cache: &Arc<BlockCache>, id: u64) -> FileBlocks {
+        FileBlocks::new(Arc::clone(cache), FileId(id), 2000)
+    }
+    fn cache(capacity: u64) -> Arc<BlockCache> {
+        Arc::new(BlockCache::new(capacity))
+    }
+
     #[test]
     fn the_budget_holds_and_forgetting_works() {
         for capacity in [5_000, 100_000, 10 << 20] {
-            let cache = BlockCache::new(capacity);
+            let cache = cache(capacity);
+            let files: Vec<FileBlocks> = (0..5).map(|i| file(&cache, i)).collect();
             let mut rng = Rng::new(capacity);
             for _ in 0..5000 {
-                let (file, offset) = (FileId(rng.below(5)), rng.below(400) * 64);
-                if cache.get(file, offset).is_none() {
-                    cache.insert(file, offset, block(rng.below(6000) as usize));
+                let (file, i) = (&files[rng.below(5) as usize], rng.below(400) as usize);
+                if file.get(i).is_none() {
+                    file.insert(i, block(rng.below(6000) as usize));
                 }
                 assert!(cache.used_bytes() <= capacity);
             }
             assert!(cache.used_bytes() > capacity / 4);
-            for file in 0..5 {
-                cache.forget_file(FileId(file));
-                assert!((0..400).all(|i| cache.get(FileId(file), i * 64).is_none()));
-            }
-            assert_eq!(cache.used_bytes(), 0);
+            let there = |file: &FileBlocks| (0..400).filter(|i| file.has(*i)).count() as u64;
+            assert_eq!(files.iter().map(there).sum::<u64>(), cache.blocks());
+            files[0].forget();
+            assert_eq!(there(&files[0]), 0);
+            files[0].insert(7, block(100));
+            assert!(files[0].has(7), "whoever still reads a file that is gone may go on");
+            drop(files);
+            assert_eq!((cache.used_bytes(), cache.blocks()), (0, 0), "blocks go with their file");
         }
     }
 
     #[test]
     fn a_block_read_again_survives_a_scan() {
-        let cache = BlockCache::new(100_000);
-        cache.insert(FileId(1), 0, block(4000));
+        let cache = cache(100_000);
+        let (hot, scanned) = (file(&cache, 1), file(&cache, 2));
+        hot.insert(0, block(4000));
         for i in 0..1000 {
-            assert!(cache.get(FileId(1), 0).is_some(), "at {i}");
-            cache.insert(FileId(2), i, block(4000));
+            assert!(hot.with(0, Block::len) == Some(1), "at {i}");
+            scanned.insert(i, block(4000));
         }
     }
 
     #[test]
     fn a_smaller_budget_evicts_and_a_larger_one_fills_again() {
-        let cache = BlockCache::new(10 << 20);
-        let fill = || (0..1000).for_each(|i| cache.insert(FileId(1), i, block(4000)));
+        let cache = cache(10 << 20);
+        let f = file(&cache, 1);
+        let fill = || (0..1000).for_each(|i| f.insert(i, block(4000)));
         fill();
         let full = cache.used_bytes();
         cache.set_capacity(1 << 20);
@@ -295,26 +317,61 @@ mod tests {
 
     #[test]
     fn a_full_cache_takes_what_was_asked_for_twice() {
-        let cache = BlockCache::new(100_000);
+        let cache = cache(100_000);
+        let f = file(&cache, 1);
         let mut admitted = 0;
         for i in 0..1000 {
-            if cache.admits(FileId(1), i) {
-                cache.insert(FileId(1), i, block(4000));
+            if f.admits(i) {
+                f.insert(i, block(4000));
                 admitted += 1;
             }
         }
         assert!((15..40).contains(&admitted), "what there was room for: {admitted}");
-        assert!((900..1000).filter(|i| cache.admits(FileId(1), *i)).count() > 60, "asked for again");
-        cache.forget_file(FileId(1));
-        assert!(cache.admits(FileId(1), 5000), "there is room");
-        assert!(!BlockCache::new(0).admits(FileId(1), 0));
+        assert!((900..1000).filter(|i| f.admits(*i)).count() > 60, "asked for again");
+        f.forget();
+        assert!(f.admits(1500), "there is room");
+        assert!(!file(&BlockCache::new(0).into(), 1).admits(0));
+    }
+
+    /// Readers, writers and forgetting at once: what is found is right, and the sums are in the end.
+    #[test]
+    fn many_threads_agree() {
+        let cache = cache(600_000);
+        let f = file(&cache, 1);
+        let blocks: Vec<Arc<Block>> = (0..300).map(|i| block(i * 13)).collect();
+        std::thread::scope(|s| {
+            for t in 0..4 {
+                let (f, blocks, cache) = (&f, &blocks, &cache);
+                s.spawn(move || {
+                    let mut rng = Rng::new(t);
+                    for round in 0..20_000 {
+                        let i = rng.below(300) as usize;
+                        match f.get(i) {
+                            Some(found) => assert!(Arc::ptr_eq(&found, &blocks[i])),
+                            None => f.insert(i, Arc::clone(&blocks[i])),
+                        }
+                        match round % 5000 {
+                            100 => f.forget(),
+                            200 => cache.set_capacity(100_000 + 100_000 * rng.below(5)),
+                            _ => {}
+                        }
+                    }
+                });
+            }
+        });
+        let held: u64 = (0..300).filter(|i| f.has(*i)).count() as u64;
+        assert_eq!(held, cache.blocks());
+        f.forget();
+        assert_eq!((cache.used_bytes(), cache.blocks()), (0, 0));
+        assert!(blocks.iter().all(|b| Arc::strong_count(b) == 1));
     }
 
     #[test]
     fn no_capacity_caches_nothing() {
-        let cache = BlockCache::new(0);
-        cache.insert(FileId(1), 0, block(10));
-        assert!(cache.get(FileId(1), 0).is_none());
+        let cache = cache(0);
+        let f = file(&cache, 1);
+        f.insert(0, block(10));
+        assert!(f.get(0).is_none());
         assert_eq!((cache.used_bytes(), cache.capacity()), (0, 0));
     }
 }

@@ -150,6 +150,11 @@ impl Compressor {
         Compressor { out: Vec::new(), snappy: snap::raw::Encoder::new(), zstd: None }
     }
 
+    /// Memory of its buffers (not of the libraries' own).
+    pub fn memory_bytes(&self) -> usize {
+        self.out.capacity()
+    }
+
     /// The bytes to store and the codec they are under: `Codec::None` and the input itself unless compression
     /// saves at least one eighth.
     pub fn compress<'a>(&'a mut self, how: Compression, raw: &'a [u8]) -> (Codec, &'a [u8]) {

@@ -43,6 +43,11 @@ impl FilterWriter {
         if self.is_on() { HEAD_BYTES + self.blocks() * BLOCK_BYTES } else { 0 }
     }
 
+    /// Memory it takes until it is built and written, the raw form included.
+    pub fn memory_bytes(&self) -> usize {
+        self.hashes.capacity() * size_of::<u64>() + self.bytes()
+    }
+
     fn blocks(&self) -> usize {
         let bits = self.hashes.len().saturating_mul(usize::from(self.bits_per_key));
         bits.div_ceil(8 * BLOCK_BYTES).clamp(1, (INDEX_RAW_BYTES_MAX - HEAD_BYTES) / BLOCK_BYTES)
@@ -50,18 +55,15 @@ impl FilterWriter {
 
     /// The raw form.
     pub fn build(&self) -> Vec<u8> {
-        let mut blocks = vec![[0u32; 8]; self.blocks()];
+        let blocks = self.blocks();
+        let mut out = vec![0; self.bytes()];
+        out[..4].copy_from_slice(&(blocks as u32).to_le_bytes());
         for &hash in &self.hashes {
-            let at = block_of(hash, blocks.len());
-            for (word, bit) in blocks[at].iter_mut().zip(mask(hash)) {
-                *word |= bit;
+            let at = HEAD_BYTES + block_of(hash, blocks) * BLOCK_BYTES;
+            for (word, bit) in out[at..at + BLOCK_BYTES].chunks_exact_mut(4).zip(mask(hash)) {
+                let set = u32::from_le_bytes([word[0], word[1], word[2], word[3]]) | bit;
+                word.copy_from_slice(&set.to_le_bytes());
             }
-        }
-        let mut out = Vec::with_capacity(self.bytes());
-        out.extend_from_slice(&(blocks.len() as u32).to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        for word in blocks.iter().flatten() {
-            out.extend_from_slice(&word.to_le_bytes());
         }
         out
     }

@@ -47,6 +47,10 @@ impl IndexWriter {
     pub fn gathered_bytes(&self) -> usize {
         self.block.gathered_bytes()
     }
+    /// Memory of its buffers.
+    pub fn memory_bytes(&self) -> usize {
+        self.block.memory_bytes()
+    }
     /// The raw form; there is at least one data block.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.block.finish(out);

@@ -13,6 +13,7 @@ pub mod handles;
 mod input;
 pub mod block;
 mod ghost;
+mod slots;
 pub mod cache;
 pub mod log;
 pub mod filter;

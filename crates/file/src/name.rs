@@ -21,6 +21,8 @@ pub fn is_info_log(name: &str) -> bool {
 }
 /// The manifest's successor, before it is renamed over it.
 pub const MANIFEST_TMP: &str = "MANIFEST.tmp";
+/// Space that an open may use on a full disk: noise, no data.
+pub const BALLAST: &str = "BALLAST";
 /// The file that the exclusive lock is held on.
 pub const LOCK: &str = "LOCK";
 
@@ -88,6 +90,7 @@ mod tests {
             "99999999999999999999.klog",
             "MANIFEST",
             "LOCK",
+            "BALLAST",
             "00001\u{661}.klog",
         ] {
             assert_eq!(parse(name), None, "{name}");

@@ -9,8 +9,8 @@ use perigee_base::{Error, FileId, Result};
 use perigee_env::{Append, Dir};
 use std::sync::Arc;
 
-/// Bytes gathered before the file system is called.
-const BUFFER_BYTES: usize = 512 << 10;
+/// Bytes gathered before the file system is called, unless somebody asks for less.
+pub(crate) const BUFFER_BYTES: usize = 512 << 10;
 
 /// A file being written.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Output {
     id: FileId,
     name: String,
     buffer: Vec<u8>,
+    /// Bytes that make it worth a call of the file system.
+    spill_bytes: usize,
     /// Bytes handed to the file system; the buffer follows.
     appended: u64,
     /// Calls of the file system so far.
@@ -37,13 +39,14 @@ impl Output {
     /// The same under another name.
     pub fn create_named(dir: &dyn Dir, name: &str, header: FileHeader) -> Result<Output> {
         let file = dir.create(name)?;
-        let mut buffer = Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4);
-        buffer.extend_from_slice(&header.encode());
+        // Small tables need no large buffer: it grows with what is written.
+        let buffer = header.encode().to_vec();
         Ok(Output {
             file,
             id: header.file,
             name: name.to_owned(),
             buffer,
+            spill_bytes: BUFFER_BYTES,
             appended: 0,
             appends: 0,
             checksum: Running::new(header.file),
@@ -72,9 +75,18 @@ impl Output {
         &mut self.buffer
     }
 
+    /// Gathers so many bytes instead of the usual ones.
+    pub fn set_buffer_bytes(&mut self, bytes: usize) {
+        self.spill_bytes = bytes;
+    }
+    /// Memory of the buffer.
+    pub fn memory_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Hands the buffer to the file system if it has grown large.
     pub fn spill(&mut self) -> Result<()> {
-        if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
+        if self.buffer.len() < self.spill_bytes { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -7,6 +7,7 @@ use crate::cache::BlockCache;
 use crate::compress::Compression;
 use crate::handles::Handles;
 use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
+use crate::output::BUFFER_BYTES;
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, FileId, KeyOrder, Result};
@@ -29,6 +30,10 @@ pub struct Shelf {
     handles: Arc<Handles>,
     /// Bytes that the klog readers hold: indexes and filters.
     resident: AtomicU64,
+    /// The filters' part of it.
+    filters: AtomicU64,
+    /// Bytes that writers gather.
+    buffer_bytes: usize,
 }
 
 impl Shelf {
@@ -45,8 +50,14 @@ impl Shelf {
         limit: usize,
     ) -> Shelf {
         let handles = Arc::new(Handles::new(Arc::clone(&dir), limit));
-        let (klogs, vlogs, resident) = Default::default();
-        Shelf { dir, database, cache, counters, klogs, vlogs, handles, resident }
+        let (klogs, vlogs, resident, filters) = Default::default();
+        let buffer_bytes = BUFFER_BYTES;
+        Shelf { dir, database, cache, counters, klogs, vlogs, handles, resident, filters, buffer_bytes }
+    }
+    /// The same; writers gather at most so many bytes before they call the file system.
+    #[must_use]
+    pub fn with_buffer_bytes(self, bytes: usize) -> Shelf {
+        Shelf { buffer_bytes: bytes.min(BUFFER_BYTES), ..self }
     }
 
     /// The reader of a klog, opened at the first call.
@@ -57,6 +68,7 @@ impl Shelf {
         })?;
         if new {
             self.resident.fetch_add(reader.memory_bytes(), Relaxed);
+            self.filters.fetch_add(reader.filter_bytes(), Relaxed);
         }
         same_bytes(id, reader.summary().bytes, bytes)?;
         Ok(reader)
@@ -88,26 +100,40 @@ impl Shelf {
 
     /// A writer of a new klog; `options.database` is filled in.
     pub fn klog_writer(&self, id: FileId, options: KlogOptions) -> Result<KlogWriter> {
-        KlogWriter::create(&*self.dir, id, KlogOptions { database: self.database, ..options })
+        let options = KlogOptions { database: self.database, ..options };
+        let mut writer = KlogWriter::create(&*self.dir, id, options)?;
+        writer.set_buffer_bytes(self.buffer_bytes);
+        Ok(writer)
     }
     /// A writer of a new vlog.
     pub fn vlog_writer(&self, id: FileId, compression: Compression) -> Result<VlogWriter> {
-        VlogWriter::create(&*self.dir, id, self.database, compression)
+        let mut writer = VlogWriter::create(&*self.dir, id, self.database, compression)?;
+        writer.set_buffer_bytes(self.buffer_bytes);
+        Ok(writer)
     }
 
     /// Drops a reader and its cached blocks. Whoever still holds the reader may go on with it.
     pub fn forget(&self, id: FileId) {
         if let Some(gone) = self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id) {
             self.resident.fetch_sub(gone.memory_bytes(), Relaxed);
+            self.filters.fetch_sub(gone.filter_bytes(), Relaxed);
+            gone.forget_blocks();
         }
         self.vlogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        self.cache.forget_file(id);
         self.handles.forget(id);
     }
 
     /// Bytes of the indexes and filters of all open tables.
     pub fn resident_bytes(&self) -> u64 {
         self.resident.load(Relaxed)
+    }
+    /// The filters' part of [`Shelf::resident_bytes`].
+    pub fn filter_bytes(&self) -> u64 {
+        self.filters.load(Relaxed)
+    }
+    /// Tables that are open.
+    pub fn tables(&self) -> usize {
+        self.klogs.read().unwrap_or_else(PoisonError::into_inner).len()
     }
     /// The open files.
     pub fn handles(&self) -> &Arc<Handles> {

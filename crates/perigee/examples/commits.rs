@@ -1,8 +1,9 @@
-//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH] [OPERATIONS] [none|interval|full] [DIR]`
+//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH] [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB]`
 //!
 //! 16-byte keys in random order, 100-byte values of which half the bytes are random. Prints throughput, CPU time of an
 //! operation (all threads), and how long a commit took: median, 99th and 99.9th percentile, the longest; then what
-//! held writers up. With a sixth argument, `timeline`, also the operations of every tenth of a second.
+//! held writers up. With `timeline` also the operations of every tenth of a second; with MIB, background
+//! work moves so many MiB a second at most, so that writers have to wait for it.
 
 use perigee::{Db, Durability, Options, WriteBatch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -68,6 +69,9 @@ fn main() -> perigee::Result<()> {
     let parent = args.get(4).map_or_else(std::env::temp_dir, Into::into);
     let dir = parent.join(format!("perigee-commits-{}", std::process::id()));
     let db = Db::open(&dir, Options::new().durability(durability))?;
+    if let Some(mib) = args.get(6).and_then(|a| a.parse::<u64>().ok()) {
+        db.set_background_rate(Some(mib << 20));
+    }
     let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (start, cpu) = (Instant::now(), cpu_s());
     let (mut took, seconds) = std::thread::scope(|scope| -> perigee::Result<(Vec<u64>, f64)> {
@@ -97,6 +101,7 @@ fn main() -> perigee::Result<()> {
         Ok((all, start.elapsed().as_secs_f64()))
     })?;
     let front = cpu_s() - cpu;
+    db.set_background_rate(None);
     db.flush()?;
     db.wait_idle()?;
     let all = cpu_s() - cpu;

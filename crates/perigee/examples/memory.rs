@@ -1,9 +1,16 @@
 //! Measures memory: what a family costs, and whether a budget is kept. Not a test: it prints figures of this machine.
 //!
-//! `memory families N [DIR]`: N families with one small write each. `memory load BUDGET_MIB GB [DIR]`: so much written and read.
+//! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS [FAMILIES]]`: so much written
+//! and read, with so many iterators held open, in so many families.
 
+use cap::Cap;
 use perigee::{Db, Durability, Options, WriteBatch};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
+
+/// Counts what is allocated, so that what is not accounted can be told from what the allocator adds.
+#[global_allocator]
+static HEAP: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
@@ -13,8 +20,11 @@ fn main() -> Done {
     let dir = std::env::temp_dir().join(format!("perigee-memory-{}", std::process::id()));
     match (args.get(1).map(String::as_str), number(2), number(3)) {
         (Some("families"), Some(n), _) => families(&dir, n)?,
-        (Some("load"), Some(budget), gb) => load(&dir, budget << 20, gb.unwrap_or(1))?,
-        _ => println!("memory families N | memory load BUDGET_MIB GB"),
+        (Some("load"), Some(budget), mb) => {
+            let (readers, families) = (number(4).unwrap_or(0) as usize, number(5).unwrap_or(1));
+            load(&dir, budget << 20, mb.unwrap_or(1024), readers, families)?;
+        }
+        _ => println!("memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]]"),
     }
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
@@ -56,40 +66,90 @@ fn families(dir: &std::path::Path, n: u64) -> Done {
     Ok(db.close()?)
 }
 
-fn load(dir: &std::path::Path, budget: u64, gb: u64) -> Done {
-    let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
-    let before = status("VmRSS");
-    let (mut state, mut most, mut sum) = (7u64, 0, 0);
+/// Looks at the process every few milliseconds: most resident, and what was allocated then.
+fn watch(stop: &AtomicBool) -> (u64, u64) {
+    let mut most = (0, 0);
+    while !stop.load(Relaxed) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        most = most.max((status("VmRSS") * 1024, HEAP.allocated() as u64));
+    }
+    most
+}
+
+/// Writes in batches beside random reads, and prints what is accounted, allocated and resident over time. `readers`: so many
+/// iterators are open at any time, each for a tenth of the run; `families`: over so many.
+fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u64) -> Done {
+    let start = (status("VmRSS") * 1024, HEAP.allocated() as u64);
+    let options = Options::new().durability(Durability::None).memory_budget(budget);
+    let db = Db::open(dir, options)?;
+    let families: Vec<_> = (0..families)
+        .map(|i| {
+            if i == 0 {
+                Ok(db.default_family())
+            } else {
+                db.create_family(&format!("f{i}"), Default::default())
+            }
+        })
+        .collect::<Result<_, _>>()?;
+    let (opened, stop) = (status("VmRSS") * 1024, AtomicBool::new(false));
+    let (mut state, mut sum) = (7u64, 0);
     let mut random = move || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         state
     };
-    let batches = (gb << 30) / (1000 * 120);
-    let start = Instant::now();
-    for i in 0..batches {
-        let mut batch = WriteBatch::new();
-        let value: Vec<u8> = (0..13).flat_map(|_| random().to_le_bytes()).collect();
-        for _ in 0..1000 {
-            batch.put(&db.default_family(), (random() % 20_000_000).to_be_bytes(), &value)?;
+    let batches = (mb << 20) / (1000 * 120);
+    let begun = Instant::now();
+    let mut open = std::collections::VecDeque::new();
+    println!("resident before {:.1} MiB, open {:.1}; budget {:.1}", mib(start.0), mib(opened), mib(budget));
+    println!("{:>5} {:>10} {:>10} {:>10}", "%", "accounted", "heap", "resident");
+    let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
+        let watcher = s.spawn(|| watch(&stop));
+        for i in 0..batches {
+            let mut batch = WriteBatch::new();
+            let value: Vec<u8> = (0..13).flat_map(|_| random().to_le_bytes()).collect();
+            for _ in 0..1000 {
+                let family = &families[(random() % families.len() as u64) as usize];
+                batch.put(family, (random() % 20_000_000).to_be_bytes(), &value)?;
+            }
+            db.write(batch)?;
+            for _ in 0..100 {
+                families[(random() % families.len() as u64) as usize]
+                    .get((random() % 20_000_000).to_be_bytes())?;
+            }
+            if readers > 0 && i % (batches / 10 / readers as u64).max(1) == 0 {
+                let mut iter = db.iter()?;
+                iter.next().transpose()?;
+                open.push_back(iter);
+                if open.len() > readers {
+                    open.pop_front();
+                }
+            }
+            if i % (batches / 200).max(1) == 0 {
+                sum = sum.max(db.stats().memory.iter().map(|(_, bytes)| bytes).sum());
+            }
+            if i % (batches / 10).max(1) == 0 {
+                let held: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
+                let heap = HEAP.allocated() as u64 - start.1;
+                let row = [mib(held), mib(heap), mib(status("VmRSS") * 1024)];
+                println!("{:>5} {:>10.1} {:>10.1} {:>10.1}", i * 100 / batches, row[0], row[1], row[2]);
+            }
         }
-        db.write(batch)?;
-        for _ in 0..100 {
-            db.get((random() % 20_000_000).to_be_bytes())?;
-        }
-        if i % 50 == 0 {
-            most = most.max(status("VmRSS"));
-            let m = db.stats().memory;
-            let held = m.iter().map(|(_, bytes)| bytes).sum();
-            sum = sum.max(held);
-            assert!(held <= budget / 10 * 11, "{m:?}");
-        }
-    }
-    println!("{gb} GiB written, {} reads, in {:.0} s", batches * 100, start.elapsed().as_secs_f64());
+        stop.store(true, Relaxed);
+        Ok(watcher.join().expect("the watcher only reads"))
+    })?;
+    println!("{mb} MiB written, {} reads, in {:.0} s", batches * 100, begun.elapsed().as_secs_f64());
     println!("accounted at most {:.1} MiB of {:.1}", mib(sum), mib(budget));
-    println!("resident at open {:.1} MiB, at most {:.1}", mib(before * 1024), mib(most * 1024));
+    println!(
+        "resident at most {:.1} MiB, with {:.1} allocated; without what was there before the open {:.1} ({:.0} % of the budget)",
+        mib(most.0),
+        mib(most.1 - start.1),
+        mib(most.0 - start.0),
+        (most.0 - start.0) as f64 * 100.0 / budget as f64
+    );
     println!("{:?}", db.stats().memory);
+    drop((open, families));
     Ok(db.close()?)
 }
 

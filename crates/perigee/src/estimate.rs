@@ -50,7 +50,7 @@ impl Family {
     ///
     /// How exact it is. Tables inside the range are counted exactly; a table that an end of the range cuts is off by at
     /// most half a block of it (entries are taken to be spread evenly over its blocks, value-log bytes over its
-    /// entries). Memtables are exact up to 256 entries in the range, beyond that with a standard error of 6 %. `keys` counts a
+    /// entries). Memtables are exact (where different bytes may be one key: up to 256 entries in the range, beyond that with a standard error of 6 %). `keys` counts a
     /// key that several runs hold once where their sketches show it (standard error 2.3 %, tables of 2048 keys and
     /// more; smaller overlapping ones count twice), and takes each tombstone for a key that is gone: after `compact` it is
     /// as exact as `entries`. Entries that have expired, or that a range delete hides, count until compaction drops them.

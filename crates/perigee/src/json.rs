@@ -122,6 +122,10 @@ impl Stats {
             ];
             all.iter().for_each(|(name, n)| j.number(name, *n));
         });
+        j.number("memory_budget_bytes", self.memory_budget);
+        if let Some(bytes) = self.process_resident_bytes {
+            j.number("process_resident_bytes", bytes);
+        }
         j.object("memory", |j| self.memory.iter().for_each(|(owner, n)| j.number(owner, *n)));
         j.object("io", |j| {
             for io in &self.io {
@@ -264,6 +268,8 @@ impl fmt::Display for Stats {
         for (owner, bytes) in &self.memory {
             writeln!(f, "memory of {owner}: {bytes} bytes")?;
         }
+        let held: u64 = self.memory.iter().map(|(_, bytes)| bytes).sum();
+        writeln!(f, "memory of all owners: {held} bytes of {}", self.memory_budget)?;
         for io in self.io.iter().filter(|io| io.reads + io.writes > 0) {
             writeln!(
                 f,

@@ -59,7 +59,7 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
     durability, put_durability, take_durability,
         "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
     memory_budget, put_budget, take_budget,
-        "Memory for cache, memtables, indexes, filters and jobs together, `auto` for a quarter of what there is: more means fewer reads and rewrites.";
+        "Memory for cache, memtables, indexes, filters, jobs and loads together, `auto` for a quarter of what there is: more means fewer reads, larger memtables and tables, fewer rewrites; less leaves it to others.";
     block_cache_bytes, put_size, take_size,
         "Most memory for decompressed blocks, within what the memory budget leaves: larger means fewer reads from the disk.";
     max_open_files, put_count, take_count,

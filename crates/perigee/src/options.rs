@@ -71,9 +71,10 @@ pub struct Options {
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
-    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes and compactions (default
-    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, writers
-    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what.
+    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes, compactions and loads (default
+    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, tables cut small, writers
+    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what. What the
+    /// process has beyond it: the program (a few MiB), batches that are being built, and blocks that iterators and `Slice`s hold.
     pub memory_budget: u64,
     /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
     pub block_cache_bytes: u64,

@@ -30,6 +30,9 @@ pub struct Stats {
     pub stalls: Vec<StallStats>,
     /// What all of `memory` together may be ([`crate::Options::memory_budget`]).
     pub memory_budget: u64,
+    /// What the whole process has of memory (its resident set: program, stacks, and what the application holds, too), if the
+    /// system tells.
+    pub process_resident_bytes: Option<u64>,
     /// Table files open now, and how many are kept open at most.
     pub open_files: (usize, usize),
     /// Bytes free on the disk when the guard last looked (`u64::MAX`: not yet, or without bound).

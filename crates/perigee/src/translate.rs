@@ -150,6 +150,7 @@ pub(crate) fn stats(s: Status) -> Stats {
         snapshots: s.snapshots,
         cache,
         memory: s.memory,
+        process_resident_bytes: s.resident_bytes,
         io: s.io.iter().map(io_stats).collect(),
         latency: s.latency.into_iter().map(latency_stats).collect(),
         stalls: s.stalls.iter().map(stall_stats).collect(),

@@ -1,8 +1,10 @@
 //! What the database may use: memory, open files, the last space of the disk.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::{Env, fs::memory::SimDisk};
+use perigee::env::fs::memory::{Crash, Fault, SimDisk};
+use perigee::env::{Env, Fs, OpenDir};
 use perigee::{Db, ErrorKind, FamilyOptions, Options};
+use std::path::Path;
 use std::sync::Arc;
 
 fn options(disk: &Arc<SimDisk>) -> Options {
@@ -114,4 +116,79 @@ fn a_thousand_families_share_one_memtable_budget() {
     assert!(held(&db, "memtables") <= BUDGET, "{:?}", db.stats().memory);
     assert!(held(&db, "active memtables") / 1000 < 4096, "each costs little: {:?}", db.stats().memory);
     assert!(families.iter().all(|f| f.get(1u32.to_be_bytes()).unwrap().is_some()));
+}
+
+const RESERVE: u64 = 100 << 10;
+
+/// A closed database of 550 entries, some of them in the log only, with its ballast.
+fn with_ballast() -> Arc<SimDisk> {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk).min_free_space(RESERVE)).unwrap();
+    for i in 0..500u32 {
+        db.put(i.to_be_bytes(), value(i)).unwrap();
+    }
+    db.flush().unwrap();
+    await_ballast(&disk);
+    for i in 500..550u32 {
+        db.put(i.to_be_bytes(), value(i)).unwrap();
+    }
+    db.close().unwrap();
+    disk
+}
+
+/// It is made behind a flush, by the thread that flushed.
+fn await_ballast(disk: &Arc<SimDisk>) {
+    let dir = disk.open_dir(Path::new("/db"), OpenDir::Existing).unwrap();
+    while dir.file_len("BALLAST").unwrap() != Some(64 << 10) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// A copy whose disk has not one byte free.
+fn full(disk: &Arc<SimDisk>) -> Arc<SimDisk> {
+    let full = disk.deep_clone();
+    full.set_capacity(full.total_bytes());
+    full
+}
+
+#[test]
+fn without_a_byte_free_an_open_deletes_and_a_compaction_work() {
+    let disk = with_ballast();
+    let open = |disk: &Arc<SimDisk>| Db::open("/db", options(disk).min_free_space(RESERVE));
+    let bare = disk.deep_clone();
+    bare.open_dir(Path::new("/db"), OpenDir::Existing).unwrap().remove("BALLAST").unwrap();
+    assert_eq!(open(&full(&bare)).unwrap_err().kind(), ErrorKind::NoSpace, "this is what it is for");
+    let disk = full(&disk);
+    let capacity = disk.total_bytes();
+    let db = open(&disk).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 550);
+    assert_eq!(db.put("more", value(1)).unwrap_err().kind(), ErrorKind::NoSpace);
+    for i in 0..400u32 {
+        db.delete(i.to_be_bytes()).unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    assert!(disk.total_bytes() + (64 << 10) < capacity, "there is room again, also for the ballast");
+    let db = open(&disk).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 150);
+    disk.set_capacity(u64::MAX);
+    db.put("more", value(1)).unwrap();
+    db.flush().unwrap();
+    await_ballast(&disk);
+}
+
+#[test]
+fn an_open_that_dies_on_a_full_disk_is_followed_by_one_that_works() {
+    let disk = with_ballast();
+    for io in 1..40 {
+        let disk = full(&disk);
+        let bytes = disk.total_bytes();
+        disk.fail_at(io, Fault::Eio, true);
+        drop(Db::open("/db", options(&disk).min_free_space(RESERVE)));
+        let after = disk.crash_clone(io, Crash::Power);
+        after.set_capacity(bytes.max(after.total_bytes()));
+        let db = Db::open("/db", options(&after).min_free_space(RESERVE));
+        let db = db.unwrap_or_else(|e| panic!("died at i/o {io}, then {e}"));
+        assert_eq!(db.iter().unwrap().count(), 550, "died at i/o {io}");
+    }
 }

@@ -349,8 +349,10 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
 
 /// A disk that fills up and is freed, five times.
 fn full_case(case: &Case) -> Result<(), String> {
-    let plan = Plan::of(case);
+    let mut plan = Plan::of(case);
     let mut rng = Rng::new(case.mixed());
+    // Every other disk has a reserve large enough for a ballast that an open can live on.
+    plan.settings.min_free_space = if case.number % 2 == 1 { 64 << 10 } else { plan.settings.min_free_space };
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep("full", &disk);
@@ -365,9 +367,32 @@ fn full_case(case: &Case) -> Result<(), String> {
             check_running(&stage)?;
             case.count("filled and freed", 1);
         }
-        stage.db.close().map_err(|e| format!("close: {e}"))
+        // Behind a flush with room the ballast is made.
+        stage.db.flush().map_err(|e| format!("flush: {e}"))?;
+        stage.db.close().map_err(|e| format!("close: {e}"))?;
+        open_full(case, &plan, &stage.env, &disk)
     })?;
     last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+}
+
+/// Opens on a disk without a free byte, once whole and once dying at some I/O; the ledger judges afterwards what is left.
+fn open_full(case: &Case, plan: &Plan, env: &Env, disk: &Arc<SimDisk>) -> Result<(), String> {
+    for (n, dies) in [true, false].into_iter().enumerate() {
+        disk.set_capacity(disk.total_bytes());
+        if dies {
+            disk.fail_at(1 + case.number % 17, Fault::Eio, true);
+        }
+        match Db::open(Path::new(PATH), plan.settings.options(env.clone())) {
+            Ok(db) => {
+                case.count("opened without a byte free", u64::from(!dies));
+                let _ = db.close();
+            }
+            Err(e) => expected_kind("open", &e).map_err(|e| format!("attempt {n}: {e}"))?,
+        }
+        disk.heal();
+    }
+    disk.set_capacity(u64::MAX);
+    Ok(())
 }
 
 /// Commits until the disk is full, and a few times more.

@@ -2,8 +2,8 @@
 //!
 //! What is exact: tables that lie inside the range. What is estimated: a table that an end of the range cuts, where the
 //! block at the cut counts half, so the error is at most half a block's share of that table (entries are taken to be spread
-//! evenly over the blocks of a table); value logs, apportioned by share of entries; memtables of more than a few hundred
-//! entries in the range, counted on a lane of their skip list (standard error 6 %).
+//! evenly over the blocks of a table); value logs, apportioned by share of entries; where different bytes may be one key,
+//! memtables of more than a few hundred entries in the range (standard error 6 %).
 
 use crate::memtable::Memtable;
 use crate::scan::Bounds;

@@ -58,13 +58,13 @@ pub(crate) fn look(
     at: SeqNo,
     mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
 ) -> Result<Option<(SeqNo, Found)>> {
+    let order = view.version.order;
+    let hash = order.filter_hash(key);
     for memtable in view.memtables() {
-        if let Some(found) = newer(memtable.get(key, at), memtable.cover(key, at)) {
+        if let Some(found) = newer(memtable.get(key, hash, at), memtable.cover(key, at)) {
             return Ok(Some(found));
         }
     }
-    let hash = view.version.order.filter_hash(key);
-    let order = view.version.order;
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
         let cover = cover(table, view, key, at);

@@ -67,7 +67,7 @@ impl Tree {
             sealed = true;
             let mut all = vec![Arc::clone(&v.active)];
             all.extend(v.sealed.iter().cloned());
-            let active = Arc::new(Memtable::new(self.order));
+            let active = Arc::new(Memtable::expecting(self.order, v.active.keys()));
             View { active, sealed: all, version: Arc::clone(&v.version), now: Arc::clone(&v.now) }
         });
         sealed

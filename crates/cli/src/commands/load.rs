@@ -1,16 +1,14 @@
 //! `perigee load`: the same inputs as `import`, as one bulk load: past the log, visible and durable all at once.
 
-use crate::commands::import::format::{self, Format};
 use crate::commands::import::loader::{Loader, Settings};
-use crate::commands::import::{read_one, summary_json, summary_text, tree};
+use crate::commands::import::{InputArgs, summary_json, summary_text};
 use crate::failure::Result;
 use crate::output::Out;
-use crate::place::{FamilyArg, Place};
+use crate::place::Place;
 use crate::size;
 use clap::Args;
 use perigee::Durability;
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::Instant;
 
 const EXAMPLES: &str = "\
@@ -30,25 +28,9 @@ space. Of a key that comes twice the last value stays. `import` is the command f
 pub struct LoadArgs {
     #[command(flatten)]
     place: Place,
-    /// Directories, files, or - for stdin
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
-    /// What the paths are (default: a directory is a tree; .csv, .tsv, .jsonl by their endings)
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-    /// Column or field that is the key (default: the first column; the field `id`, else `key`)
-    #[arg(long, value_name = "COLUMN")]
-    key: Option<String>,
-    /// Column family; made if it does not exist
     #[command(flatten)]
-    family: FamilyArg,
-    /// Put this in front of every key
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    prefix: String,
-    /// Start each key with the last part of its PATH, as in src/main.rs
-    #[arg(long)]
-    with_name: bool,
-    /// Memory in which entries are gathered and sorted
+    input: InputArgs,
+    /// Memory in which entries are gathered and sorted, at most an eighth of the memory budget
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = size::parse_bytes)]
     memory: u64,
     /// Stop at the first file or row that cannot be loaded; nothing is loaded then
@@ -58,26 +40,21 @@ pub struct LoadArgs {
 
 /// Loads everything, tells what was done.
 pub fn run(args: &LoadArgs, out: &mut Out) -> Result<u8> {
-    let inputs: Vec<_> =
-        args.paths.iter().map(|path| Ok((path, format::of(path, args.format)?))).collect::<Result<_>>()?;
+    let inputs = args.input.inputs()?;
     let started = Instant::now();
     let db = args.place.open_or_create(Durability::None)?;
-    let family = args.family.of_or_create(&db)?;
+    let family = args.input.family.of_or_create(&db)?;
     let settings = Settings {
         batch_bytes: 1,
         batch_ops: 1,
-        prefix: args.prefix.clone().into_bytes(),
+        prefix: args.input.prefix(),
         skip_existing: false,
         strict: args.strict,
         progress_lines: false,
     };
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let mut loader = Loader::new(&db, family, settings, out).in_bulk(memory)?;
-    for (path, format) in &inputs {
-        let name = if args.with_name { tree::last_part(path)? } else { Vec::new() };
-        loader.start_path(&name);
-        read_one(path, *format, args.key.as_deref(), &mut loader)?;
-    }
+    args.input.read(&inputs, &mut loader)?;
     let tally = loader.finish()?;
     let stats = db.stats();
     db.close()?;

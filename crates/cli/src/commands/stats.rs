@@ -144,7 +144,7 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
     text
 }
 
-/// Running jobs, stalls, input and output, latencies: each only if there is something to tell.
+/// Memory, running jobs, stalls, input and output, latencies: each only if there is something to tell.
 fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
     let mut jobs = table(&["running", "family", "why", ">done", ">of", ">written", ">for"]);
     for j in &s.running {
@@ -157,6 +157,15 @@ fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
             bytes(j.bytes_written),
             micros(j.elapsed_us),
         ]);
+    }
+    let mut memory = table(&["memory of", ">bytes"]);
+    for (owner, held) in s.memory.iter().filter(|(_, held)| *held > 0) {
+        memory.add_row([(*owner).to_owned(), bytes(*held)]);
+    }
+    let held = s.memory.iter().map(|(_, held)| held).sum();
+    memory.add_row(["together".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
+    if let Some(resident) = s.process_resident_bytes {
+        memory.add_row(["this process".to_owned(), bytes(resident)]);
     }
     let mut stalls = table(&["writers waited for", ">delays", ">time", ">stops", ">time"]);
     for w in &s.stalls {
@@ -190,7 +199,7 @@ fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
             us(l.max_ns),
         ]);
     }
-    for t in [jobs, stalls, io, latency].iter().filter(|t| t.row_count() > 0) {
+    for t in [memory, jobs, stalls, io, latency].iter().filter(|t| t.row_count() > 0) {
         out.line("")?;
         out.line(t.trim_fmt())?;
     }

@@ -3,12 +3,12 @@
 use crate::control::Kind;
 use crate::core::Core;
 use crate::events::{self, Event};
-use crate::pressure::{Pressure, Reason};
+use crate::pressure::{CHUNK_BYTES, Pressure, Reason};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Longest single delay.
-const DELAY_US_MAX: u64 = 20_000;
+const DELAY_US_MAX: u64 = 50_000;
 /// A stopped writer looks again at least this often.
 const STOP_US: u64 = 50_000;
 
@@ -43,10 +43,13 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
         match core.pressure() {
             Pressure::None => break,
             Pressure::Delay(us_per_chunk, reason) => {
-                let us = (us_per_chunk * (bytes as u64).div_ceil(64 << 10)).min(DELAY_US_MAX);
-                core.env.clock.sleep_us(us);
-                core.counters.delay_us.add(us);
-                core.stalls.delayed(reason.name(), us);
+                let now = core.env.clock.monotonic_us();
+                let us = core.intake.take(now, bytes as u64, CHUNK_BYTES, us_per_chunk).min(DELAY_US_MAX);
+                if us > 0 {
+                    core.env.clock.sleep_us(us);
+                    core.counters.delay_us.add(us);
+                    core.stalls.delayed(reason.name(), us);
+                }
                 break;
             }
             Pressure::Stop(reason) => {

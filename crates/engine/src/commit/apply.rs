@@ -31,7 +31,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
                 core.health.poison(&e);
                 e
             })?;
-            grown += active.bytes() - before;
+            grown += active.bytes().saturating_sub(before);
             if let Some(hook) = part.family.hook() {
                 told.push((
                     hook,
@@ -41,9 +41,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
         }
         base += u64::from(work.record.count);
     }
-    if core.memory.grew(grown) {
-        core.balance();
-    }
+    core.memtables_grew(grown);
     Ok(told)
 }
 

@@ -1,4 +1,10 @@
 //! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
+//!
+//! Why writers without a sync may pass by the queue: the order of commits is not the queue's. Whoever leads, for itself or for
+//! a group, holds `wal.appender` from the first number it takes until the watermark has passed the last one. So numbers, log
+//! records, memtable entries and the watermark grow in the same order, whoever comes in between; a group that is being
+//! synced keeps everybody else out, and nothing behind an unsynced `Full` commit is visible before it. The queue
+//! only decides who shares a sync.
 
 mod admit;
 mod work;
@@ -33,7 +39,7 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
     }
     admit::wait(core, work.bytes())?;
     let outcome = match durability {
-        Durability::Full => queue.submit(work, |group| lead(core, group)),
+        Durability::Full => queue.submit(&*core.env.clock, work, |group| lead(core, group)),
         _ => alone(core, work),
     };
     core.hooks.call();

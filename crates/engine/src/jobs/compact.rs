@@ -6,6 +6,7 @@ use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
+use crate::memory;
 use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::io::Cause;
@@ -136,7 +137,21 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
+        inputs_held: memory::input_bytes(sources(plan), family.settings().block_bytes),
+        held: AtomicU64::new(0),
     }
+}
+
+/// Sources that are read side by side: each run of level 0, of a deeper level one table at a time.
+fn sources(plan: &Plan) -> usize {
+    if plan.trivial {
+        return 0;
+    }
+    let above = plan.inputs.iter().filter(|(level, _)| level.0 == 0).count();
+    let mut deeper: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).filter(|l| *l > 0).collect();
+    deeper.sort_unstable();
+    deeper.dedup();
+    above + deeper.len()
 }
 
 fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: Arc<Version>, plan: &Plan) -> Result<()> {

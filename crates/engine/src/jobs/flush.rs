@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
 use crate::manifest::Edit;
+use crate::memory;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
@@ -18,7 +19,10 @@ use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Pace, Setting, Unhindered};
 use perigee_tree::{Memtable, Version, VersionEdit};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// Flushes the oldest sealed memtable there is; false if there is none. Called by one thread only, so that a family's
 /// memtables are installed oldest first.
@@ -34,6 +38,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     let pace = JobPace::new(core, &running);
     let started = core.start(Operation::Flush, 0);
     let done = flush_one(core, &family, &memtable, &pace, &mut created, &mut None);
+    core.flushed.store(0, Relaxed);
     if done.is_ok() {
         core.stop(Operation::Flush, started);
     } else {
@@ -65,6 +70,8 @@ fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
+        inputs_held: 0,
+        held: AtomicU64::new(0),
     }
 }
 
@@ -115,7 +122,9 @@ fn flush_one(
     if bug::on(Bug::RemoveLogEarly) {
         remove_logs(core, &removable);
     }
-    install(core, family, edit, &removable, Some(memtable))?;
+    let installed = install(core, family, edit, &removable, Some(memtable));
+    core.flushed.store(0, Relaxed);
+    installed?;
     in_section(core, held, |appender| appender.forget(&removable));
     remove_logs(core, &removable);
     core.now.flushed();
@@ -145,7 +154,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         strata: Strata::new(snapshots, present),
         options: family.klog_options(core.database),
         threshold: family.settings().value_threshold as usize,
-        target_bytes: family.settings().target_file_bytes,
+        target_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,

@@ -1,6 +1,6 @@
 //! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up when told.
 
-mod pace;
+pub mod pace;
 pub mod flush;
 pub mod compact;
 mod scrub;

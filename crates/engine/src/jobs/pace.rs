@@ -1,5 +1,5 @@
-//! The pace of a running job: it tells how far it is, keeps to the rate, and gives up when told. Called by the rewrite road
-//! after every quantum, with no lock held but `compacting`.
+//! The pace of a running job: it tells how far it is and what it holds, keeps to the rate, and gives up when told. Called by the
+//! rewrite road after every quantum, with no lock held but `compacting`.
 
 use crate::control::{Kind, Running};
 use crate::core::Core;
@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Longest wait without a look at whether to give up.
 const LOOK_US: u64 = 50_000;
+
+/// What a job holds is told on when it has changed by so many bits' worth: 64 KiB.
+const TELL_BITS: u32 = 16;
 
 /// The pace of one job.
 #[derive(Debug)]
@@ -37,29 +40,41 @@ impl<'a> JobPace<'a> {
 impl Pace for JobPace<'_> {
     fn step(&self, moved: Moved) -> Result<()> {
         let job = &self.running.job;
-        job.entries_done.fetch_add(moved.entries, Relaxed);
+        let entries = job.entries_done.fetch_add(moved.entries, Relaxed) + moved.entries;
+        if job.kind == Kind::Flush {
+            self.core.flushed.store(entries.saturating_mul(1000) / job.entries.max(1), Relaxed);
+        }
         job.written.fetch_add(moved.written_bytes, Relaxed);
+        let before = job.held.swap(moved.held_bytes, Relaxed);
+        if before >> TELL_BITS != moved.held_bytes >> TELL_BITS {
+            self.core.jobs_hold();
+        }
         self.check()?;
         let (class, bytes) = match job.kind {
             Kind::Flush => (Class::Flush, moved.written_bytes),
             Kind::Compaction => (Class::Compaction, moved.read_bytes + moved.written_bytes),
         };
-        let clock = &self.core.env.clock;
+        keep_to_rate(self.core, class, bytes, &|| self.check())
+    }
+}
+
+/// Takes `bytes` of the background rate and waits until they are paid for; `check` says when to give up.
+pub fn keep_to_rate(core: &Core, class: Class, bytes: u64, check: &dyn Fn() -> Result<()>) -> Result<()> {
+    let clock = &core.env.clock;
+    let now = clock.monotonic_us();
+    let debt = core.throttle.take(now, bytes, class);
+    if debt.wait_us == 0 {
+        return Ok(());
+    }
+    let until = now.saturating_add(debt.wait_us);
+    loop {
+        let seen = core.signal.now();
         let now = clock.monotonic_us();
-        let debt = self.core.throttle.take(now, bytes, class);
-        if debt.wait_us == 0 {
+        // A new rate forgives what the old one asked.
+        if now >= until || core.throttle.generation() != debt.generation {
             return Ok(());
         }
-        let until = now.saturating_add(debt.wait_us);
-        loop {
-            let seen = self.core.signal.now();
-            let now = clock.monotonic_us();
-            // A new rate forgives what the old one asked.
-            if now >= until || self.core.throttle.generation() != debt.generation {
-                return Ok(());
-            }
-            self.check()?;
-            self.core.signal.wait_us(seen, (until - now).min(LOOK_US));
-        }
+        check()?;
+        core.signal.wait_us(seen, (until - now).min(LOOK_US));
     }
 }

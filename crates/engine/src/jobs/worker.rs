@@ -72,6 +72,12 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
         match catch_unwind(AssertUnwindSafe(|| job(core))) {
             Ok(Ok(done)) => {
                 back_off = BACK_OFF_US_MIN;
+                if done {
+                    core.job_over();
+                }
+                if done && slot == Slot::Flush {
+                    core.keep_ballast();
+                }
                 core.health
                     .set_background(slot, if done { core.retire.sweep(&core.shelf).err() } else { None });
                 if done { core.signal.ring() } else { wait(core, slot, seen) }
@@ -130,7 +136,9 @@ fn wait(core: &Core, slot: Slot, seen: u64) {
     }
 }
 
+/// Also the thread that looks whether freed memory goes back: the one that has least to do.
 fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
+    core.give_back();
     let due = core.sync_due.load(SeqCst);
     if due == u64::MAX || core.env.clock.monotonic_us() < due {
         return Ok(false);

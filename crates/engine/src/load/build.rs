@@ -5,6 +5,7 @@ use super::{LoadPace, Working};
 use crate::core::Core;
 use crate::family::Family;
 use crate::jobs::flush::{discard, setting};
+use crate::memory;
 use perigee_base::format::FileKind;
 use perigee_base::{Error, FileId, Result, SeqNo, limits};
 use perigee_file::name;
@@ -33,6 +34,8 @@ pub struct Load {
     pile: Pile,
     created: Created,
     memory_bytes: usize,
+    /// Memory of the chunk, as the budget knows it: it is kept from run to run.
+    held: u64,
     progress: Progress,
     /// Built, not yet published.
     ready: Option<Part>,
@@ -51,15 +54,16 @@ impl Load {
             chunk: Chunk::new(order),
             pile: Pile::new(order),
             created: Created::default(),
-            memory_bytes: 64 << 20,
+            memory_bytes: memory::load_bytes(core.memory.budget, 64 << 20),
+            held: 0,
             progress: Progress::default(),
             ready: None,
             done: None,
         })
     }
-    /// Entries are gathered up to so many bytes before they are sorted and written.
+    /// Entries are gathered up to so many bytes before they are sorted and written; never more than the budget has for a load.
     pub fn set_memory_bytes(&mut self, bytes: usize) {
-        self.memory_bytes = bytes;
+        self.memory_bytes = memory::load_bytes(self.core.memory.budget, bytes);
     }
     /// How far it is.
     pub fn progress(&self) -> Progress {
@@ -83,11 +87,21 @@ impl Load {
         self.chunk.push(key, value)?;
         self.progress.entries += 1;
         self.progress.bytes += (key.len() + value.len()) as u64;
+        self.count();
         if self.chunk.memory_bytes() < self.memory_bytes {
             return Ok(false);
         }
         self.spill()?;
         Ok(true)
+    }
+
+    /// Tells the budget when the chunk has grown by a step.
+    fn count(&mut self) {
+        let now = self.chunk.memory_bytes() as u64;
+        if now > self.held + memory::step(self.core.memory.budget) {
+            self.core.memory.load_holds(&mut self.held, now);
+            self.core.jobs_hold();
+        }
     }
 
     /// Works on the pile with what a rewrite needs to know.
@@ -98,7 +112,7 @@ impl Load {
         let _working = Working::start(&self.core)?;
         self.family.check()?;
         let empty = Version::empty(self.family.tree.order());
-        let pace = LoadPace(&self.core);
+        let pace = LoadPace::new(&self.core);
         pace.room(self.chunk.memory_bytes() as u64)?;
         let setting = setting(&self.core, &self.family, &empty, &pace);
         work(&mut self.pile, &mut self.chunk, setting, &mut self.created)?;
@@ -168,6 +182,9 @@ pub fn finish(core: &Arc<Core>, loads: &mut [&mut Load]) -> Result<SeqNo> {
 
 impl Drop for Load {
     fn drop(&mut self) {
+        self.core.memory.freed(self.held);
+        self.core.memory.load_holds(&mut self.held, 0);
+        self.core.jobs_hold();
         // Once the database is closed the files are not ours any more: they are orphans of the next open.
         if self.done.is_none()
             && let Ok(_working) = Working::start(&self.core)

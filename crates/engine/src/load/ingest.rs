@@ -125,7 +125,7 @@ fn rewrite(
     };
     let all = Arc::new(Run { id: RunId(0), tables: readers.into_iter().map(table).collect() });
     let source = MergeCursor::new(order, vec![Source::Run(RunCursor::new(all, order, false))]);
-    let (empty, pace) = (Version::empty(order), LoadPace(core));
+    let (empty, pace) = (Version::empty(order), LoadPace::new(core));
     let job = setting(core, &family, &empty, &pace);
     let job = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..job };
     let (ranges, relocate) = (Fragments::default(), BTreeSet::new());

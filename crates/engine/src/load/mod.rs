@@ -15,8 +15,11 @@ pub use ingest::ingest;
 pub use publish::Part;
 
 use crate::core::Core;
+use crate::jobs::pace::keep_to_rate;
+use crate::throttle::Class;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_tree::rewrite::{Moved, Pace};
+use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// A caller's thread at work on a load. Closing waits until there is none.
@@ -51,20 +54,45 @@ fn check_closing(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// The pace of a load's rewrites: as fast as it goes, until the database closes.
+/// The pace of a load's rewrites: within the background rate like a compaction (nobody waits for it), until the database closes.
 #[derive(Debug)]
-pub struct LoadPace<'a>(pub &'a Core);
+pub struct LoadPace<'a> {
+    core: &'a Core,
+    /// Memory that the outputs hold.
+    held: Cell<u64>,
+}
 
-impl LoadPace<'_> {
+impl<'a> LoadPace<'a> {
+    /// The pace of a rewrite that begins.
+    pub fn new(core: &'a Core) -> LoadPace<'a> {
+        LoadPace { core, held: Cell::new(0) }
+    }
+    fn holds(&self, bytes: u64) {
+        let mut held = self.held.get();
+        if held != bytes {
+            self.core.memory.load_holds(&mut held, bytes);
+            self.held.set(held);
+            self.core.jobs_hold();
+        }
+    }
     /// The reserve is for deletes and compactions: a load gives up before it takes that.
     pub fn room(&self, bytes: u64) -> Result<()> {
-        self.0.space.admit(&*self.0.dir, self.0.env.clock.monotonic_us(), bytes)
+        self.core.space.admit(&*self.core.dir, self.core.env.clock.monotonic_us(), bytes)
+    }
+}
+
+impl Drop for LoadPace<'_> {
+    fn drop(&mut self) {
+        self.holds(0);
     }
 }
 
 impl Pace for LoadPace<'_> {
     fn step(&self, moved: Moved) -> Result<()> {
-        check_closing(self.0)?;
-        self.room(moved.written_bytes)
+        check_closing(self.core)?;
+        self.holds(moved.held_bytes);
+        self.room(moved.written_bytes)?;
+        let bytes = moved.read_bytes + moved.written_bytes;
+        keep_to_rate(self.core, Class::Compaction, bytes, &|| check_closing(self.core))
     }
 }

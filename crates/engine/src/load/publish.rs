@@ -90,6 +90,8 @@ fn job(core: &Core, parts: &[Part]) -> Job {
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
+        inputs_held: 0,
+        held: AtomicU64::new(0),
     }
 }
 

@@ -10,6 +10,7 @@ mod replay;
 mod readonly;
 mod sharing;
 
+use crate::ballast;
 use crate::control::Control;
 use crate::core::Core;
 use crate::dirsync::DirSync;
@@ -79,7 +80,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let open_files = open_files(&env, &settings);
     let shelf =
         Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), open_files);
-    let shelf = Arc::new(shelf);
+    let shelf = Arc::new(shelf.with_buffer_bytes(memory::buffer_bytes(memory.budget)));
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
@@ -92,14 +93,17 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
 
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
-    let log_id = crate::core::next_file(&ids);
-    let written = copy_log(&*dir, &found, boot, &replayed, log_id).and_then(|writer| {
-        let made =
-            new_manifest(&dir, &mut found, boot, &replayed, &writer, &ids, (&counters, now.high_water()))?;
-        Ok((writer, made))
-    });
-    let (writer, (manifest, dir_sync)) = written.inspect_err(|e| undo(&*dir, log_id, e))?;
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
+    let write = |found: &manifest::Found| {
+        write_anew(&dir, found, boot, &replayed, &ids, (&counters, now.high_water()))
+    };
+    let written = match write(&found) {
+        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found.catalog, cut)? => {
+            write(&found)
+        }
+        written => written,
+    };
+    let (writer, (manifest, dir_sync)) = written?;
     if !cut {
         remove_copied(&*dir, &found.catalog);
     }
@@ -180,6 +184,8 @@ fn assemble(
         loads: AtomicU64::new(0),
         compacting: Mutex::new(()),
         control: Control::default(),
+        flushed: AtomicU64::new(0),
+        intake: Default::default(),
         stalls: Stalls::default(),
         scrub: Default::default(),
         throttle,
@@ -284,6 +290,30 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> 
     all
 }
 
+/// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names. Whether that made room.
+fn make_room(dir: &dyn Dir, catalog: &Catalog, cut: bool) -> Result<bool> {
+    let ballast = ballast::give_up(dir)?;
+    let orphans = !cut && orphans::make_room(dir, catalog)?;
+    Ok(ballast || orphans)
+}
+
+/// The fresh segment, then the manifest that names it. What fails leaves nothing behind.
+fn write_anew(
+    dir: &Arc<dyn Dir>,
+    found: &manifest::Found,
+    boot: u64,
+    replayed: &Replayed,
+    ids: &AtomicU64,
+    clocks: (&Arc<Counters>, Arc<HighWater>),
+) -> Result<(LogWriter, (Manifest, Arc<DirSync>))> {
+    let log_id = crate::core::next_file(ids);
+    let written = copy_log(&**dir, found, boot, replayed, log_id).and_then(|writer| {
+        let made = new_manifest(dir, found, boot, replayed, &writer, ids, clocks)?;
+        Ok((writer, made))
+    });
+    written.inspect_err(|e| undo(&**dir, log_id, e))
+}
+
 /// Copies what is not yet in tables into a fresh segment, durable before anything names it. Old bytes are not made
 /// durable by syncing the old file: a sync that failed in an earlier process may now be answered with success.
 fn copy_log(
@@ -331,7 +361,7 @@ fn undo(dir: &dyn Dir, log: FileId, e: &Error) {
 
 fn new_manifest(
     dir: &Arc<dyn Dir>,
-    found: &mut manifest::Found,
+    found: &manifest::Found,
     boot: u64,
     replayed: &Replayed,
     writer: &LogWriter,

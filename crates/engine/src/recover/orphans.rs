@@ -46,6 +46,21 @@ fn unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
     Ok(dir.list()?.into_iter().filter(|f| !named(f)).collect())
 }
 
+/// On a full disk, when everything was read and nothing was cut: removes what no manifest names and what lies in the trash;
+/// whether there was anything. (An open that was cut short on a full disk leaves its copy of the log behind.)
+pub fn make_room(dir: &dyn Dir, catalog: &Catalog) -> Result<bool> {
+    let (unknown, trash) = (unknown(dir, catalog)?, dir.subdir(TRASH)?);
+    let old = trash.list()?;
+    unknown.iter().try_for_each(|file| dir.remove(file))?;
+    old.iter().try_for_each(|file| trash.remove(file))?;
+    if dir.file_len(name::MANIFEST_TMP)?.is_some() {
+        dir.remove(name::MANIFEST_TMP)?;
+    }
+    trash.sync()?;
+    dir.sync()?;
+    Ok(!unknown.is_empty() || !old.is_empty())
+}
+
 /// The seeded bug: remove first, check later.
 pub fn remove_all_unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<()> {
     unknown(dir, catalog)?.iter().try_for_each(|file| dir.remove(file))

@@ -1,10 +1,10 @@
 //! Opening without writing a byte: beside the writer that holds the lock, or on a read-only medium, or (salvage) on a
 //! database too damaged to be opened otherwise.
 //!
-//! What is seen is the database at one moment of this open: the manifest as it was read, the tables that it names (each
-//! held open, so that the writer may remove them), and the log up to where it reached, in memory. Nothing that the writer
-//! does later is seen. If the writer changed the manifest while we read, what we found may not fit together: then
-//! we begin again.
+//! What is seen is the database at one moment of this open: the manifest as it was read, the files that it names, and of the log
+//! what is there when it is read, in memory. All of them are opened at once, before any is looked at, so that the writer
+//! may remove them; nothing that it does later is seen, but for records behind those that were there. If a file was gone already, or
+//! what we found does not fit together after all, and the manifest has changed meanwhile, we begin again.
 
 use super::{
     Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew, replay,
@@ -25,22 +25,26 @@ use perigee_file::log::LogWriter;
 use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// How often we begin again, each time after a longer pause.
 const ATTEMPTS: u64 = 30;
 const PAUSE_US: u64 = 500;
+/// How often the manifest is read until every file that it names is open.
+const HOLD_ATTEMPTS: u32 = 5;
 
 /// Opens the database in `dir` and changes nothing.
 pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
     let writable = Arc::clone(&dir);
-    let dir = ReadOnlyDir::over(dir);
+    let dir = ReadOnlyDir::holding(dir);
     let mut attempt = 0;
     loop {
         let before = state_of_manifest(&*dir);
         match read(env.clone(), Arc::clone(&dir), boot, settings.clone()) {
             Ok((core, report)) => {
+                dir.release();
                 if bug::on(Bug::ReadOnlyCutsLog) {
                     cut(&*writable, &core, &report);
                 }
@@ -76,9 +80,32 @@ fn state_of_manifest(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
     Some((len, header))
 }
 
-fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
+/// Reads the manifest and opens every file that it names. While the writer removes one before it is open, the manifest is read
+/// again at once; what is open stays, so that only the newest files are missing. A file that is missing in the end, or that
+/// cannot be opened, is told of by who reads it.
+fn hold_all(env: &Env, dir: &ReadOnlyDir, boot: u64, settings: &Settings) -> Result<manifest::Found> {
+    let mut attempt = 0;
+    loop {
+        let before = state_of_manifest(dir);
+        let found = manifest::read(env, dir, boot, settings).map_err(|e| no_map(e, settings))?;
+        let families = found.catalog.families.values();
+        let data = families.flat_map(|f| {
+            let tables = f.tables.keys().map(|id| (*id, FileKind::Klog));
+            tables.chain(f.vlogs.keys().map(|id| (*id, FileKind::Vlog)))
+        });
+        let logs = found.catalog.logs.iter().map(|(id, _)| (*id, FileKind::Wal));
+        let names: BTreeSet<String> = logs.chain(data).map(|(id, kind)| name::file_name(id, kind)).collect();
+        attempt += 1;
+        if dir.hold_only(names) || attempt > HOLD_ATTEMPTS || state_of_manifest(dir) == before {
+            return Ok(found);
+        }
+    }
+}
+
+fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
     let start = env.clock.monotonic_us();
-    let mut found = manifest::read(&env, &*dir, boot, &settings).map_err(|e| no_map(e, &settings))?;
+    let dir: Arc<dyn Dir> = Arc::clone(&held) as Arc<dyn Dir>;
+    let mut found = hold_all(&env, &held, boot, &settings)?;
     check_orders(&found.catalog, &settings)?;
     let counters = Arc::new(Counters::default());
     let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
@@ -88,7 +115,8 @@ fn read(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(C
     let now = LogicalClock::new(Arc::clone(&env.clock), found.catalog.clock, Arc::clone(&counters));
     let now = Arc::new(now);
     let families = open_families(&found.catalog, &shelf, &now, settings.salvage)?;
-    let replayed = replay::replay_as(&*dir, &found, boot, &families, settings.salvage)?;
+    let edits_now = || manifest::read(&env, &*dir, boot, &settings).map(|now| now.edits);
+    let replayed = replay::replay_as(&*dir, &found, boot, &families, settings.salvage, &edits_now)?;
     if let Some(hole) = replayed.holes.first() {
         let why = hole.clone().wrap(
             ErrorKind::Corruption,

@@ -57,20 +57,23 @@ struct Replay<'a> {
     /// Highest number of manifest edits that any record names.
     edits: u64,
     salvage: bool,
+    /// How many edits the manifest holds by now, beside a writer.
+    edits_now: &'a dyn Fn() -> Result<u64>,
 }
 
 /// Replays the segments of the catalog into `families`.
 pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>]) -> Result<Replayed> {
-    replay_as(dir, found, boot, families, false)
+    replay_as(dir, found, boot, families, false, &|| Ok(found.edits))
 }
 
-/// The same, if `salvage`, past all damage.
+/// The same, if `salvage`, past all damage; beside a writer, who may have added edits since (`edits_now`).
 pub fn replay_as(
     dir: &dyn Dir,
     found: &Found,
     boot: u64,
     families: &[Arc<Family>],
     salvage: bool,
+    edits_now: &dyn Fn() -> Result<u64>,
 ) -> Result<Replayed> {
     let logs = &found.catalog.logs;
     let start = logs.first().map_or(found.catalog.durable + 1, |(_, lsn)| *lsn);
@@ -81,6 +84,7 @@ pub fn replay_as(
         out: Replayed { first: start, next: start, ..Replayed::default() },
         edits: 0,
         salvage,
+        edits_now,
     };
     for i in 0..logs.len() {
         if bug::on(Bug::ReplayFirstSegmentOnly) && i == 1 {
@@ -303,7 +307,10 @@ impl Replay<'_> {
                 Err(e) => return Err(e),
             }
         }
-        if self.edits > self.found.edits && !bug::on(Bug::TruncateDamagedLog) {
+        if self.edits > self.found.edits
+            && self.edits > (self.edits_now)()?
+            && !bug::on(Bug::TruncateDamagedLog)
+        {
             return Err(Error::corruption("the manifest has lost its last edits")
                 .in_file(name::MANIFEST)
                 .expected(format_args!("edit {}", self.edits), format_args!("edit {}", self.found.edits)));

@@ -34,6 +34,12 @@ pub trait Fs: Send + Sync + Debug {
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
+    /// Bytes of memory that the process has now (its resident set), if that is known.
+    fn resident_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// Asks the allocator to give memory that was freed back to the system, where it would keep it. May take milliseconds.
+    fn give_back_memory(&self) {}
     /// Files that the process may have open, if that is known.
     fn open_files(&self) -> Option<u64> {
         None

@@ -6,6 +6,7 @@
 mod lock;
 mod file;
 mod machine;
+mod heap;
 mod dir;
 
 use super::{Dir, Fs, OpenDir};
@@ -65,6 +66,14 @@ impl Fs for PosixFs {
 
     fn memory_bytes(&self) -> Option<u64> {
         machine::memory_bytes()
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        machine::resident_bytes()
+    }
+
+    fn give_back_memory(&self) {
+        heap::give_back();
     }
 
     fn open_files(&self) -> Option<u64> {

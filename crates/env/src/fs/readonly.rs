@@ -3,17 +3,45 @@
 
 use super::{Append, Dir, DirLock, ReadAt};
 use perigee_base::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Reads what another directory holds, and changes nothing.
+/// Reads what another directory holds, and changes nothing. Files that it holds open stay, whoever removes them.
 #[derive(Debug)]
-pub struct ReadOnlyDir(Arc<dyn Dir>);
+pub struct ReadOnlyDir(Arc<dyn Dir>, Mutex<BTreeMap<String, Arc<dyn ReadAt>>>);
 
 impl ReadOnlyDir {
     /// Over `inner`.
     pub fn over(inner: Arc<dyn Dir>) -> Arc<dyn Dir> {
-        Arc::new(ReadOnlyDir(inner))
+        Self::holding(inner)
+    }
+    /// The same, to hold files with.
+    pub fn holding(inner: Arc<dyn Dir>) -> Arc<ReadOnlyDir> {
+        Arc::new(ReadOnlyDir(inner, Mutex::default()))
+    }
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn ReadAt>>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Opens these files now, and lets go of others: [`Dir::open`] answers with them from here on, also when they were removed.
+    /// Whether all of them are open.
+    pub fn hold_only(&self, names: BTreeSet<String>) -> bool {
+        self.held().retain(|name, _| names.contains(name));
+        let mut all = true;
+        for name in names {
+            if !self.held().contains_key(&name) {
+                match self.0.open(&name) {
+                    Ok(file) => drop(self.held().insert(name, file)),
+                    Err(_) => all = false,
+                }
+            }
+        }
+        all
+    }
+    /// Lets go of all of them; who has opened one keeps it.
+    pub fn release(&self) {
+        let all = std::mem::take(&mut *self.held());
+        drop(all);
     }
 }
 
@@ -42,7 +70,8 @@ impl Dir for ReadOnlyDir {
         Err(refusal().in_file(name))
     }
     fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>> {
-        self.0.open(name)
+        let held = self.held().get(name).cloned();
+        held.map_or_else(|| self.0.open(name), Ok)
     }
     fn rename(&self, from: &str, _to: &str) -> Result<()> {
         Err(refusal().in_file(from))
@@ -88,6 +117,22 @@ mod tests {
     use super::*;
     use crate::fs::memory::SimDisk;
     use crate::fs::{Fs, OpenDir};
+
+    #[test]
+    fn what_it_holds_stays() {
+        let disk = SimDisk::new(1);
+        let real = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+        real.create("f").unwrap().append(&[b"x"]).unwrap();
+        let dir = ReadOnlyDir::holding(Arc::clone(&real));
+        let names = |all: &[&str]| all.iter().map(|n| (*n).to_owned()).collect();
+        assert!(!dir.hold_only(names(&["f", "g"])), "there is no g");
+        real.remove("f").unwrap();
+        assert!(dir.hold_only(names(&["f"])), "it is held already");
+        let file = dir.open("f").unwrap();
+        dir.release();
+        assert!(dir.open("f").is_err());
+        assert_eq!(file.len().unwrap(), 1);
+    }
 
     #[test]
     fn it_reads_and_changes_nothing() {

@@ -59,9 +59,9 @@ fn model(values: &[u64], stride: u64) -> (u64, u64, usize) {
 pub struct Column {
     base: u64,
     stride: u64,
-    mask: u64,
-    width: usize,
-    deltas: usize,
+    // Narrow: every cached block holds four of these, and every look-up reads them.
+    deltas: u32,
+    width: u8,
 }
 
 impl Column {
@@ -80,8 +80,9 @@ impl Column {
         if padding.iter().any(|&b| b != 0) {
             return Err(Error::corruption("the padding of a column is not zero"));
         }
-        let mask = if width == 0 { 0 } else { u64::MAX >> (64 - 8 * width) };
-        Ok((Column { base, stride, mask, width, deltas: at + HEAD_BYTES }, at + d.position()))
+        let start = u32::try_from(at + HEAD_BYTES);
+        let start = start.map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
+        Ok((Column { base, stride, deltas: start, width: width as u8 }, at + d.position()))
     }
 
     /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.
@@ -91,9 +92,10 @@ impl Column {
         if self.width == 0 {
             return line; // without waiting for memory that has nothing to add
         }
-        let at = self.deltas + i * self.width;
+        let width = usize::from(self.width);
+        let at = self.deltas as usize + i * width;
         let bytes: [u8; 8] = raw[at..at + 8].try_into().expect("a slice of eight bytes");
-        line.wrapping_add(u64::from_le_bytes(bytes) & self.mask)
+        line.wrapping_add(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
     }
 
     /// The one value of the column, if all are the same by construction.

@@ -5,7 +5,9 @@ pub mod column;
 pub mod frame;
 pub mod layout;
 pub mod writer;
+pub mod prints;
 pub mod reader;
+pub mod find;
 pub(crate) mod spare;
 
 pub use reader::Block;

@@ -3,6 +3,7 @@
 
 use super::column::SLACK_BYTES;
 use super::layout::Layout;
+use super::prints::Prints;
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use std::cmp::Ordering;
@@ -15,6 +16,7 @@ pub struct Block {
     /// The raw form and the slack.
     buf: Arc<Vec<u8>>,
     layout: Layout,
+    prints: Prints,
 }
 
 impl Block {
@@ -29,7 +31,11 @@ impl Block {
     pub fn parse_shared(buf: Arc<Vec<u8>>) -> Result<Block> {
         let len = buf.len().saturating_sub(SLACK_BYTES);
         let layout = Layout::parse(&buf, len)?;
-        Ok(Block { buf, layout })
+        Ok(Block { buf, layout, prints: Prints::default() })
+    }
+    /// Fingerprints of its keys, if it was asked often enough.
+    pub(super) fn prints(&self) -> &Prints {
+        &self.prints
     }
     /// The buffer it lies in.
     pub(crate) fn into_buffer(self) -> Arc<Vec<u8>> {

@@ -79,6 +79,13 @@ impl BlockWriter {
         self.keys.len() + self.values.len()
     }
 
+    /// Memory of its buffers.
+    pub fn memory_bytes(&self) -> usize {
+        let columns = [&self.key_ends, &self.seqs, &self.kinds, &self.value_ends];
+        let words: usize = columns.iter().map(|c| c.capacity()).sum();
+        self.keys.capacity() + self.values.capacity() + words * size_of::<u64>()
+    }
+
     fn estimate(&self, shared: usize) -> usize {
         let keys = self.keys.len() - shared * self.len().saturating_sub(1);
         layout::HEAD_BYTES + 4 * column::HEAD_BYTES + keys + self.values.len() + ENTRY_BYTES * self.len()

@@ -8,7 +8,7 @@ use super::layout::{FOOTER_BYTES, Footer, Place};
 use super::props::{self, KlogSummary, RangeSummary};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, FileBlocks};
 use crate::filter::Filter;
 use crate::handles::Handles;
 use crate::index::Index;
@@ -98,7 +98,7 @@ pub struct KlogReader {
     pub(super) input: Input,
     pub(super) database: u64,
     pub(super) parts: Parts,
-    pub(super) cache: Arc<BlockCache>,
+    pub(super) cache: FileBlocks,
     pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
@@ -233,6 +233,7 @@ impl KlogReader {
         parts: Parts,
         (cache, counters): (Arc<BlockCache>, Arc<Counters>),
     ) -> KlogReader {
+        let cache = FileBlocks::new(cache, input.id(), parts.index.len());
         KlogReader { input, database, parts, cache, counters, stamp: AtomicU64::new(0) }
     }
 
@@ -240,9 +241,12 @@ impl KlogReader {
     /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
         let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
-        match self.cached(i) {
-            Some(block) => Ok(self.answer(&block, i, key, at, Found::of)),
-            None => self.get_missed(i, key, at),
+        match self.cache.with(i, |block| self.answer(block, i, (key, hash), at, Found::of)) {
+            Some(answer) => {
+                self.counters.cache_hits.add(1);
+                Ok(answer)
+            }
+            None => self.get_missed(i, (key, hash), at),
         }
     }
 
@@ -272,8 +276,7 @@ impl KlogReader {
                 return Ok(Arc::clone(&n.block));
             }
             let held = near.take().map_or(0, |n| n.loaded);
-            let (offset, _) = self.parts.index.place(i);
-            let loaded = held + u64::from(self.cache.get(self.id(), offset).is_none());
+            let loaded = held + u64::from(!self.cache.has(i));
             let block = self.block(i, true, Cause::Get)?;
             *near =
                 Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
@@ -290,8 +293,8 @@ impl KlogReader {
         let i = self.parts.index.find(self.parts.order, key, at);
         if i < self.parts.index.len() && *last != Some((self.id(), i)) {
             *last = Some((self.id(), i));
-            let (offset, length) = self.parts.index.place(i);
-            if self.cache.get(self.id(), offset).is_none() {
+            if !self.cache.has(i) {
+                let (offset, length) = self.parts.index.place(i);
                 self.input.will_need(offset, length);
             }
         }
@@ -307,7 +310,7 @@ impl KlogReader {
     ) -> Result<Option<(SeqNo, Found)>> {
         let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
         let block = block(i)?;
-        Ok(self.answer(&block, i, key, at, Found::of))
+        Ok(self.answer(&block, i, (key, hash), at, Found::of))
     }
 
     /// The one data block that may hold the newest version of `key` that is not newer than `at`.
@@ -331,12 +334,14 @@ impl KlogReader {
         &self,
         block: &Block,
         i: usize,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         at: SeqNo,
         found: impl FnOnce(&Block, usize) -> Found,
     ) -> Option<(SeqNo, Found)> {
-        let entry = block.lower_bound(self.parts.order, key, at);
-        if entry < block.len() && block.key_is(self.parts.order, entry, key) {
+        let order = self.parts.order;
+        let by_print = block.find_by_print(order, key, hash, at);
+        let entry = by_print.unwrap_or_else(|| block.lower_bound(order, key, at));
+        if by_print.is_some() || (entry < block.len() && block.key_is(order, entry, key)) {
             return self.seen(block, entry, at, found);
         }
         self.count_miss(key, i, Some((block, entry)));
@@ -388,7 +393,7 @@ impl KlogReader {
     /// Data block `i`, if the cache has it.
     #[inline]
     pub(super) fn cached(&self, i: usize) -> Option<Arc<Block>> {
-        let block = self.cache.get(self.id(), self.parts.index.place(i).0)?;
+        let block = self.cache.get(i)?;
         self.counters.cache_hits.add(1);
         Some(block)
     }
@@ -408,14 +413,18 @@ impl KlogReader {
         fill_cache: bool,
         read: impl FnOnce(bool) -> Result<Block>,
     ) -> Result<Arc<Block>> {
-        let (offset, _) = self.parts.index.place(i);
         self.counters.cache_misses.add(1);
-        let kept = fill_cache && self.cache.admits(self.id(), offset);
+        let kept = fill_cache && self.cache.admits(i);
         let block = Arc::new(read(kept)?);
         if kept {
-            self.cache.insert(self.id(), offset, Arc::clone(&block));
+            self.cache.insert(i, Arc::clone(&block));
         }
         Ok(block)
+    }
+
+    /// Drops its blocks from the cache. Whoever still reads it may go on.
+    pub fn forget_blocks(&self) {
+        self.cache.forget();
     }
 
     /// Counts a read of data blocks.
@@ -449,7 +458,11 @@ impl KlogReader {
     pub fn memory_bytes(&self) -> u64 {
         let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
         let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
-        size_of::<KlogReader>() as u64 + self.parts.index.memory_bytes() + filter + sketch
+        size_of::<KlogReader>() as u64
+            + self.cache.memory_bytes()
+            + self.parts.index.memory_bytes()
+            + filter
+            + sketch
     }
     /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
     pub fn filter_bytes(&self) -> u64 {

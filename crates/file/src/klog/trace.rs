@@ -33,7 +33,7 @@ impl KlogReader {
         let mut block = None;
         let answer = self.find(key, hash, at, |number| {
             let (offset, bytes) = self.parts.index.place(number);
-            let cached = self.cache.get(self.id(), offset).is_some();
+            let cached = self.cache.has(number);
             block = Some(BlockTrace { number, offset, bytes, cached });
             self.block(number, true, Cause::Get)
         });

@@ -14,7 +14,7 @@ use crate::index::{self, IndexWriter};
 use crate::name::file_name;
 use crate::output::{Output, table_header};
 use crate::ranges::Fragments;
-use crate::sketch::Sketch;
+use crate::sketch::{REGISTERS, Sketch};
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
@@ -165,6 +165,17 @@ impl KlogWriter {
             + TAIL_BYTES
     }
 
+    /// Gathers so many bytes before the file system is called.
+    pub fn set_buffer_bytes(&mut self, bytes: usize) {
+        self.output.set_buffer_bytes(bytes);
+    }
+    /// Memory it holds, and will until it is finished: buffers, index, filter.
+    pub fn memory_bytes(&self) -> u64 {
+        let buffers = self.output.memory_bytes() + self.raw.capacity() + self.compressor.memory_bytes();
+        let parts = self.block.memory_bytes() + self.index.memory_bytes() + self.filter.memory_bytes();
+        (buffers + parts + REGISTERS + size_of::<KlogWriter>()) as u64
+    }
+
     /// Write calls so far; finishing makes one more.
     pub fn appends(&self) -> u64 {
         self.output.appends()
@@ -227,7 +238,8 @@ impl KlogWriter {
         if !self.filter.is_on() {
             return Ok((0, 0));
         }
-        self.raw = self.filter.build();
+        // The hashes go before the filter is copied on its way out.
+        self.raw = std::mem::replace(&mut self.filter, FilterWriter::new(0)).build();
         self.write_frame(FrameKind::Filter, Compression::None)
     }
 }

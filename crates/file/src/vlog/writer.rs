@@ -59,6 +59,15 @@ impl VlogWriter {
         self.output.offset()
     }
 
+    /// Gathers so many bytes before the file system is called.
+    pub fn set_buffer_bytes(&mut self, bytes: usize) {
+        self.output.set_buffer_bytes(bytes);
+    }
+    /// Memory of its buffers.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.output.memory_bytes() + self.compressor.memory_bytes() + size_of::<VlogWriter>()) as u64
+    }
+
     /// Write calls so far; finishing makes one more.
     pub fn appends(&self) -> u64 {
         self.output.appends()

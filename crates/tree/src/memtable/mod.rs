@@ -1,19 +1,29 @@
-//! The memtable: the newest entries of a family, in memory, in order.
+//! The memtable: the newest entries of a family, in memory.
 //!
 //! Batches are kept as the buffers that were logged; entries point into them. One writer at a time
-//! (the commit section), any number of readers without a lock. This room is the seam for the faster
-//! structures of the speed work: nothing outside sees how entries are found.
+//! (the commit section), any number of readers without a lock. How entries are found, nothing outside sees: by hash, and
+//! sorted when a cursor asks, where only identical bytes are the same key; in a skip list where that is not so.
 
+mod sync;
 pub mod arena;
+pub mod entries;
+pub mod hash;
+pub mod sorted;
+pub mod hashed;
 pub mod skiplist;
 pub mod ranges;
+mod cursor;
+
+pub use cursor::MemCursor;
 
 use arena::Slots;
-use perigee_base::{EntryRef, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use entries::Node;
+use hashed::{Batches, Hashed, Walk};
+use perigee_base::{EntryKind, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::Op;
 use ranges::MemRanges;
-use skiplist::{Node, SkipList};
+use skiplist::SkipList;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
@@ -23,14 +33,21 @@ use std::sync::atomic::{
 /// Bytes charged for each batch beside its buffer.
 const BATCH_OVERHEAD: u64 = 64;
 
+/// How entries are found.
+#[derive(Debug)]
+enum Index {
+    Hashed(Box<Hashed>),
+    Listed(Box<SkipList>),
+}
+
 /// Entries of one family, newest last.
 ///
 /// Invariants: 1. sequence numbers of inserts only grow; 2. an entry is linked after its batch is in its slot.
 #[derive(Debug)]
 pub struct Memtable {
     order: KeyOrder,
-    batches: Slots<Arc<Vec<u8>>>,
-    list: SkipList,
+    batches: Batches,
+    index: Index,
     ranges: MemRanges,
     bytes: AtomicU64,
     entries: AtomicU64,
@@ -41,10 +58,20 @@ pub struct Memtable {
 impl Memtable {
     /// An empty memtable.
     pub fn new(order: KeyOrder) -> Memtable {
+        Memtable::expecting(order, 0)
+    }
+
+    /// An empty memtable that will hold about `keys` different keys: so many as [`Memtable::keys`] of the one before.
+    pub fn expecting(order: KeyOrder, keys: u64) -> Memtable {
+        let index = if order.is_bytewise() {
+            Index::Hashed(Box::new(Hashed::new(order, keys)))
+        } else {
+            Index::Listed(Box::new(SkipList::new()))
+        };
         Memtable {
             order,
             batches: Slots::new(),
-            list: SkipList::new(),
+            index,
             ranges: MemRanges::default(),
             bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -65,8 +92,22 @@ impl Memtable {
         for (op, seq) in ops {
             if let Some(range) = op.range_in(batch) {
                 grown += self.ranges.add(self.order, range, seq.plus(base));
-                continue;
             }
+        }
+        grown += match &self.index {
+            Index::Hashed(table) => table.insert((slot, batch), base, ops, &self.batches)?,
+            Index::Listed(list) => self.insert_in_order(list, slot, base, ops)?,
+        };
+        let _ = self.first_seq.compare_exchange(0, first.1.0 + base, Relaxed, Relaxed);
+        self.last_seq.store(last.1.0 + base, Release);
+        self.entries.fetch_add(ops.len() as u64, Relaxed);
+        self.bytes.fetch_add(grown, Relaxed);
+        Ok(())
+    }
+
+    fn insert_in_order(&self, list: &SkipList, slot: u32, base: u64, ops: &[(Op, SeqNo)]) -> Result<u64> {
+        let mut grown = 0;
+        for (op, seq) in ops.iter().filter(|(op, _)| op.kind != EntryKind::RangeDelete) {
             let node = Node {
                 batch: slot,
                 key: (op.key.start as u32, op.key.len() as u32),
@@ -74,13 +115,9 @@ impl Memtable {
                 seq: seq.plus(base),
                 kind: op.kind,
             };
-            grown += self.list.insert(&node, |n| self.key_of(n), self.order)?;
+            grown += list.insert(&node, |n| self.key_of(n), self.order)?;
         }
-        let _ = self.first_seq.compare_exchange(0, first.1.0 + base, Relaxed, Relaxed);
-        self.last_seq.store(last.1.0 + base, Release);
-        self.entries.fetch_add(ops.len() as u64, Relaxed);
-        self.bytes.fetch_add(grown, Relaxed);
-        Ok(())
+        Ok(grown)
     }
 
     fn buffer(&self, batch: u32) -> &Arc<Vec<u8>> {
@@ -107,17 +144,31 @@ impl Memtable {
         ValueRef::decode(n.kind, stored).expect("the batch was decoded before it was inserted")
     }
 
-    /// The newest version of `key` that a reader at `at` sees.
-    pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, Found)> {
-        let at = self.list.seek(key, at, |n| self.key_of(n), self.order)?;
-        let node = self.list.node(at);
-        self.order.equal(self.key_of(&node), key).then(|| (node.seq, self.found(&node)))
+    /// The newest version of `key` that a reader at `at` sees; `hash` is the key's [`KeyOrder::filter_hash`].
+    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Option<(SeqNo, Found)> {
+        let node = match &self.index {
+            Index::Hashed(table) => table.get(key, hash, at, &self.batches)?,
+            Index::Listed(list) => {
+                let node = list.node(list.seek(key, at, |n| self.key_of(n), self.order)?);
+                self.order.equal(self.key_of(&node), key).then_some(node)?
+            }
+        };
+        Some((node.seq, self.found(&node)))
     }
 
-    /// About how many entries lie between two places in entry order (`None`: to that end): exact up to a few hundred, then
-    /// with a standard error of 6 %.
+    /// How many entries lie between two places in entry order (`None`: to that end). Where only identical bytes are the
+    /// same key, exactly; else exactly up to a few hundred, then with a standard error of 6 %.
     pub fn count(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>) -> u64 {
-        self.list.count(from, to, |n| self.key_of(n), self.order).min(self.entries())
+        let n = match &self.index {
+            Index::Hashed(table) => table.count(from, to, &self.batches),
+            Index::Listed(list) => list.count(from, to, |n| self.key_of(n), self.order),
+        };
+        n.min(self.entries())
+    }
+
+    /// Different keys in it, if that is known: what the next memtable may expect.
+    pub fn keys(&self) -> u64 {
+        if let Index::Hashed(table) = &self.index { table.keys() } else { 0 }
     }
 
     /// Its range tombstones.
@@ -130,7 +181,8 @@ impl Memtable {
     }
     /// Bytes of memory it holds.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
+        let order = if let Index::Hashed(table) = &self.index { table.sorted_bytes() } else { 0 };
+        self.bytes.load(Relaxed) + order
     }
     /// Entries in it.
     pub fn entries(&self) -> u64 {
@@ -150,76 +202,53 @@ impl Memtable {
     }
     /// A cursor, not positioned.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
-        MemCursor { table: Arc::clone(self), at: None }
+        MemCursor::new(Arc::clone(self))
+    }
+
+    // What a cursor needs. `walk` is its way through the order, which begins here.
+
+    fn node(&self, i: u32) -> Node {
+        match &self.index {
+            Index::Hashed(table) => table.node(i),
+            Index::Listed(list) => list.node(i),
+        }
+    }
+    fn seek(&self, walk: &mut Option<Walk>, key: &[u8], seq: SeqNo, forward: bool) -> Option<u32> {
+        let order = self.order;
+        match &self.index {
+            Index::Hashed(t) => {
+                let walk = walk.get_or_insert_with(|| Walk::new(t, &self.batches));
+                walk.seek(key, seq, forward, t, &self.batches)
+            }
+            Index::Listed(list) if forward => list.seek(key, seq, |n| self.key_of(n), order),
+            Index::Listed(list) => list.seek_before(key, seq, |n| self.key_of(n), order),
+        }
+    }
+    fn end(&self, walk: &mut Option<Walk>, forward: bool) -> Option<u32> {
+        match &self.index {
+            Index::Hashed(t) => {
+                let walk = walk.get_or_insert_with(|| Walk::new(t, &self.batches));
+                walk.end(forward, t, &self.batches)
+            }
+            Index::Listed(list) if forward => list.first(),
+            Index::Listed(list) => list.last(),
+        }
+    }
+    fn step(&self, walk: &mut Option<Walk>, from: u32, forward: bool) -> Option<u32> {
+        match &self.index {
+            Index::Hashed(t) => walk.as_mut()?.step(forward, t, &self.batches),
+            Index::Listed(list) if forward => list.next(from),
+            Index::Listed(_) => {
+                let node = self.node(from);
+                self.seek(walk, self.key_of(&node), node.seq, false)
+            }
+        }
     }
 }
 
-/// A position in a memtable.
-#[derive(Debug)]
-pub struct MemCursor {
-    table: Arc<Memtable>,
-    at: Option<(u32, Node)>,
-}
-
-impl MemCursor {
-    fn set(&mut self, at: Option<u32>) {
-        self.at = at.map(|i| (i, self.table.list.node(i)));
-    }
-    /// To the first entry at or after (key, seq) in entry order.
-    pub fn seek(&mut self, key: &[u8], seq: SeqNo) {
-        let t = &self.table;
-        let at = t.list.seek(key, seq, |n| t.key_of(n), t.order);
-        self.set(at);
-    }
-    /// To the last entry before (key, seq) in entry order.
-    pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) {
-        let t = &self.table;
-        let at = t.list.seek_before(key, seq, |n| t.key_of(n), t.order);
-        self.set(at);
-    }
-    /// To the first entry.
-    pub fn seek_first(&mut self) {
-        let at = self.table.list.first();
-        self.set(at);
-    }
-    /// To the last entry.
-    pub fn seek_last(&mut self) {
-        let at = self.table.list.last();
-        self.set(at);
-    }
-    /// To the next entry.
-    pub fn next(&mut self) {
-        let at = self.at.as_ref().and_then(|(i, _)| self.table.list.next(*i));
-        self.set(at);
-    }
-    /// To the previous entry.
-    pub fn prev(&mut self) {
-        let Some((_, node)) = self.at else { return };
-        let t = &self.table;
-        let at = t.list.seek_before(t.key_of(&node), node.seq, |n| t.key_of(n), t.order);
-        self.set(at);
-    }
-    /// The newest sequence number in the memtable.
-    pub fn newest(&self) -> SeqNo {
-        self.table.last_seq()
-    }
-    /// Whether it is on an entry.
-    pub fn valid(&self) -> bool {
-        self.at.is_some()
-    }
-    fn node(&self) -> &Node {
-        &self.at.as_ref().expect("entry() is called on a valid cursor").1
-    }
-    /// The entry it is on.
-    pub fn entry(&self) -> EntryRef<'_> {
-        let n = self.node();
-        EntryRef { key: self.table.key_of(n), seq: n.seq, value: self.table.value_of(n) }
-    }
-    /// The entry's value, pinned.
-    pub fn found(&self) -> Found {
-        self.table.found(self.node())
-    }
-}
-
+#[cfg(test)]
+mod entries_tests;
+#[cfg(test)]
+mod hash_tests;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@
 //! is never handed out by the arena.
 
 use super::arena::Words;
+use super::entries::Node;
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, KeyOrder, Result, SeqNo};
 use std::cmp::Ordering::Less;
@@ -17,21 +18,6 @@ const HEIGHT_MAX: usize = 12;
 const FIXED: usize = 8;
 /// Nodes of a lane that are enough to estimate by.
 const LANE_NODES: u64 = 256;
-
-/// The fixed part of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Node {
-    /// Slot of its batch.
-    pub batch: u32,
-    /// Start and length of the key in the batch's buffer.
-    pub key: (u32, u32),
-    /// Start and length of the value.
-    pub value: (u32, u32),
-    /// Sequence number.
-    pub seq: SeqNo,
-    /// What it is; never a pointer.
-    pub kind: EntryKind,
-}
 
 /// The list.
 #[derive(Debug)]
@@ -79,21 +65,26 @@ impl SkipList {
         }
     }
 
-    /// The last node before (key, seq) on each lane (0: the head).
+    /// The last node before (key, seq) on each lane (0: the head), and the first at or after it. That one is no second look
+    /// at a link: by then the writer may have put a node between the two, which is before the place that was asked for.
     fn path<'a>(
         &self,
         key: &[u8],
         seq: SeqNo,
         key_of: impl Fn(&Node) -> &'a [u8],
         order: KeyOrder,
-    ) -> [u32; HEIGHT_MAX] {
+    ) -> ([u32; HEIGHT_MAX], u32) {
         let mut path = [0u32; HEIGHT_MAX];
         let mut at = 0u32;
         let mut not_before = 0u32;
         for level in (0..HEIGHT_MAX).rev() {
             loop {
                 let next = self.link(at, level).load(Acquire);
-                if next == 0 || next == not_before {
+                if next == 0 {
+                    not_before = 0;
+                    break;
+                }
+                if next == not_before {
                     break;
                 }
                 let n = self.node(next);
@@ -105,7 +96,7 @@ impl SkipList {
             }
             path[level] = at;
         }
-        path
+        (path, not_before)
     }
 
     /// Adds a node, by one thread at a time; returns the bytes of memory newly taken.
@@ -115,7 +106,7 @@ impl SkipList {
         key_of: impl Fn(&Node) -> &'a [u8],
         order: KeyOrder,
     ) -> Result<u64> {
-        let path = self.path(key_of(node), node.seq, &key_of, order);
+        let (path, _) = self.path(key_of(node), node.seq, &key_of, order);
         let height = self.height();
         let (at, grown) = self.words.take((FIXED + height) as u32)?;
         let w = self.words.run(at, FIXED + height);
@@ -146,8 +137,7 @@ impl SkipList {
         key_of: impl Fn(&Node) -> &'a [u8],
         order: KeyOrder,
     ) -> Option<u32> {
-        let before = self.path(key, seq, key_of, order)[0];
-        self.some(self.link(before, 0).load(Acquire))
+        self.some(self.path(key, seq, key_of, order).1)
     }
     /// The last node before (key, seq).
     pub fn seek_before<'a>(
@@ -157,7 +147,7 @@ impl SkipList {
         key_of: impl Fn(&Node) -> &'a [u8],
         order: KeyOrder,
     ) -> Option<u32> {
-        self.some(self.path(key, seq, key_of, order)[0])
+        self.some(self.path(key, seq, key_of, order).0[0])
     }
     /// The first node.
     pub fn first(&self) -> Option<u32> {
@@ -191,7 +181,7 @@ impl SkipList {
         key_of: impl Fn(&Node) -> &'a [u8],
         order: KeyOrder,
     ) -> u64 {
-        let path = from.map_or([0; HEIGHT_MAX], |(key, seq)| self.path(key, seq, &key_of, order));
+        let path = from.map_or([0; HEIGHT_MAX], |(key, seq)| self.path(key, seq, &key_of, order).0);
         for level in (0..HEIGHT_MAX).rev() {
             let (mut at, mut nodes) = (self.link(path[level], level).load(Acquire), 0u64);
             while at != 0 {

@@ -2,9 +2,9 @@
 
 use super::*;
 use perigee_base::FamilyId;
+use perigee_base::key::cmp_entry;
+use perigee_base::order::BUILT_IN;
 use perigee_file::log::{Batch, Ops};
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
     let mut b = Batch::new();
@@ -29,61 +29,195 @@ fn rng(x: &mut u64) -> u64 {
     *x
 }
 
-#[test]
-fn agrees_with_a_sorted_map_in_both_directions_and_at_every_sequence() {
-    let t = Arc::new(Memtable::new(KeyOrder::Bytes));
-    let mut model: BTreeMap<(Vec<u8>, Reverse<u64>), Option<Vec<u8>>> = BTreeMap::new();
-    let mut x = 7;
-    for seq in 1..2000u64 {
-        let key = vec![(rng(&mut x) % 50) as u8; (rng(&mut x) % 3) as usize];
-        let value = (rng(&mut x) % 4 > 0).then(|| seq.to_le_bytes().to_vec());
-        insert(&t, seq, &[(&key, value.as_deref())]);
-        model.insert((key, Reverse(seq)), value);
+fn orders() -> Vec<KeyOrder> {
+    let by_length = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    let mut all: Vec<KeyOrder> = BUILT_IN.iter().map(|(order, _)| *order).collect();
+    all.push(KeyOrder::register("memtable-by-length", by_length).unwrap());
+    all
+}
+
+/// Of the length that numbers have, and of others; few different ones, in both cases and with bytes that end a text.
+fn some_key(x: &mut u64) -> Vec<u8> {
+    let letters = b"aAbB\0\x01\xff~";
+    match rng(x) % 4 {
+        0 => (rng(x) % 40).to_le_bytes().to_vec(),
+        1 => (rng(x) % 40).wrapping_neg().to_le_bytes().to_vec(),
+        2 => vec![(rng(x) % 50) as u8; (rng(x) % 3) as usize],
+        _ => (0..rng(x) % 10).map(|_| letters[(rng(x) % 8) as usize]).collect(),
     }
+}
+
+/// Entries in entry order.
+struct Model(KeyOrder, Vec<(Vec<u8>, u64, Option<Vec<u8>>)>);
+
+impl Model {
+    /// The first entry at or behind a place.
+    fn bound(&self, key: &[u8], seq: u64) -> usize {
+        self.1.partition_point(|(k, s, _)| cmp_entry(self.0, (k, SeqNo(*s)), (key, SeqNo(seq))).is_lt())
+    }
+    fn insert(&mut self, key: Vec<u8>, seq: u64, value: Option<Vec<u8>>) {
+        let at = self.bound(&key, seq);
+        self.1.insert(at, (key, seq, value));
+    }
+    fn get(&self, key: &[u8], at: u64) -> Option<&(Vec<u8>, u64, Option<Vec<u8>>)> {
+        self.1.get(self.bound(key, at)).filter(|(k, ..)| self.0.equal(k, key))
+    }
+}
+
+fn check_cursor(c: &MemCursor, model: &Model, at: Option<usize>) {
+    let want = at.and_then(|i| model.1.get(i));
+    assert_eq!(c.valid(), want.is_some());
+    if let Some((key, seq, value)) = want {
+        let e = c.entry();
+        assert_eq!((e.key, e.seq.0, e.value == ValueRef::None), (&key[..], *seq, value.is_none()));
+        assert!(matches!(c.found(), Found::Tombstone) == value.is_none());
+    }
+}
+
+fn check_all(t: &Arc<Memtable>, model: &Model, x: &mut u64) {
+    let n = model.1.len();
     let mut c = t.cursor();
     c.seek_first();
-    for ((k, Reverse(s)), v) in &model {
-        let e = c.entry();
-        assert_eq!((e.key, e.seq.0), (&k[..], *s));
-        assert_eq!(e.value == ValueRef::None, v.is_none());
+    (0..n).for_each(|i| {
+        check_cursor(&c, model, Some(i));
         c.next();
-    }
-    assert!(!c.valid());
+    });
+    check_cursor(&c, model, None);
     c.seek_last();
-    for ((k, Reverse(s)), _) in model.iter().rev() {
-        assert_eq!((c.entry().key, c.entry().seq.0), (&k[..], *s));
+    (0..n).rev().for_each(|i| {
+        check_cursor(&c, model, Some(i));
         c.prev();
-    }
-    assert!(!c.valid());
-    for _ in 0..2000 {
-        let key = vec![(rng(&mut x) % 52) as u8; (rng(&mut x) % 3) as usize];
-        let at = rng(&mut x) % 2100;
-        let want = model.range((key.clone(), Reverse(at))..).next().filter(|((k, _), _)| *k == key);
-        let got = t.get(&key, SeqNo(at));
-        assert_eq!(got.as_ref().map(|(s, _)| s.0), want.map(|((_, Reverse(s)), _)| *s));
-        if let (Some((_, Found::Value(v))), Some((_, Some(w)))) = (&got, want) {
-            assert_eq!(&v[..], &w[..]);
+    });
+    check_cursor(&c, model, None);
+    for _ in 0..300 {
+        let (key, at) = (some_key(x), rng(x) % (n as u64 + 2));
+        let hash = model.0.filter_hash(&key);
+        let (got, want) = (t.get(&key, hash, SeqNo(at)), model.get(&key, at));
+        assert_eq!(got.as_ref().map(|(s, _)| s.0), want.map(|(_, s, _)| *s));
+        match got {
+            Some((_, Found::Value(v))) => assert_eq!(Some(&v[..]), want.unwrap().2.as_deref()),
+            other => assert!(other.is_none_or(|(_, f)| matches!(f, Found::Tombstone))),
         }
-        c.seek_before(&key, SeqNo(at));
-        let before = model.range(..(key.clone(), Reverse(at))).next_back();
-        assert_eq!(
-            c.valid().then(|| (c.entry().key.to_vec(), c.entry().seq.0)),
-            before.map(|((k, s), _)| (k.clone(), s.0))
-        );
+        // A walk with turns, from where a seek led.
+        let mut place = model.bound(&key, at);
+        if rng(x) % 2 == 0 {
+            c.seek(&key, SeqNo(at));
+        } else {
+            c.seek_before(&key, SeqNo(at));
+            place = place.wrapping_sub(1);
+        }
+        for _ in 0..6 {
+            check_cursor(&c, model, Some(place));
+            if place >= n {
+                break;
+            }
+            let forward = rng(x) % 2 == 0;
+            if forward {
+                c.next()
+            } else {
+                c.prev()
+            }
+            place = if forward { place + 1 } else { place.wrapping_sub(1) };
+        }
+        let (other, other_at) = (some_key(x), rng(x) % (n as u64 + 2));
+        let (low, high) = (model.bound(&key, at), model.bound(&other, other_at));
+        let between = t.count(Some((&key, SeqNo(at))), Some((&other, SeqNo(other_at))));
+        assert_eq!(between as usize, high.saturating_sub(low));
+        assert_eq!(t.count(None, Some((&key, SeqNo(at)))) as usize, low);
+        assert_eq!(t.count(Some((&key, SeqNo(at))), None) as usize, n - low);
     }
 }
 
 #[test]
-fn readers_beside_the_writer_see_whole_prefixes() {
+fn agrees_with_a_sorted_list_in_both_directions_at_every_sequence_and_in_every_order() {
+    for (number, order) in orders().into_iter().enumerate() {
+        let t = Arc::new(Memtable::expecting(order, number as u64 % 2 * 200));
+        let mut model = Model(order, Vec::new());
+        let mut x = 7 + number as u64;
+        let mut seq = 1;
+        check_all(&t, &model, &mut x);
+        // Lists count exactly up to 256 entries.
+        let most = if order.is_bytewise() { 1500 } else { 256 };
+        while seq < most {
+            let mut ops = Vec::new();
+            let first = seq;
+            for _ in 0..(1 + rng(&mut x) % 60).min(most - seq) {
+                let value = (rng(&mut x) % 4 > 0).then(|| seq.to_le_bytes().to_vec());
+                ops.push((some_key(&mut x), value));
+                seq += 1;
+            }
+            let borrowed: Vec<_> = ops.iter().map(|(k, v)| (&k[..], v.as_deref())).collect();
+            insert(&t, first, &borrowed);
+            for (i, (key, value)) in ops.into_iter().enumerate() {
+                model.insert(key, first + i as u64, value);
+            }
+            if rng(&mut x) % 4 == 0 {
+                check_all(&t, &model, &mut x);
+            }
+        }
+        check_all(&t, &model, &mut x);
+    }
+}
+
+/// An iterator for every insert: each sees all that was there, and the order is not made anew each time.
+#[test]
+fn a_cursor_after_every_insert() {
     let t = Arc::new(Memtable::new(KeyOrder::Bytes));
+    let mut model = Model(KeyOrder::Bytes, Vec::new());
+    let mut x = 5;
+    for seq in 1..3000u64 {
+        let key = (rng(&mut x) % 100_000).to_be_bytes().to_vec();
+        insert(&t, seq, &[(&key, Some(b"v"))]);
+        model.insert(key, seq, Some(b"v".to_vec()));
+        let mut c = t.cursor();
+        let from = (rng(&mut x) % 100_000).to_be_bytes();
+        c.seek(&from, SeqNo::MAX);
+        let at = model.bound(&from, u64::MAX);
+        for i in at..at + 3 {
+            check_cursor(&c, &model, Some(i));
+            c.next();
+        }
+    }
+}
+
+/// The first entry of a family takes little; what readers sort is counted.
+#[test]
+fn bytes_are_what_is_held() {
+    let t = Arc::new(Memtable::new(KeyOrder::Bytes));
+    insert(&t, 1, &[(b"key", Some(b"value"))]);
+    assert!(t.bytes() < 300, "{}", t.bytes());
+    assert!(size_of::<Memtable>() + size_of::<Hashed>() < 2600);
+    for seq in 2..1000u64 {
+        insert(&t, seq, &[(&seq.to_be_bytes(), None)]);
+    }
+    let before = t.bytes();
+    let mut c = t.cursor();
+    assert_eq!(t.bytes(), before, "a cursor that is not used costs nothing");
+    c.seek_first();
+    assert_eq!(t.bytes(), before + 16 * 999);
+    assert_eq!(t.keys(), 999);
+}
+
+/// The list once answered a get from a link that it loaded again after it had compared keys: a node that the writer had put
+/// there in between hid the key that was asked for.
+#[test]
+fn readers_beside_the_writer_see_whole_prefixes() {
+    for order in [KeyOrder::Bytes, KeyOrder::CaseInsensitive] {
+        beside_the_writer(order);
+    }
+}
+
+/// A key that is the same in every case.
+fn digits(seq: u64) -> Vec<u8> {
+    format!("{:08}", seq.wrapping_mul(0x9E37) % 4096).into_bytes()
+}
+
+fn beside_the_writer(order: KeyOrder) {
+    let t = Arc::new(Memtable::new(order));
     std::thread::scope(|s| {
         s.spawn(|| {
             for seq in 1..=20_000u64 {
-                insert(
-                    &t,
-                    seq,
-                    &[(&(seq.wrapping_mul(0x9E37) % 4096).to_be_bytes(), Some(&seq.to_le_bytes()))],
-                );
+                insert(&t, seq, &[(&digits(seq), Some(&seq.to_le_bytes()))]);
             }
         });
         s.spawn(|| {
@@ -103,6 +237,21 @@ fn readers_beside_the_writer_see_whole_prefixes() {
                     c.next();
                 }
                 assert!(seen >= at.0, "a published entry is missing: {seen} of {at}");
+            }
+        });
+        s.spawn(|| {
+            let mut x = 9;
+            while t.last_seq().0 < 20_000 {
+                let at = t.last_seq();
+                // The newest write of a key up to `at` is known, because each writes its own number's key.
+                let seq = 1 + rng(&mut x) % at.0.max(1);
+                let key = digits(seq);
+                let got = t.get(&key, order.filter_hash(&key), at);
+                if at.0 > 0 {
+                    let (found, _) = got.expect("a published key is missing");
+                    let newest = (0..).map(|n| seq + n * 4096).take_while(|s| *s <= at.0).last().unwrap();
+                    assert_eq!(found.0, newest, "the newest at {at}");
+                }
             }
         });
     });

@@ -14,6 +14,8 @@ pub struct Moved {
     pub read_bytes: u64,
     /// Bytes of tables and value logs written.
     pub written_bytes: u64,
+    /// Memory that the outputs hold now: not since, but altogether.
+    pub held_bytes: u64,
 }
 
 /// Asked after every quantum: at most [`QUANTUM_BYTES`] or [`QUANTUM_ENTRIES`], or one larger entry.
@@ -57,9 +59,10 @@ impl Quantum {
     pub fn is_full(&self) -> bool {
         self.moved.read_bytes >= QUANTUM_BYTES || self.moved.entries >= QUANTUM_ENTRIES
     }
-    /// What to ask with, given all bytes written so far; starts the next quantum.
-    pub fn take(&mut self, written: u64) -> Moved {
-        let moved = Moved { written_bytes: written.saturating_sub(self.written_before), ..self.moved };
+    /// What to ask with, given all bytes written so far and the memory held now; starts the next quantum.
+    pub fn take(&mut self, (written, held_bytes): (u64, u64)) -> Moved {
+        let written_bytes = written.saturating_sub(self.written_before);
+        let moved = Moved { written_bytes, held_bytes, ..self.moved };
         *self = Quantum { moved: Moved::default(), written_before: written };
         moved
     }
@@ -77,12 +80,20 @@ mod tests {
         q.add(1);
         assert!(q.is_full());
         assert_eq!(
-            q.take(500),
-            Moved { entries: QUANTUM_ENTRIES, read_bytes: QUANTUM_ENTRIES, written_bytes: 500 }
+            q.take((500, 7)),
+            Moved {
+                entries: QUANTUM_ENTRIES,
+                read_bytes: QUANTUM_ENTRIES,
+                written_bytes: 500,
+                held_bytes: 7
+            }
         );
         q.add(QUANTUM_BYTES);
         assert!(q.is_full());
-        assert_eq!(q.take(700), Moved { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200 });
+        assert_eq!(
+            q.take((700, 8)),
+            Moved { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200, held_bytes: 8 }
+        );
         assert!(!q.is_full());
     }
 }

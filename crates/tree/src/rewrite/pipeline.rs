@@ -117,7 +117,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {
-            match job.pace.step(quantum.take(sink.written())) {
+            match job.pace.step(quantum.take(sink.taken())) {
                 Err(_) if bug::on(Bug::InstallCancelled) => break,
                 go_on => go_on?,
             }
@@ -178,7 +178,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     }
     sink.finish()?;
     // What is finished is not thrown away because somebody cancels now.
-    let _ = job.pace.step(quantum.take(sink.written()));
+    let _ = job.pace.step(quantum.take(sink.taken()));
     check_counts(&counts, &sink)?;
     Ok(Output {
         tables: std::mem::take(&mut sink.tables),
@@ -210,7 +210,7 @@ pub fn write_sorted<'e>(
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     for entry in entries {
         if quantum.is_full() {
-            job.pace.step(quantum.take(sink.written()))?;
+            job.pace.step(quantum.take(sink.taken()))?;
         }
         counts.read += 1;
         quantum.add(moved_bytes(&entry));

@@ -79,6 +79,13 @@ impl<'a> Sink<'a> {
         finished + logs + open + self.pending().0
     }
 
+    /// Bytes written so far, and the memory that the open files hold.
+    pub fn taken(&self) -> (u64, u64) {
+        let klog = self.klog.as_ref().map_or(0, |(_, k)| k.memory_bytes());
+        let vlog = self.vlog.as_ref().map_or(0, |(_, v)| v.memory_bytes());
+        (self.written(), klog + vlog)
+    }
+
     /// Writes a value to the value log.
     pub fn separate(&mut self, value: &[u8]) -> Result<VlogPointer> {
         if self.vlog.as_ref().is_some_and(|(_, v)| v.bytes_written() >= VLOG_BYTES_CUT) {

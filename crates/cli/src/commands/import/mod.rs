@@ -1,7 +1,7 @@
 //! `perigee import`: files and rows into entries. This file: the arguments, the stages, the summary.
 //!
 //! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `rows` (CSV, TSV), `lines`
-//! (JSON lines), `trace` (the operations, for the benchmark).
+//! (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares).
 
 pub mod format;
 mod lines;
@@ -9,13 +9,14 @@ mod trace;
 pub mod loader;
 mod rows;
 pub mod tree;
+mod input;
 
 use crate::failure::{Failure, Result};
 use crate::output::Out;
-use crate::place::{FamilyArg, Place};
+use crate::place::Place;
 use crate::size;
 use clap::Args;
-use format::Format;
+pub use input::InputArgs;
 use loader::{Loader, Settings, Tally};
 use perigee::Durability;
 use serde_json::{Value, json};
@@ -42,24 +43,8 @@ and the rest goes on (--strict stops instead).";
 pub struct ImportArgs {
     #[command(flatten)]
     place: Place,
-    /// Directories, files, or - for stdin
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
-    /// What the paths are (default: a directory is a tree; .csv, .tsv, .jsonl by their endings)
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-    /// Column or field that is the key (default: the first column; the field `id`, else `key`)
-    #[arg(long, value_name = "COLUMN")]
-    key: Option<String>,
-    /// Column family; made if it does not exist
     #[command(flatten)]
-    family: FamilyArg,
-    /// Put this in front of every key
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    prefix: String,
-    /// Start each key with the last part of its PATH, as in src/main.rs
-    #[arg(long)]
-    with_name: bool,
+    input: InputArgs,
     /// Leave keys alone that are there already
     #[arg(long)]
     skip_existing: bool,
@@ -86,15 +71,13 @@ pub struct ImportArgs {
 
 /// Imports everything, flushes, syncs, tells what was done.
 pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
-    let inputs = inputs(args)?;
+    let inputs = args.input.inputs()?;
     let started = Instant::now();
     let db = args.place.open_or_create(args.durability)?;
-    let family = args.family.of_or_create(&db)?;
+    let family = args.input.family.of_or_create(&db)?;
     let trace = args.trace.as_deref().map(Trace::create).transpose()?;
     let mut loader = Loader::new(&db, family, settings(args), out).traced(trace);
-    for (path, format) in &inputs {
-        import_one(path, *format, args, &mut loader)?;
-    }
+    args.input.read(&inputs, &mut loader)?;
     let tally = loader.finish()?;
     // Into tables, so that the next command does not have to replay the log first.
     db.flush()?;
@@ -111,36 +94,14 @@ pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
     Ok(0)
 }
 
-/// Every path with its format, before anything is written.
-fn inputs(args: &ImportArgs) -> Result<Vec<(PathBuf, Format)>> {
-    args.paths.iter().map(|path| Ok((path.clone(), format::of(path, args.format)?))).collect()
-}
-
 fn settings(args: &ImportArgs) -> Settings {
     Settings {
         batch_bytes: args.batch_bytes.clamp(1, 1 << 30) as usize,
         batch_ops: args.batch_ops.max(1),
-        prefix: args.prefix.clone().into_bytes(),
+        prefix: args.input.prefix(),
         skip_existing: args.skip_existing,
         strict: args.strict,
         progress_lines: args.progress_lines,
-    }
-}
-
-fn import_one(path: &Path, format: Format, args: &ImportArgs, loader: &mut Loader<'_>) -> Result<()> {
-    let name = if args.with_name { tree::last_part(path)? } else { Vec::new() };
-    loader.start_path(&name);
-    read_one(path, format, args.key.as_deref(), loader)
-}
-
-/// Reads one input into the loader, whatever that does with it.
-pub fn read_one(path: &Path, format: Format, column: Option<&str>, loader: &mut Loader<'_>) -> Result<()> {
-    match format {
-        Format::Tree => tree::import(path, loader),
-        Format::Csv => rows::import(path, b',', column, loader),
-        Format::Tsv => rows::import(path, b'\t', column, loader),
-        Format::Jsonl => lines::import(path, lines::Meaning::Rows { key: column }, loader),
-        Format::Entries => lines::import(path, lines::Meaning::Entries, loader),
     }
 }
 

@@ -11,6 +11,13 @@ pub(super) fn memory_bytes() -> Option<u64> {
     limits.chain(machine).min()
 }
 
+/// Bytes of memory that the process has now.
+pub(super) fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
 /// The files that may hold a limit, for the text of `/proc/self/cgroup`: version 2 (`0::/a/b`) and version 1
 /// (`4:memory:/a/b`), the group itself and those around it.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
@@ -72,6 +79,7 @@ mod tests {
         assert_eq!(total("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
         assert_eq!(total("nothing"), None);
         assert!(memory_bytes().is_none_or(|n| n > 1 << 20));
+        assert!(resident_bytes().is_none_or(|n| n > 100 << 10));
         assert!(open_files().is_none_or(|n| n > 10));
     }
 }

@@ -1,0 +1,82 @@
+//! Who shares a sync with whom.
+
+use super::*;
+use crate::settings::Durability;
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::sim::World;
+use perigee_file::log::batch::Finished;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// How long a group takes.
+const SYNC_US: u64 = 1_000;
+
+fn work() -> Work {
+    let record = Finished::around(b"", 1);
+    Work { record, parts: Default::default(), durability: Durability::Full, refused: None }
+}
+
+/// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.
+fn groups(seed: u64, writers: u64, each: u64) -> (u64, u64) {
+    let disk = SimDisk::new(seed);
+    let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let shown = Arc::clone(&counted);
+    World::new(seed).run(disk, move |env| {
+        let queue = Arc::new(Queue::new());
+        let start = env.clock.monotonic_us();
+        let threads: Vec<_> = (0..writers)
+            .map(|_| {
+                let (queue, counted, clock) =
+                    (Arc::clone(&queue), Arc::clone(&counted), Arc::clone(&env.clock));
+                let body = move || {
+                    for _ in 0..each {
+                        let lead = |group: &mut [Work]| {
+                            assert!(!group.is_empty());
+                            counted.0.fetch_add(1, SeqCst);
+                            counted.1.fetch_add(group.len() as u64, SeqCst);
+                            clock.sleep_us(SYNC_US);
+                            Ok(())
+                        };
+                        queue.submit(&*clock, work(), lead).unwrap();
+                    }
+                };
+                env.spawn.spawn("writer", Box::new(body)).unwrap()
+            })
+            .collect();
+        threads.into_iter().for_each(|t| drop(t.join()));
+        let us = env.clock.monotonic_us() - start;
+        assert_eq!(counted.1.load(SeqCst), writers * each, "every batch is led once");
+        counted.1.store(us, SeqCst);
+    });
+    (shown.0.load(SeqCst), shown.1.load(SeqCst))
+}
+
+#[test]
+fn a_lone_writer_never_waits() {
+    let (groups, us) = groups(1, 1, 100);
+    assert_eq!(groups, 100);
+    assert!(us < 101 * SYNC_US, "{us}");
+}
+
+/// The story: two writers took turns, each waiting for the whole of the other's sync, and every sync served one.
+#[test]
+fn those_who_come_back_at_once_share_the_next_sync() {
+    for seed in 1..20 {
+        for writers in [2, 3, 8] {
+            let (groups, us) = groups(seed, writers, 100);
+            assert!(groups < 130, "seed {seed}: {writers} writers made {groups} groups");
+            assert!(us < 200 * SYNC_US, "seed {seed}: {us}");
+        }
+    }
+}
+
+#[test]
+fn a_leader_that_panics_answers_everybody() {
+    World::new(3).run(SimDisk::new(3), |env| {
+        let queue = Arc::new(Queue::new());
+        let (other, clock) = (Arc::clone(&queue), Arc::clone(&env.clock));
+        let body = move || drop(other.submit(&*clock, work(), |_| panic!("as planned")));
+        let thread = env.spawn.spawn("panics", Box::new(body)).unwrap();
+        assert!(thread.join().is_err());
+        queue.submit(&*env.clock, work(), |_| Ok(())).unwrap();
+    });
+}

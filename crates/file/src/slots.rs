@@ -1,0 +1,104 @@
+//! The slots of a file: a place for each of its data blocks, full while the block is cached. A look-up goes there by the
+//! block's number, without a map, and shares a lock only with those who ask for the same block. Must not know what is
+//! cached where, or when a block goes: that is the cache's.
+//!
+//! Invariant: a slot is filled and emptied only by the cache, under the lock of the shard that it belongs to.
+
+use crate::block::Block;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+/// Slots that are made together, at the first block among them.
+const CHUNK: usize = 64;
+
+/// What a full slot holds.
+#[derive(Debug)]
+pub struct Held {
+    pub block: Arc<Block>,
+    /// Its place in the ring of its shard.
+    pub at: u32,
+}
+
+/// The place of one block.
+#[derive(Debug, Default)]
+pub struct Slot {
+    held: RwLock<Option<Held>>,
+    /// The mark of the clock: somebody asked since the hand came by.
+    touched: AtomicBool,
+}
+
+/// Memory of a slot.
+pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
+
+impl Slot {
+    /// Puts something in, unmarked, or takes it out; what was in it.
+    pub fn put(&self, held: Option<Held>) -> Option<Held> {
+        self.touched.store(false, Relaxed);
+        let mut slot = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *slot, held)
+    }
+    /// Clears the mark; whether there was one.
+    pub fn take_mark(&self) -> bool {
+        self.touched.swap(false, Relaxed)
+    }
+    /// Shows what it holds.
+    #[inline]
+    fn with<T>(&self, show: impl FnOnce(&Held) -> T) -> Option<T> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(show)
+    }
+    /// Whether it holds a block.
+    pub fn is_full(&self) -> bool {
+        self.with(|_| ()).is_some()
+    }
+}
+
+/// The slots of one file.
+#[derive(Debug)]
+pub struct Slots {
+    chunks: Box<[OnceLock<Box<[Slot; CHUNK]>>]>,
+}
+
+impl Slots {
+    /// Of a file of so many blocks.
+    pub fn new(blocks: usize) -> Slots {
+        Slots { chunks: (0..blocks.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect() }
+    }
+    /// The slot of block `i`.
+    pub fn slot(&self, i: usize) -> &Slot {
+        &self.chunks[i / CHUNK].get_or_init(|| Box::new(std::array::from_fn(|_| Slot::default())))[i % CHUNK]
+    }
+    #[inline]
+    fn existing(&self, i: usize) -> Option<&Slot> {
+        Some(&self.chunks.get(i / CHUNK)?.get()?[i % CHUNK])
+    }
+    /// Shows block `i`, if it is cached, and marks it. `show` asks nothing of the cache.
+    #[inline]
+    pub fn with<T>(&self, i: usize, show: impl FnOnce(&Arc<Block>) -> T) -> Option<T> {
+        let slot = self.existing(i)?;
+        slot.with(|held| {
+            if !slot.touched.load(Relaxed) {
+                slot.touched.store(true, Relaxed);
+            }
+            show(&held.block)
+        })
+    }
+    /// Whether block `i` is cached; no mark.
+    pub fn has(&self, i: usize) -> bool {
+        self.existing(i).is_some_and(Slot::is_full)
+    }
+    /// The place of block `i` in the ring of its shard, if it is cached.
+    pub fn place(&self, i: usize) -> Option<u32> {
+        self.existing(i)?.with(|held| held.at)
+    }
+    /// The numbers of the blocks that are cached.
+    pub fn full(&self) -> impl Iterator<Item = usize> {
+        let made = self.chunks.iter().enumerate().filter_map(|(c, chunk)| Some((c, chunk.get()?)));
+        made.flat_map(|(c, slots)| {
+            slots.iter().enumerate().filter(|(_, s)| s.is_full()).map(move |(i, _)| c * CHUNK + i)
+        })
+    }
+    /// Memory of the table of chunks; each slot is charged to its block.
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.chunks) as u64
+    }
+}

@@ -1,0 +1,40 @@
+//! The hash index against a map, one thread; beside a reader: `tests/memtable_loom.rs`.
+
+use super::hash::*;
+use std::collections::HashMap;
+
+#[test]
+fn agrees_with_a_map_while_it_grows_also_where_tags_collide() {
+    for few_tags in [false, true] {
+        let index = HashIndex::new(0);
+        let mut model = HashMap::new();
+        let mut keys: Vec<u64> = Vec::new();
+        let mut x = 3u64;
+        for entry in 0..3000u32 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let key = x >> 52;
+            let hash = if few_tags { (key % 5) << 32 } else { key.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
+            index.reserve(1).unwrap();
+            let spot = index.spot(hash, |e| keys[e as usize] == key);
+            assert_eq!(spot.older, model.get(&key).copied());
+            keys.push(key);
+            index.put(spot, hash, entry);
+            model.insert(key, entry);
+            if entry % 100 == 0 || entry < 20 {
+                for k in 0..4096u64 {
+                    let hash = if few_tags { (k % 5) << 32 } else { k.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
+                    assert_eq!(index.find(hash, |e| keys[e as usize] == k), model.get(&k).copied());
+                }
+            }
+        }
+        assert_eq!(index.keys(), model.len() as u64);
+    }
+}
+
+#[test]
+fn what_was_sized_ahead_counts_only_what_it_may_have_touched() {
+    let index = HashIndex::new(1 << 20);
+    assert_eq!(index.reserve(1).unwrap(), 4096);
+    let small = HashIndex::new(0);
+    assert_eq!((small.reserve(1).unwrap(), small.reserve(1).unwrap()), (32, 0));
+}

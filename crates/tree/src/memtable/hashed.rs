@@ -1,0 +1,284 @@
+//! The memtable that does not pay for order: entries in the order of their arrival, found by hash, sorted when a cursor
+//! first asks. For orders in which only identical bytes are the same key.
+//!
+//! Invariants: 1. one writer; it publishes the count of entries (release) after all else; 2. readers of `get` take no lock
+//! and wait for nobody; 3. a cursor holds the order as of its first positioning: every entry that its reader may see was
+//! there, because a reader's sequence number is older than its cursor.
+
+use super::arena::Slots;
+use super::entries::{Entries, Node, RECORD_BYTES};
+use super::hash::HashIndex;
+use super::sorted::{Item, Keys, Prefix, Sorted, shared};
+use super::sync::{AtomicU32, AtomicU64};
+use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
+use perigee_file::log::Op;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Operations whose slots are fetched side by side.
+const AHEAD: usize = 32;
+
+/// Entries of a run that are fetched side by side.
+const STRIDE: usize = 16;
+/// Bytes of an entry that are fetched ahead.
+const LINES: u32 = 192;
+
+/// The batches of a memtable.
+pub type Batches = Slots<Arc<Vec<u8>>>;
+
+/// Entries found by hash.
+#[derive(Debug)]
+pub struct Hashed {
+    order: KeyOrder,
+    entries: Entries,
+    index: HashIndex,
+    /// Entries that readers may look at.
+    published: AtomicU32,
+    /// Bytes that all keys have in common; only the writer narrows it.
+    common: AtomicU32,
+    /// The order of the first entries. The lock guards the pointer only.
+    sorted: RwLock<Arc<Sorted>>,
+    sorted_bytes: AtomicU64,
+    /// Held while somebody sorts: whoever also wants order waits for that. No I/O inside.
+    sorting: Mutex<()>,
+}
+
+/// The keys of entries, in their batches.
+struct KeysOf<'a>(&'a Entries, &'a Batches);
+
+impl Keys for KeysOf<'_> {
+    #[inline]
+    fn key(&self, entry: u32) -> &[u8] {
+        let (batch, start, len) = self.0.key(entry);
+        let buffer = self.1.get(batch).expect("an entry's batch is in its slot before the entry is written");
+        &buffer[start..start + len]
+    }
+}
+
+impl Hashed {
+    /// Empty; `expected`: keys that it will hold, as far as one can tell.
+    pub fn new(order: KeyOrder, expected: u64) -> Hashed {
+        Hashed {
+            order,
+            entries: Entries::new(),
+            index: HashIndex::new(expected),
+            published: AtomicU32::new(0),
+            common: AtomicU32::new(0),
+            sorted: RwLock::new(Arc::new(Sorted::new(order))),
+            sorted_bytes: AtomicU64::new(0),
+            sorting: Mutex::new(()),
+        }
+    }
+
+    /// Different keys in it.
+    pub fn keys(&self) -> u64 {
+        self.index.keys()
+    }
+    /// Bytes of memory that its order takes: readers made it.
+    pub fn sorted_bytes(&self) -> u64 {
+        self.sorted_bytes.load(Relaxed)
+    }
+    /// Entry `i`, whose number a reader was given.
+    #[inline]
+    pub fn node(&self, i: u32) -> Node {
+        self.entries.node(i)
+    }
+
+    /// Adds operations, without those on ranges, of the batch in slot `slot`, whose buffer is `buf`; returns the bytes of
+    /// memory newly taken.
+    pub fn insert(
+        &self,
+        (slot, buf): (u32, &[u8]),
+        base: u64,
+        ops: &[(Op, SeqNo)],
+        batches: &Batches,
+    ) -> Result<u64> {
+        let mut grown = 0;
+        for ops in ops.chunks(AHEAD) {
+            grown += self.index.reserve(ops.len() as u32)?;
+            let mut hashes = [0; AHEAD];
+            let mut seen = 0;
+            for ((op, _), hash) in ops.iter().zip(&mut hashes) {
+                *hash = self.order.filter_hash(&buf[op.key.clone()]);
+                seen |= self.index.touch(*hash);
+            }
+            std::hint::black_box(seen);
+            let points = |((op, _), _): &(&(Op, SeqNo), u64)| op.kind != EntryKind::RangeDelete;
+            for ((op, seq), hash) in ops.iter().zip(hashes).filter(points) {
+                if op.key.end != op.value.start {
+                    return Err(Error::internal("a value does not lie behind its key"));
+                }
+                let node = Node {
+                    batch: slot,
+                    key: (op.key.start as u32, op.key.len() as u32),
+                    value: (op.value.start as u32, op.value.len() as u32),
+                    seq: seq.plus(base),
+                    kind: op.kind,
+                };
+                self.insert_one(&node, &buf[op.key.clone()], hash, batches)?;
+                grown += RECORD_BYTES;
+            }
+        }
+        self.published.store(self.entries.count(), Release);
+        Ok(grown)
+    }
+
+    #[inline]
+    fn insert_one(&self, node: &Node, key: &[u8], hash: u64, batches: &Batches) -> Result<()> {
+        let keys = KeysOf(&self.entries, batches);
+        let spot = self.index.spot(hash, |e| keys.key(e) == key);
+        let entry = self.entries.push(node, spot.older)?;
+        self.index.put(spot, hash, entry);
+        if entry == 0 {
+            self.common.store(if Prefix::skips(self.order) { key.len() as u32 } else { 0 }, Relaxed);
+        }
+        let common = self.common.load(Relaxed) as usize;
+        if common > 0 && spot.older.is_none() {
+            let first = &keys.key(0)[..common];
+            if !key.starts_with(first) {
+                self.common.store(shared(first, key) as u32, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest version of `key`, whose hash is `hash`, that a reader at `at` sees.
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo, batches: &Batches) -> Option<Node> {
+        let keys = KeysOf(&self.entries, batches);
+        let newest = self.index.find(hash, |e| keys.key(e) == key)?;
+        self.entries.visible(newest, at).map(|e| self.entries.node(e))
+    }
+
+    /// All entries published so far, in order: what is not yet sorted is sorted now.
+    pub fn sorted(&self, batches: &Batches) -> Arc<Sorted> {
+        let upto = self.published.load(Acquire);
+        let known = || Arc::clone(&self.sorted.read().unwrap_or_else(PoisonError::into_inner));
+        let at_hand = known();
+        if at_hand.upto >= upto {
+            return at_hand;
+        }
+        drop(at_hand);
+        let _one_at_a_time = self.sorting.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known();
+        if before.upto >= upto {
+            return before;
+        }
+        let upto = self.published.load(Acquire);
+        let keys = KeysOf(&self.entries, batches);
+        let now = Arc::new(before.extend(upto, self.common.load(Relaxed) as usize, &keys));
+        *self.sorted.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&now);
+        self.sorted_bytes.store(u64::from(upto) * size_of::<Item>() as u64, Relaxed);
+        now
+    }
+
+    /// How many entries lie between two places in entry order (`None`: to that end).
+    pub fn count(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>, batches: &Batches) -> u64 {
+        let sorted = self.sorted(batches);
+        let keys = KeysOf(&self.entries, batches);
+        let rank = |at: Option<(&[u8], SeqNo)>, end: fn(&[Item]) -> usize| -> Vec<usize> {
+            match at {
+                Some((key, seq)) => sorted.bound(key, |e| self.entries.seq(e) <= seq, &keys).collect(),
+                None => sorted.runs.iter().map(|r| end(r)).collect(),
+            }
+        };
+        let (low, high) = (rank(from, |_| 0), rank(to, <[Item]>::len));
+        low.iter().zip(high).map(|(low, high)| high.saturating_sub(*low) as u64).sum()
+    }
+}
+
+/// A position in the order of a [`Hashed`]. Either way may be gone from any place.
+#[derive(Debug)]
+pub struct Walk {
+    sorted: Arc<Sorted>,
+    /// For each run, the first item that is not before the place. Going forward the current item is one of these, going
+    /// backward it is right before one of these.
+    at: Vec<usize>,
+    /// The run of the current item.
+    current: usize,
+    forward: bool,
+    /// Steps since the last seek.
+    steps: u32,
+}
+
+impl Walk {
+    /// Over everything, not positioned.
+    pub fn new(table: &Hashed, batches: &Batches) -> Walk {
+        let sorted = table.sorted(batches);
+        Walk { at: vec![0; sorted.runs.len()], sorted, current: 0, forward: true, steps: 0 }
+    }
+
+    /// To the first entry at or behind (key, seq), or (not `forward`) to the last before it.
+    pub fn seek(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        forward: bool,
+        table: &Hashed,
+        batches: &Batches,
+    ) -> Option<u32> {
+        let keys = KeysOf(&table.entries, batches);
+        let bounds = self.sorted.bound(key, |e| table.entries.seq(e) <= seq, &keys);
+        self.at.iter_mut().zip(bounds).for_each(|(at, bound)| *at = bound);
+        self.steps = 0;
+        self.choose(forward, &keys)
+    }
+    /// To the first entry, or (not `forward`) to the last.
+    pub fn end(&mut self, forward: bool, table: &Hashed, batches: &Batches) -> Option<u32> {
+        self.at.iter_mut().zip(&self.sorted.runs).for_each(|(at, r)| *at = if forward { 0 } else { r.len() });
+        self.choose(forward, &KeysOf(&table.entries, batches))
+    }
+    /// To the next entry, or (not `forward`) to the one before; it is on an entry.
+    pub fn step(&mut self, forward: bool, table: &Hashed, batches: &Batches) -> Option<u32> {
+        // On turning round the current item already lies on the other side of the place.
+        if self.forward == forward {
+            let at = &mut self.at[self.current];
+            *at = if forward { *at + 1 } else { *at - 1 };
+            self.steps += 1;
+            if self.steps >= STRIDE as u32 && *at % STRIDE == 0 {
+                self.fetch(forward, table, batches);
+            }
+        }
+        self.choose(forward, &KeysOf(&table.entries, batches))
+    }
+
+    /// Fetches the cache lines of the next entries of the current run side by side: they lie anywhere, and one by one each
+    /// would be waited for.
+    fn fetch(&self, forward: bool, table: &Hashed, batches: &Batches) {
+        let (run, at) = (&self.sorted.runs[self.current], self.at[self.current]);
+        let range = if forward { at..(at + STRIDE).min(run.len()) } else { at.saturating_sub(STRIDE)..at };
+        let mut seen = 0;
+        for item in &run[range] {
+            let n = table.entries.node(super::sorted::entry(*item));
+            if let Some(buffer) = batches.get(n.batch) {
+                let end = (n.value.0 + n.value.1).min(n.key.0 + LINES) as usize;
+                seen ^= buffer[n.key.0 as usize..end].iter().step_by(64).fold(0, |a, b| a ^ b);
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
+    #[inline]
+    fn candidate(&self, run: usize, forward: bool) -> Option<Item> {
+        let i = if forward { self.at[run] } else { self.at[run].checked_sub(1)? };
+        self.sorted.runs[run].get(i).copied()
+    }
+
+    /// The smallest item behind the place, or (not `forward`) the largest before it. Linear: there are few runs.
+    fn choose(&mut self, forward: bool, keys: &impl Keys) -> Option<u32> {
+        self.forward = forward;
+        let mut best: Option<(usize, Item)> = None;
+        for run in 0..self.at.len() {
+            let Some(item) = self.candidate(run, forward) else { continue };
+            let better = best.is_none_or(|(_, b)| {
+                super::sorted::cmp(self.sorted.by.order, keys, item, b).is_lt() == forward
+            });
+            if better {
+                best = Some((run, item));
+            }
+        }
+        let (run, item) = best?;
+        self.current = run;
+        Some(super::sorted::entry(item))
+    }
+}

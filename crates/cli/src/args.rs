@@ -2,8 +2,8 @@
 
 use crate::commands::repair;
 use crate::commands::{
-    backup, checkpoint, compact, count, delete, demo, dump, explain, export, families, get, import, levels,
-    load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
+    backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export, families, get,
+    import, levels, load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -82,6 +82,8 @@ pub enum Command {
     Compact(compact::CompactArgs),
     /// Reclaim everything that deletes and overwrites left behind
     Purge(purge::PurgeArgs),
+    /// Simulate compactions of a workload: write, read and space amplification over time
+    CompactionSim(compaction_sim::CompactionSimArgs),
     /// Import a real tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
 }

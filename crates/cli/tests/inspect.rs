@@ -69,3 +69,22 @@ fn levels_become_a_picture() {
     assert!(page.contains("<svg") && page.contains("<rect") && page.contains("key029"), "{page}");
     w.fails(2, "write", &["levels", "db", "--html", "no/such/dir.html"]);
 }
+
+#[test]
+fn a_simulation_is_a_table_a_document_and_a_chart() {
+    let w = World::new();
+    let small =
+        ["compaction-sim", "--keys", "5000", "--memtable", "50KiB", "--rounds", "2", "--samples", "4"];
+    let text = w.ok(&small);
+    assert!(text.contains("write amp") && text.lines().count() > 4, "{text}");
+    let sim = &w.json(&small)[0];
+    let last = sim["samples"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["operations"], 15_000, "{sim}");
+    assert!(last["write_amplification_so_far"].as_f64().unwrap() > 1.0, "{last}");
+    let chart: Vec<&str> =
+        small.iter().copied().chain(["--workload", "queue", "--html", "sim.html"]).collect();
+    w.ok(&chart);
+    let page = std::fs::read_to_string(w.path("sim.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("queue"), "{page}");
+    w.fails(2, "write", &["compaction-sim", "--keys", "50", "--html", "no/such/dir.html"]);
+}

@@ -2,6 +2,7 @@
 
 use crate::filters::Filter;
 use crate::hooks::Hook;
+use crate::picked::Picked;
 use crate::settings::FamilySettings;
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use perigee_file::KlogOptions;
@@ -21,6 +22,8 @@ pub struct Family {
     seal_at: AtomicU64,
     /// Its sorted map.
     pub tree: Tree,
+    /// What compaction remembers of it.
+    pub picked: Picked,
     dropped: AtomicBool,
     /// Set before any job of the family runs.
     filter: OnceLock<Filter>,
@@ -44,6 +47,7 @@ impl Family {
             seal_at: AtomicU64::new(settings.memtable_bytes),
             settings: RwLock::new(Arc::new(settings)),
             tree,
+            picked: Picked::default(),
             dropped: AtomicBool::new(false),
             filter: OnceLock::new(),
             hook: RwLock::new(None),

@@ -17,6 +17,7 @@ pub mod now;
 pub mod retire;
 pub mod wal;
 pub mod manifest;
+mod picked;
 pub mod family;
 pub mod memory;
 pub mod space;

@@ -8,8 +8,6 @@ use crate::events::Event;
 use crate::family::Family;
 use crate::jobs::compact::{self, Extent};
 use perigee_base::{ErrorKind, Result};
-use perigee_tree::compact::Shape;
-use perigee_tree::compact::pick;
 use perigee_tree::compact::pick::manual::Span;
 use std::sync::Arc;
 
@@ -107,7 +105,7 @@ impl Engine {
             if let Some(kind) = self.due().filter(|kind| self.core.control.is_quiet(Some(*kind))) {
                 self.core.control.check(kind)?;
             }
-            if self.hidden() {
+            if compact::waits_for_snapshots(&self.core) {
                 // Nobody rings when a snapshot goes that kept hidden tables alive.
                 self.core.signal.ring();
                 seen = self.core.signal.now();
@@ -124,16 +122,7 @@ impl Engine {
         if all.iter().any(|f| !f.tree.view().sealed.is_empty()) {
             return Some(Kind::Flush);
         }
-        let full = |f: &Arc<Family>| {
-            let shape = Shape::of(&f.tree.view().version);
-            pick::pick(&shape, &compact::limits(f)).is_some()
-        };
-        if all.iter().any(full) || self.hidden() { Some(Kind::Compaction) } else { None }
-    }
-
-    /// Whether tables lie hidden inside deleted ranges.
-    fn hidden(&self) -> bool {
-        self.core.families.all().into_iter().any(|f| compact::hidden(&self.core, f).is_some())
+        if compact::any_due(&self.core) { Some(Kind::Compaction) } else { None }
     }
 
     /// Waits until it is so; false if the time ran out first.

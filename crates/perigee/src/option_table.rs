@@ -97,7 +97,7 @@ pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
     target_file_bytes, put_size, take_size,
         "Size at which a table is cut: larger means fewer files, smaller means shorter compactions.";
     level1_bytes, put_size, take_size,
-        "Size of level 1: larger means fewer levels to read, and dearer merges out of level 0.";
+        "Up to this much data there is one level below level 0: larger means fewer levels to read, and dearer merges out of level 0.";
     level_ratio, put_count, take_count,
         "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
 };

@@ -405,9 +405,11 @@ pub struct FamilyOptions {
     pub filter_bits: u8,
     /// Size at which a table file is cut (default 64 MiB).
     pub target_file_bytes: u64,
-    /// Size of level 1 (default 256 MiB).
+    /// Up to this much data there is one level below level 0 (default 256 MiB): fewer levels to look into, against
+    /// rewriting all of it more often.
     pub level1_bytes: u64,
-    /// How much larger each deeper level is (default 10).
+    /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
+    /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
     pub level_ratio: u32,
 }
 

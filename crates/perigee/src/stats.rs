@@ -139,7 +139,8 @@ pub struct JobStats {
     pub kind: &'static str,
     /// Its family.
     pub family: String,
-    /// Why it runs: `sealed memtable`, `level 0 runs`, `level bytes`, `value-log garbage`, `manual`.
+    /// Why it runs: `sealed memtable`, `level 0 runs`, `level bytes`, `overwritten entries`,
+    /// `tombstones`, `small tables`, `value-log garbage`, `deleted ranges`, `manual`.
     pub reason: &'static str,
     /// Levels of its inputs; empty for a flush.
     pub from: Vec<u8>,

@@ -224,7 +224,8 @@ fn a_single_delete_and_its_put_cancel_each_other_and_nothing_else() {
         assert_eq!(db.iter().unwrap().count(), 0);
     }
     db.wait_idle().unwrap(); // a job counts what it did after its tables are in place
-    assert!(counter(&db, "dropped_cancelled") > 0);
+    // Either the pair goes together, or, in the last level, each for itself.
+    assert!(counter(&db, "dropped_cancelled") + counter(&db, "dropped_tombstones") > 0);
     db.compact().unwrap();
     assert!(db.files().is_empty());
 }

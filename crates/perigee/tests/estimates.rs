@@ -78,6 +78,7 @@ fn memtables_are_counted_exactly_when_few_and_nearly_when_many() {
 #[test]
 fn keys_that_several_runs_hold_count_once() {
     let db = open();
+    db.cancel_background_work().unwrap();
     for _ in 0..3 {
         put(&db, 0..20_000);
         db.flush().unwrap();
@@ -111,6 +112,7 @@ fn small_tables_are_counted_by_walking() {
 #[test]
 fn the_cost_of_a_range_is_what_a_scan_reads() {
     let db = open();
+    db.cancel_background_work().unwrap();
     put(&db, 0..40_000);
     db.flush().unwrap();
     put(&db, 10_000..20_000);

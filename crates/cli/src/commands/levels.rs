@@ -96,14 +96,18 @@ fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
-/// How full a level is: at 100 % it wants a compaction. Level 0 counts runs.
+/// How full a level is: at 100 % it wants a compaction. Level 0 counts runs; the others' capacities follow the last level.
 fn share(family: &FamilyStats, l: &LevelStats) -> String {
     let o = &family.options;
-    let full = match l.level {
-        0 => l.runs as f64 / 4.0,
-        n => l.bytes as f64 / (o.level1_bytes as f64 * f64::from(o.level_ratio).powi(i32::from(n) - 1)),
-    };
-    format!("{:.0} %", full * 100.0)
+    let last = family.levels.last().map_or((0, 0), |l| (l.level, l.bytes));
+    let steps = i32::from(last.0) - i32::from(l.level);
+    match l.level {
+        0 => format!("{:.0} %", l.runs as f64 / 4.0 * 100.0),
+        _ if steps <= 0 || last.1 <= o.level1_bytes => "-".to_owned(),
+        _ => {
+            format!("{:.0} %", l.bytes as f64 / last.1 as f64 * f64::from(o.level_ratio).powi(steps) * 100.0)
+        }
+    }
 }
 
 fn files_table(files: &[FileStats], out: &mut Out) -> Result<()> {

@@ -4,6 +4,8 @@
 pub mod backup;
 pub mod checkpoint;
 pub mod compact;
+pub mod compaction_sim;
+mod compaction_sim_html;
 pub mod count;
 pub mod delete;
 pub mod demo;
@@ -59,6 +61,7 @@ pub fn run(command: Command, out: &mut Out) -> Result<u8> {
         Command::Restore(args) => restore::run(&args, out),
         Command::Compact(args) => compact::run(&args, out),
         Command::Purge(args) => purge::run(&args, out),
+        Command::CompactionSim(args) => compaction_sim::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
     }
 }

@@ -14,9 +14,8 @@ use perigee_base::latency::Operation;
 use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
-use perigee_tree::compact::pick::covered;
 use perigee_tree::compact::pick::manual::{self, Span};
-use perigee_tree::compact::pick::{Limits, leveled, pick};
+use perigee_tree::compact::pick::{Limits, Progress, covered, dense, pick, spooky};
 use perigee_tree::compact::{Plan, Reason, Shape, compact};
 use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Filtering, Output, Pace, Setting};
@@ -27,22 +26,22 @@ use std::sync::atomic::AtomicU64;
 /// Does the most urgent plan of any family; false if no family needs one.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.compacting.lock();
-    if let Some((family, version, plan)) = core.families.all().into_iter().find_map(|f| hidden(core, f)) {
-        return settle(carry_out(core, &family, version, &plan));
+    let all = core.families.all();
+    if let Some(due) = all.iter().find_map(|f| unneeded(core, f)) {
+        return settle(carry_out(core, &due.family, due.version, &due.plan));
     }
-    let mut best: Option<(f64, Arc<Family>)> = None;
-    for family in core.families.all() {
-        let shape = Shape::of(&family.tree.view().version);
-        let limits = limits(&family);
-        let score = leveled::scores(&shape, &limits).into_iter().fold(0.0, f64::max);
-        if pick(&shape, &limits).is_some() && best.as_ref().is_none_or(|(s, _)| score > *s) {
-            best = Some((score, family));
-        }
+    let most_urgent = |a: &Due, b: &Due| a.score.total_cmp(&b.score);
+    let Some(due) = all.iter().filter_map(|f| next(core, f)).max_by(most_urgent) else { return Ok(false) };
+    let done = settle(carry_out(core, &due.family, due.version, &due.plan));
+    if matches!(done, Ok(true)) {
+        due.family.picked.advance(due.progress);
     }
-    let Some((_, family)) = best else { return Ok(false) };
-    let version = Arc::clone(&family.tree.view().version);
-    let Some(plan) = pick(&Shape::of(&version), &limits(&family)) else { return Ok(false) };
-    settle(carry_out(core, &family, version, &plan))
+    done
+}
+
+/// Whether any family needs a compaction.
+pub fn any_due(core: &Core) -> bool {
+    core.families.all().iter().any(|f| unneeded(core, f).is_some() || next(core, f).is_some())
 }
 
 fn settle(done: Result<()>) -> Result<bool> {
@@ -54,23 +53,56 @@ fn settle(done: Result<()>) -> Result<bool> {
     }
 }
 
-/// The tables of a family that range tombstones hide as a whole, from everybody.
-pub fn hidden(core: &Core, family: Arc<Family>) -> Option<(Arc<Family>, Arc<Version>, Plan)> {
+/// A plan that a family needs, and what it was made of.
+struct Due {
+    family: Arc<Family>,
+    version: Arc<Version>,
+    plan: Plan,
+    progress: Progress,
+    score: f64,
+}
+
+/// The next plan that the shape of a family asks for. A version that asked for nothing is remembered.
+fn next(core: &Core, family: &Arc<Family>) -> Option<Due> {
     let version = Arc::clone(&family.tree.view().version);
-    if !version.has_ranges {
+    let limits = limits(core, family);
+    let progress = family.picked.look(&version, limits)?;
+    let shape = Shape::of(&version);
+    let shape = if spooky::may_waste(&shape) { shape.counted(&version) } else { shape };
+    let Some((plan, progress)) = pick(&shape, &limits, &progress) else {
+        family.picked.rest(&version, limits);
+        return None;
+    };
+    let score = spooky::scores(&shape, &limits).into_iter().fold(0.0, f64::max);
+    Some(Due { family: Arc::clone(family), version, plan, progress, score })
+}
+
+/// The tables of a family that range tombstones hide as a whole, from everybody, or that are mostly tombstones which
+/// everybody sees.
+fn unneeded(core: &Core, family: &Arc<Family>) -> Option<Due> {
+    let version = Arc::clone(&family.tree.view().version);
+    if !version.has_ranges && !version.is_dense {
         return None;
     }
     let (snapshots, present) = core.snapshots.strata(&core.visible);
-    let plan = covered::pick(&Shape::of(&version), &Strata::new(snapshots, present))?;
-    Some((family, version, plan))
+    let (shape, strata) = (Shape::of(&version), Strata::new(snapshots, present));
+    let plan = covered::pick(&shape, &strata).or_else(|| dense::pick(&shape, &strata))?;
+    let progress = Progress::default();
+    Some(Due { family: Arc::clone(family), version, plan, progress, score: f64::MAX })
+}
+
+/// Whether a family has tables that go once a snapshot does.
+pub fn waits_for_snapshots(core: &Core) -> bool {
+    core.families.all().iter().any(|f| unneeded(core, f).is_some())
 }
 
 /// The pickers' settings of a family.
-pub fn limits(family: &Family) -> Limits {
+fn limits(core: &Core, family: &Family) -> Limits {
     Limits {
         level0_runs: LEVEL0_TRIGGER,
         level1_bytes: family.settings().level1_bytes,
         ratio: u64::from(family.settings().level_ratio),
+        table_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
     }
 }
 

@@ -9,11 +9,14 @@ use crate::manifest::Edit;
 use crate::memory;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::CutRef;
 use perigee_base::format::FileKind;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::name;
+use perigee_tree::compact::Shape;
+use perigee_tree::compact::pick::spooky::boundaries;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Pace, Setting, Unhindered};
@@ -112,7 +115,13 @@ fn flush_one(
     let since = core.env.clock.monotonic_us();
     let view = family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
-    let (edit, output) = flush(memtable, run, setting(core, family, &view.version, pace), created)?;
+    // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are compressed.)
+    let everywhere = (CutRef::First, CutRef::Last);
+    let setting = setting(core, family, &view.version, pace);
+    let shape = Shape::of(&view.version);
+    let cuts = boundaries(&shape, everywhere, memtable.bytes() / 2, setting.target_bytes);
+    let setting = Setting { cuts, ..setting };
+    let (edit, output) = flush(memtable, run, setting, created)?;
     core.sync_dir()?;
     // Families must not disagree after a power cut: what goes into tables is durable in the log first.
     if !bug::on(Bug::FlushBeforeLogSync) {
@@ -155,6 +164,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         options: family.klog_options(core.database),
         threshold: family.settings().value_threshold as usize,
         target_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
+        cuts: Vec::new(),
         verify: core.settings.verify_outputs,
         shelf: &core.shelf,
         ids: &core.ids,

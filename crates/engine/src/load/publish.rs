@@ -19,7 +19,7 @@ use crate::commit::{publish_up_to, rotate};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
-use crate::jobs::{compact, flush};
+use crate::jobs::flush;
 use crate::manifest::Edit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
@@ -155,10 +155,8 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
 
 fn version_edit(part: &Part, seq: SeqNo, run: RunId) -> VersionEdit {
     let shape = Shape::of(&part.family.tree.view().version);
-    let limits = compact::limits(&part.family);
-    let bytes = part.tables.iter().map(|t| t.summary.bytes).sum();
     let added = |t: &TableMeta| {
-        let level = target(&shape, &limits, &t.summary.first_key, &t.summary.last_key, bytes);
+        let level = target(&shape, &t.summary.first_key, &t.summary.last_key);
         let stamp = (!bug::on(Bug::LoadWithoutNumber)).then_some(seq);
         let run = if level == LevelNo(0) { run } else { RunId(0) };
         AddedTable { level, run, meta: TableMeta { stamp, ..t.clone() } }

@@ -230,6 +230,7 @@ impl Making {
             options: self.options(id, &found.settings),
             threshold: found.settings.value_threshold as usize,
             target_bytes: found.settings.target_file_bytes,
+            cuts: Vec::new(),
             verify: true,
             shelf: &self.target,
             ids: &self.ids,

@@ -3,6 +3,8 @@
 pub mod plan;
 pub mod pick;
 mod run;
+pub mod model;
+pub mod simulate;
 
 pub use plan::{Plan, Reason, Shape};
 pub use run::compact;

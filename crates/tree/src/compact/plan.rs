@@ -2,8 +2,8 @@
 
 use crate::version::Version;
 use perigee_base::cut::Cut;
-use perigee_base::{FileId, KeyOrder, LevelNo, SeqNo};
-use perigee_file::Fragments;
+use perigee_base::{FileId, KeyOrder, LevelNo, RunId, SeqNo};
+use perigee_file::{Fragments, Sketch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,6 +14,12 @@ pub struct TableShape {
     pub id: FileId,
     /// Its bytes.
     pub bytes: u64,
+    /// Its run; larger is newer (level 0 only).
+    pub run: RunId,
+    /// Its entries, and how many of them are tombstones.
+    pub entries: u64,
+    /// See [`TableShape::entries`].
+    pub tombstones: u64,
     /// The place before everything in it, range tombstones included.
     pub first: Cut,
     /// The place behind everything in it.
@@ -28,6 +34,25 @@ pub struct TableShape {
     pub vlogs: Vec<FileId>,
 }
 
+impl TableShape {
+    /// A table without entries to speak of, for models and tests.
+    pub fn new(id: FileId, first: Cut, last: Cut, bytes: u64) -> TableShape {
+        TableShape {
+            id,
+            bytes,
+            run: RunId(0),
+            entries: 0,
+            tombstones: 0,
+            first,
+            last,
+            smallest: SeqNo(1),
+            largest: SeqNo(1),
+            ranges: None,
+            vlogs: Vec::new(),
+        }
+    }
+}
+
 /// A version as a picker sees it: levels of runs (newest first) of tables (in key order), and value logs.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
@@ -37,15 +62,20 @@ pub struct Shape {
     pub levels: Vec<Vec<Vec<TableShape>>>,
     /// Bytes of each value log, and how many of them are referenced.
     pub vlogs: BTreeMap<FileId, (u64, u64)>,
+    /// About how many different keys the tables hold together, if that was counted.
+    pub distinct: Option<u64>,
 }
 
 impl Shape {
     /// The shape of a version.
     pub fn of(version: &Version) -> Shape {
         let refs = version.vlog_references();
-        let table = |t: &std::sync::Arc<crate::Table>| TableShape {
+        let table = |run: RunId, t: &Arc<crate::Table>| TableShape {
             id: t.meta.id,
             bytes: t.meta.summary.bytes,
+            run,
+            entries: t.meta.summary.entries,
+            tombstones: t.meta.summary.tombstones,
             first: t.meta.summary.begin(version.order).to_cut(),
             last: t.meta.summary.end(version.order).to_cut(),
             smallest: t.meta.seqs().0,
@@ -58,14 +88,28 @@ impl Shape {
             levels: version
                 .levels
                 .iter()
-                .map(|runs| runs.iter().map(|r| r.tables.iter().map(table).collect()).collect())
+                .map(|runs| runs.iter().map(|r| r.tables.iter().map(|t| table(r.id, t)).collect()).collect())
                 .collect(),
             vlogs: version
                 .vlogs
                 .values()
                 .map(|v| (v.meta.id, (v.meta.bytes, refs.get(&v.meta.id).copied().unwrap_or(0))))
                 .collect(),
+            distinct: None,
         }
+    }
+    /// Counts the different keys of its version, if merges depend on it. (Tables of few keys have no sketch: all of theirs
+    /// count.)
+    #[must_use]
+    pub fn counted(self, version: &Version) -> Shape {
+        let (mut union, mut others) = (Sketch::new(), 0);
+        for (_, _, t) in version.tables() {
+            match t.reader.sketch() {
+                Some(s) => union.merge(s),
+                None => others += t.meta.summary.entries,
+            }
+        }
+        Shape { distinct: Some(union.estimate() + others), ..self }
     }
     /// Bytes of a level.
     pub fn bytes(&self, level: usize) -> u64 {
@@ -90,6 +134,12 @@ pub enum Reason {
     Manual,
     /// A range tombstone hides the tables as a whole: they are dropped unread.
     Covered,
+    /// Overwritten entries take up too much space.
+    Space,
+    /// A table is mostly tombstones.
+    Tombstones,
+    /// Small tables beside each other become one.
+    Small,
 }
 
 impl Reason {
@@ -101,6 +151,9 @@ impl Reason {
             Reason::Garbage => "value-log garbage",
             Reason::Manual => "manual",
             Reason::Covered => "deleted ranges",
+            Reason::Space => "overwritten entries",
+            Reason::Tombstones => "tombstones",
+            Reason::Small => "small tables",
         }
     }
 }
@@ -114,8 +167,20 @@ pub struct Plan {
     pub inputs: Vec<(LevelNo, FileId)>,
     /// The level that the result goes to.
     pub to: LevelNo,
-    /// Move the (single) input as it is: nothing in the level below overlaps it.
+    /// Move the inputs as they are: nothing on the way down overlaps them.
     pub trivial: bool,
     /// Value logs whose values move.
     pub relocate: BTreeSet<FileId>,
+    /// Places, ascending, at which tables end if they are large enough: the boundaries of a deeper level.
+    pub cuts: Vec<Cut>,
+    /// Bytes at which tables end anywhere; `None`: the family's.
+    pub table_bytes: Option<u64>,
+}
+
+impl Plan {
+    /// A merge of these tables.
+    pub fn merge(reason: Reason, inputs: Vec<(LevelNo, FileId)>, to: LevelNo) -> Plan {
+        let (cuts, relocate) = (Vec::new(), BTreeSet::new());
+        Plan { reason, inputs, to, trivial: false, relocate, cuts, table_bytes: None }
+    }
 }

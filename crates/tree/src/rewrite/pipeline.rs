@@ -11,7 +11,7 @@ use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::cut::CutRef;
+use perigee_base::cut::Cut;
 use perigee_base::io::Cause;
 use perigee_base::{EntryRef, Error, FileId, Now, Result, SeqNo, ValueRef};
 use perigee_file::{Fragments, KlogOptions, Shelf};
@@ -31,6 +31,8 @@ pub struct Setting<'a> {
     pub threshold: usize,
     /// Bytes at which tables are cut.
     pub target_bytes: u64,
+    /// Places, ascending, at which they are cut where they are large enough.
+    pub cuts: Vec<Cut>,
     /// Read outputs again before they are believed.
     pub verify: bool,
     /// Opens and creates files.
@@ -104,7 +106,7 @@ pub struct Counts {
 pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Output> {
     let mut source = input.source;
     let place = Place { threshold: job.threshold, relocate: input.relocate };
-    let split = Split { target_bytes: job.target_bytes };
+    let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let order = job.options.order;
     let mut collapse =
@@ -132,7 +134,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
             } else if verdict == Verdict::Shadowed && !new_key {
                 held = Some(single);
             } else {
-                single.write(&split, &mut sink)?;
+                single.write(&mut split, &mut sink)?;
                 counts.written += 1;
             }
         }
@@ -162,8 +164,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                     counts.buried += 1;
                 }
                 let (table_bytes, index_bytes) = sink.pending();
-                if split.cut(new_key, table_bytes, index_bytes) {
-                    sink.cut(CutRef::Before(entry.key))?;
+                if let Some(at) = split.cut(entry.key, new_key, table_bytes, index_bytes) {
+                    sink.cut(at)?;
                 }
                 let seq = if input.renumber { SeqNo::ZERO } else { entry.seq };
                 write(job.version, &place, &mut sink, EntryRef { seq, ..entry })?;
@@ -173,7 +175,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
         source.step()?;
     }
     if let Some(single) = held.take() {
-        single.write(&split, &mut sink)?;
+        single.write(&mut split, &mut sink)?;
         counts.written += 1;
     }
     sink.finish()?;
@@ -205,7 +207,7 @@ pub fn write_sorted<'e>(
     created: &mut Created,
 ) -> Result<Output> {
     let place = Place { threshold: job.threshold, relocate: BTreeSet::new() };
-    let split = Split { target_bytes: job.target_bytes };
+    let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
     let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     for entry in entries {
@@ -215,8 +217,8 @@ pub fn write_sorted<'e>(
         counts.read += 1;
         quantum.add(moved_bytes(&entry));
         let (table_bytes, index_bytes) = sink.pending();
-        if split.cut(true, table_bytes, index_bytes) {
-            sink.cut(CutRef::Before(entry.key))?;
+        if let Some(at) = split.cut(entry.key, true, table_bytes, index_bytes) {
+            sink.cut(at)?;
         }
         write(job.version, &place, &mut sink, entry)?;
         counts.written += 1;
@@ -282,10 +284,10 @@ struct Held {
 }
 
 impl Held {
-    fn write(&self, split: &Split, sink: &mut Sink<'_>) -> Result<()> {
+    fn write(&self, split: &mut Split, sink: &mut Sink<'_>) -> Result<()> {
         let (table_bytes, index_bytes) = sink.pending();
-        if split.cut(self.new_key, table_bytes, index_bytes) {
-            sink.cut(CutRef::Before(&self.key))?;
+        if let Some(at) = split.cut(&self.key, self.new_key, table_bytes, index_bytes) {
+            sink.cut(at)?;
         }
         sink.add(EntryRef { key: &self.key, seq: self.seq, value: ValueRef::Single })
     }

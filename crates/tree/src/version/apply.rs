@@ -1,6 +1,6 @@
 //! Version + edit = version. Fails rather than build a version that breaks an invariant.
 
-use super::edit::{TableMeta, VersionEdit, VlogMeta};
+use super::edit::{TableMeta, VersionEdit, VlogMeta, is_dense};
 use super::run::{Run, Table, Vlog};
 use super::{Version, check};
 use perigee_base::bug::{self, Bug};
@@ -49,6 +49,9 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
     sort(&mut new);
     let has_ranges = new.tables().any(|(_, _, t)| t.meta.summary.ranges.is_some());
     new.has_ranges = has_ranges;
+    let dense = |t: &Table| is_dense(t.meta.summary.entries, t.meta.summary.tombstones);
+    let is_dense = new.tables().any(|(_, _, t)| dense(t));
+    new.is_dense = is_dense;
     check::check(&new)?;
     Ok(new)
 }

@@ -21,6 +21,14 @@ impl TableMeta {
     }
 }
 
+/// A table with fewer tombstones is not worth a merge of its own.
+const DENSE_MIN: u64 = 64;
+
+/// Whether a table of so many entries is mostly tombstones.
+pub fn is_dense(entries: u64, tombstones: u64) -> bool {
+    tombstones >= DENSE_MIN && tombstones.saturating_mul(2) >= entries
+}
+
 /// What the manifest knows of a value log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlogMeta {

@@ -6,7 +6,7 @@ mod check;
 mod apply;
 
 pub use apply::Opener;
-pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta};
+pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, is_dense};
 pub use run::{Run, Table, Vlog};
 
 use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, limits};
@@ -28,6 +28,8 @@ pub struct Version {
     pub vlogs: BTreeMap<FileId, Arc<Vlog>>,
     /// Whether any table has range tombstones.
     pub has_ranges: bool,
+    /// Whether any table is mostly tombstones.
+    pub is_dense: bool,
     /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
     pub gap: Option<Error>,
 }
@@ -36,7 +38,7 @@ impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        Version { order, levels, vlogs: BTreeMap::new(), has_ranges: false, gap: None }
+        Version { order, levels, vlogs: BTreeMap::new(), has_ranges: false, is_dense: false, gap: None }
     }
 
     /// "Not here", if that can be said.

@@ -6,7 +6,6 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::{KeyOrder, LevelNo, SeqNo};
 use perigee_file::Fragments;
 use std::cmp::Ordering::{Greater, Less};
-use std::collections::BTreeSet;
 
 /// All such tables of the first level that has any. Tombstones in memtables do not count: they are not yet as durable as
 /// the tables they would remove.
@@ -21,8 +20,7 @@ pub fn pick(shape: &Shape, strata: &Strata) -> Option<Plan> {
             newer.extend(run.iter().filter_map(|t| t.ranges.as_deref()));
         }
         if !inputs.is_empty() {
-            let (reason, relocate) = (Reason::Covered, BTreeSet::new());
-            return Some(Plan { reason, inputs, to: level, trivial: false, relocate });
+            return Some(Plan::merge(Reason::Covered, inputs, level));
         }
     }
     None

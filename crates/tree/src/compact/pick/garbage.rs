@@ -21,12 +21,6 @@ pub fn pick(shape: &Shape) -> Option<Plan> {
             Some((LevelNo(level as u8), table.id))
         })?;
         let relocate = BTreeSet::from([*vlog]);
-        Some(Plan {
-            reason: Reason::Garbage,
-            inputs: vec![(level, table)],
-            to: level,
-            trivial: false,
-            relocate,
-        })
+        Some(Plan { relocate, ..Plan::merge(Reason::Garbage, vec![(level, table)], level) })
     })
 }

@@ -1,11 +1,11 @@
 //! Leveled compaction: level 0 merges as a whole into level 1; a level over its capacity gives the table that overlaps
-//! least to the level below. The simple, correct picker behind the seam; Spooky replaces it.
+//! least to the level below. The engine uses
+//! [`super::spooky`]; this one stays for the simulator, to be measured beside it.
 
 use super::super::plan::{Plan, Reason, Shape, TableShape};
 use super::Limits;
-use perigee_base::cut::CutRef;
+use super::spooky::overlapping;
 use perigee_base::{LevelNo, limits};
-use std::collections::BTreeSet;
 
 /// Capacity of a level (1 and deeper).
 pub fn capacity(level: usize, l: &Limits) -> u64 {
@@ -38,7 +38,7 @@ fn merge_level0(shape: &Shape) -> Plan {
     if let (Some(first), Some(last)) = (first, last) {
         inputs.extend(overlapping(shape, 1, first, last).map(|t| (LevelNo(1), t.id)));
     }
-    Plan { reason: Reason::Level0Runs, inputs, to: LevelNo(1), trivial: false, relocate: BTreeSet::new() }
+    Plan::merge(Reason::Level0Runs, inputs, LevelNo(1))
 }
 
 fn push_down(shape: &Shape, level: usize) -> Option<Plan> {
@@ -54,18 +54,5 @@ fn push_down(shape: &Shape, level: usize) -> Option<Plan> {
     // A table with range tombstones is written anew, so that those with nothing left to hide go.
     let trivial = below.is_empty() && table.ranges.is_none();
     let inputs = std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();
-    Some(Plan { reason: Reason::LevelBytes, inputs, to, trivial, relocate: BTreeSet::new() })
-}
-
-/// Tables of `level` that reach into the range between two places.
-pub fn overlapping<'a>(
-    shape: &'a Shape,
-    level: usize,
-    first: CutRef<'a>,
-    last: CutRef<'a>,
-) -> impl Iterator<Item = &'a TableShape> {
-    let order = shape.order;
-    shape
-        .tables(level)
-        .filter(move |t| CutRef::overlap(order, (t.first.as_ref(), t.last.as_ref()), (first, last)))
+    Some(Plan { trivial, ..Plan::merge(Reason::LevelBytes, inputs, to) })
 }

@@ -1,9 +1,10 @@
-//! The plan that somebody asked for: a range of keys, merged as deep as it lies.
+//! The plan that somebody asked for: a range of keys, merged into the last level.
 //!
 //! Invariant: whatever moves takes along every table that holds older versions of its keys on the way down, so that no older
 //! version ends up above a newer one.
 
 use super::super::plan::{Plan, Reason, Shape, TableShape};
+use super::spooky::LAST;
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::Cut;
 use perigee_base::{FileId, KeyOrder, LevelNo};
@@ -41,29 +42,20 @@ impl Reach {
     }
 }
 
-/// Merges every table that shares keys with the span into the deepest level that does (at least level 1); `None` if no table
-/// does. `relocate`: value logs to empty on the way.
+/// Merges every table that shares keys with the span into the last level; `None` if no table does. `relocate`: value logs to
+/// empty on the way.
 pub fn pick(shape: &Shape, span: &Span, relocate: &BTreeSet<FileId>) -> Option<Plan> {
-    let mut to = 1;
-    loop {
-        let (inputs, wide) = gather(shape, span, to);
-        let mut deeper = (to + 1..shape.levels.len()).rev();
-        match deeper.find(|level| shape.tables(*level).any(|t| wide.overlaps(shape.order, t))) {
-            Some(level) => to = level,
-            None if inputs.is_empty() => return None,
-            None => {
-                let (to, relocate) = (LevelNo(to as u8), relocate.clone());
-                return Some(Plan { reason: Reason::Manual, inputs, to, trivial: false, relocate });
-            }
-        }
-    }
+    let inputs = gather(shape, span);
+    let relocate = relocate.clone();
+    (!inputs.is_empty())
+        .then(|| Plan { relocate, ..Plan::merge(Reason::Manual, inputs, LevelNo(LAST as u8)) })
 }
 
-/// The tables down to level `to`, run by run from the newest, each widening the span for those below it.
-fn gather(shape: &Shape, span: &Span, to: usize) -> (Vec<(LevelNo, FileId)>, Reach) {
+/// The tables, run by run from the newest, each widening the span for those below it.
+fn gather(shape: &Shape, span: &Span) -> Vec<(LevelNo, FileId)> {
     let mut wide = Reach::of(span);
     let mut inputs = Vec::new();
-    for (number, level) in shape.levels.iter().enumerate().take(to + 1) {
+    for (number, level) in shape.levels.iter().enumerate() {
         for run in level {
             let here = wide.clone();
             for table in run.iter().filter(|t| here.overlaps(shape.order, t)) {
@@ -74,5 +66,5 @@ fn gather(shape: &Shape, span: &Span, to: usize) -> (Vec<(LevelNo, FileId)>, Rea
             }
         }
     }
-    (inputs, wide)
+    inputs
 }

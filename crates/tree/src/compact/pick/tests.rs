@@ -19,21 +19,13 @@ fn shape(text: &str) -> Shape {
                 let (id, rest) = t.split_once('[').unwrap();
                 let (range, bytes) = rest.split_once(']').unwrap();
                 let (first, last) = range.split_once('-').unwrap();
-                TableShape {
-                    id: FileId(id.parse().unwrap()),
-                    bytes: bytes.parse().unwrap(),
-                    first: Cut::Before(first.into()),
-                    last: Cut::After(last.into()),
-                    smallest: SeqNo(1),
-                    largest: SeqNo(1),
-                    ranges: None,
-                    vlogs: vec![],
-                }
+                let (first, last) = (Cut::Before(first.into()), Cut::After(last.into()));
+                TableShape::new(FileId(id.parse().unwrap()), first, last, bytes.parse().unwrap())
             };
             levels[level].push(run.split_whitespace().map(table).collect());
         }
     }
-    Shape { order: KeyOrder::Bytes, levels, vlogs: Default::default() }
+    Shape { levels, ..Shape::default() }
 }
 
 fn show(p: Option<Plan>) -> String {
@@ -43,7 +35,7 @@ fn show(p: Option<Plan>) -> String {
     format!("{how} {} -> L{} ({})", inputs.join(" "), p.to, p.reason.name())
 }
 
-const LIMITS: Limits = Limits { level0_runs: 4, level1_bytes: 100, ratio: 10 };
+const LIMITS: Limits = Limits { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
 
 #[test]
 fn plans() {
@@ -58,7 +50,7 @@ fn plans() {
         ("L1: 5[a-b]60 6[f-g]60\nL2: 7[a-c]500 8[e-k]100", "merge L1/6 L2/8 -> L2 (level bytes)"),
     ];
     for (text, want) in cases {
-        assert_eq!(show(pick(&shape(text), &LIMITS)), want, "{text}");
+        assert_eq!(show(leveled::pick(&shape(text), &LIMITS)), want, "{text}");
     }
 }
 
@@ -69,7 +61,7 @@ fn a_log_that_is_mostly_garbage_is_emptied_from_the_bottom() {
     s.vlogs.insert(FileId(21), (1 << 20, 1 << 20));
     s.levels[1][0][0].vlogs = vec![FileId(20)];
     s.levels[2][0][1].vlogs = vec![FileId(20), FileId(21)];
-    assert_eq!(show(pick(&s, &LIMITS)), "merge L2/8 -> L2 (value-log garbage)");
+    assert_eq!(show(garbage::pick(&s)), "merge L2/8 -> L2 (value-log garbage)");
 }
 
 #[test]
@@ -98,5 +90,159 @@ fn tables_that_a_range_tombstone_hides_from_everybody_are_dropped() {
         s.levels[0][0][0].ranges = Some(Arc::new(ranges.clone()));
         let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
         assert_eq!(show(covered::pick(&s, &strata)), want, "{ranges:?} {snapshots:?}");
+    }
+}
+
+/// Plans of Spooky one after the other, each carried out by hand: `next` gives the shape after it.
+#[test]
+fn spooky_plans() {
+    let limits = Limits { level0_runs: 2, level1_bytes: 50, ratio: 10, table_bytes: 160 };
+    let cases = [
+        ("", "nothing"),
+        ("L0: 2[a-c]10", "nothing"),
+        // Everything is small: straight to the last level, which is cut there.
+        ("L0: 2[a-c]10 | 1[b-d]10", "merge L0/2 L0/1 -> L6 (level 0 runs) cut at 21"),
+        // Nothing in the way: moved as it is, together.
+        ("L0: 2[a-c]10 | 1[d-f]10", "move L0/2 L0/1 -> L6 (level 0 runs)"),
+        ("L0: 2[a-c]10 | 1[d-f]10\nL6: 3[x-z]40", "move L0/2 L0/1 -> L6 (level 0 runs)"),
+        // One group at a time; the tables of the last level are too large for it to be done at once.
+        (
+            "L0: 4[a-b]25 5[m-n]5 | 2[b-c]25 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150",
+            "merge L0/4 L0/2 -> L5 (level 0 runs) cut at 20 []",
+        ),
+        // The first level with room for all: capacity of level 5 is 100, of level 4 is 10.
+        (
+            "L0: 2[a-c]4 | 1[b-d]4\nL6: 3[a-h]500 4[i-z]500",
+            "merge L0/2 L0/1 -> L4 (level 0 runs) cut at 31 []",
+        ),
+        (
+            "L0: 2[a-k]20 | 1[b-m]20\nL5: 9[c-d]20\nL6: 3[a-h]500 4[i-z]500",
+            "merge L0/2 L0/1 L5/9 -> L5 (level 0 runs) cut at 31 [i]",
+        ),
+        // Level 5 is full: all of it goes, but level 0 is too coarse for the last level at once.
+        (
+            "L0: 2[a-k]20 | 1[b-m]20\nL5: 9[c-d]80\nL6: 3[a-h]500 4[i-z]500",
+            "merge L0/2 L0/1 L5/9 -> L5 (level 0 runs) cut at 31 [i]",
+        ),
+        // Too coarse to be moved: it is cut at the last level's boundaries.
+        (
+            "L0: 2[a-y]60 | 1[z-z]60\nL6: 3[a-b]250 4[c-d]250 5[e-f]250 6[g-h]250 7[i-z]200",
+            "merge L0/2 -> L5 (level 0 runs) cut at 37 [c e g i]",
+        ),
+        // A level over its capacity, group by group, moves where nothing is in the way.
+        ("L5: 5[a-b]70 6[i-j]40\nL6: 3[a-h]500 4[k-z]500", "merge L5/5 L6/3 -> L6 (level bytes) cut at 45"),
+        ("L5: 5[a-b]70 6[i-j]40\nL6: 3[c-h]500 4[k-z]500", "move L5/5 L5/6 -> L6 (level bytes)"),
+        // Small tables beside each other.
+        ("L6: 1[a-b]4 2[c-d]4 3[e-f]4 4[g-h]4 5[i-j]150", "merge L6/1 L6/2 L6/3 L6/4 -> L6 (small tables)"),
+    ];
+    let picked = |text| spooky::pick(&shape(text), &limits, &Progress::default()).map(|(plan, _)| plan);
+    let got: Vec<String> = cases.iter().map(|(text, _)| show_cuts(picked(text))).collect();
+    assert_eq!(got, cases.map(|(_, want)| want));
+}
+
+fn show_cuts(p: Option<Plan>) -> String {
+    let at = p.as_ref().and_then(|p| p.table_bytes).map_or(String::new(), |n| format!(" cut at {n}"));
+    let cuts = p.as_ref().map_or(String::new(), |p| {
+        let name = |c: &Cut| {
+            if let Cut::Before(k) = c { String::from_utf8_lossy(k).into_owned() } else { "?".into() }
+        };
+        let names: Vec<String> = p.cuts.iter().map(name).collect();
+        if p.to.0 < 6 { format!(" [{}]", names.join(" ")) } else { String::new() }
+    });
+    show(p) + &at + &cuts
+}
+
+#[test]
+fn a_merge_goes_on_behind_the_place_that_it_is_done_up_to() {
+    let limits = Limits { level0_runs: 2, level1_bytes: 5000, ratio: 10, table_bytes: 160 };
+    let before = shape("L0: 4[a-b]5 5[m-n]5 | 2[b-c]5 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150");
+    let (_, progress) = spooky::pick(&before, &limits, &Progress::default()).unwrap();
+    // A newer run has come meanwhile, and level 0 is under its limit: the merge still goes on, without that run.
+    let mut after = shape("L0: 9[a-z]5 | 5[m-n]5\nL6: 16[a-d]155 7[f-k]150 8[l-p]150");
+    after.levels[0][0][0].run = perigee_base::RunId(7);
+    let (plan, progress) = spooky::pick(&after, &limits, &progress).unwrap();
+    assert_eq!(show(Some(plan)), "merge L6/8 L0/5 -> L6 (level 0 runs)");
+    let mut done = shape("L0: 9[a-z]5\nL6: 16[a-d]155 7[f-k]150 18[l-p]155");
+    done.levels[0][0][0].run = perigee_base::RunId(7);
+    assert_eq!(spooky::pick(&done, &limits, &progress), None, "and one run is not worth a merge");
+}
+
+#[test]
+fn overwritten_entries_are_merged_away_before_there_are_many_runs() {
+    let limits = Limits { level0_runs: 4, level1_bytes: 500, ratio: 10, table_bytes: 160 };
+    let mut s = shape("L0: 9[a-z]30\nL6: 1[a-f]80 2[g-z]80");
+    for t in s.levels.iter_mut().flatten().flatten() {
+        t.entries = t.bytes;
+    }
+    let plan = |s: &Shape| show(spooky::pick(s, &limits, &Progress::default()).map(|(plan, _)| plan));
+    assert_eq!(plan(&s), "nothing", "nobody counted");
+    s.distinct = Some(180);
+    assert_eq!(plan(&s), "nothing", "they are all different");
+    s.distinct = Some(160);
+    assert_eq!(plan(&s), "merge L0/9 L6/1 L6/2 -> L6 (overwritten entries)");
+}
+
+#[test]
+fn tables_of_tombstones_that_everybody_sees_are_merged_away() {
+    let mut s = shape("L0: 9[a-c]10\nL5: 5[m-p]9\nL6: 1[a-f]80 2[g-z]80");
+    s.levels[0][0][0].entries = 100;
+    s.levels[0][0][0].tombstones = 70;
+    s.levels[0][0][0].largest = SeqNo(20);
+    let at = |snapshots: Vec<u64>| {
+        show(dense::pick(&s, &Strata::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
+    };
+    assert_eq!(at(vec![]), "merge L0/9 L6/1 -> L6 (tombstones)");
+    assert_eq!(at(vec![20]), "merge L0/9 L6/1 -> L6 (tombstones)");
+    assert_eq!(at(vec![19]), "nothing", "a reader still sees what they hide");
+}
+
+#[test]
+fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
+    use crate::compact::model::{Mark, Model, Picker};
+    for seed in 1..40u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut next = move |n: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % n
+        };
+        let limits = Limits {
+            level0_runs: 1 + next(4) as usize,
+            level1_bytes: next(3) * 200,
+            ratio: 2 + next(4),
+            table_bytes: 50 + next(400),
+        };
+        let picker = if seed % 5 == 0 { Picker::Leveled } else { Picker::Spooky };
+        let mut model = Model::new(picker, limits, 10);
+        let mut expected = std::collections::BTreeMap::new();
+        let mut seq = 0;
+        let span = 1 + next(3000);
+        for _ in 0..60 {
+            let (start, n) = (next(span), 1 + next(40));
+            let mut marks = Vec::new();
+            for i in 0..n {
+                seq += 1;
+                let (key, gone) = (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
+                marks.push(Mark { key, seq, gone });
+                if gone {
+                    expected.remove(&key)
+                } else {
+                    expected.insert(key, seq)
+                };
+            }
+            model.flush(marks);
+            for _ in 0..next(6) {
+                model.compact();
+                assert!(model.is_ordered(), "seed {seed}");
+            }
+            assert_eq!(model.contents(), expected, "seed {seed}");
+        }
+        let mut steps = 0;
+        while model.compact().is_some() {
+            steps += 1;
+            assert!(steps < 10_000, "seed {seed}: it never comes to rest");
+        }
+        assert!(model.is_ordered() && model.contents() == expected, "seed {seed}");
     }
 }

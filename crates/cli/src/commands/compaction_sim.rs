@@ -1,0 +1,193 @@
+//! `perigee compaction-sim`: what a workload would cost with other settings, without a database: the picker of the engine
+//! on a modelled tree.
+
+use super::compaction_sim_html;
+use crate::failure::{Failure, Result};
+use crate::output::{Out, table};
+use crate::progress::Progress;
+use crate::size;
+use clap::{Args, ValueEnum};
+use perigee_tree::compact::model::Picker;
+use perigee_tree::compact::pick::Limits;
+use perigee_tree::compact::simulate::{Sample, Spec, Workload, simulate, with_before};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  perigee compaction-sim --workload random
+  perigee compaction-sim --workload churn --keys 100000 --memtable 1MiB --level-ratio 6
+  perigee compaction-sim --workload random --picker leveled     the classical picker, to compare
+  perigee compaction-sim --workload random --background 8       compactions that cannot keep up
+  perigee compaction-sim --workload zipf --html sim.html        a chart, in one page
+
+Sizes are relative: 400,000 entries of 100 bytes with a memtable of 4 MiB behave as 40 million with one of 400 MiB.
+Amplifications: write: table bytes written for each byte that users write (the log adds one); read: sorted runs that a seek
+looks into; space: bytes of tables for each byte that a reader can see, at the worst moment, compactions' outputs beside
+their inputs included.";
+
+/// What users do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Load {
+    /// Every key once in scattered order, then uniform overwrites
+    Random,
+    /// Ascending keys, each once
+    Sequential,
+    /// Every key once, then overwrites of which few keys get most
+    Zipf,
+    /// Inserted at the tail, deleted at the head
+    Queue,
+    /// Every key once, then deletes and inserts by turns
+    Churn,
+}
+
+/// Who picks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Spooky with dynamic capacities: what the engine uses
+    Spooky,
+    /// Level by level, table by table, capacities fixed
+    Leveled,
+}
+
+/// Simulate compactions of a workload: write, read and space amplification over time
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompactionSimArgs {
+    /// What users do
+    #[arg(long, value_enum, default_value = "random")]
+    workload: Load,
+    /// Different keys
+    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    keys: u32,
+    /// Operations after the first load, as a multiple of the keys
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=80))]
+    rounds: u32,
+    /// Bytes of an entry
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, default_value = "100")]
+    entry: u64,
+    /// Size at which a memtable is flushed
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, default_value = "4MiB")]
+    memtable: u64,
+    /// Size at which tables are cut (default: that of a memtable)
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    table_size: Option<u64>,
+    /// Up to this much data there is one level below level 0 (default: four memtables)
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    level1: Option<u64>,
+    /// How much larger each deeper level is
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=100))]
+    level_ratio: u64,
+    /// Runs in level 0 that start a compaction
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    level0_runs: u32,
+    /// Who picks
+    #[arg(long, value_enum, default_value = "spooky")]
+    picker: By,
+    /// Bytes that compactions may write for each byte flushed; 0: they finish before the next flush
+    #[arg(long, default_value_t = 0)]
+    background: u64,
+    /// How many moments to show
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    samples: u32,
+    /// Write a chart to this file, as one page of HTML
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl CompactionSimArgs {
+    fn spec(&self) -> Spec {
+        let workload = match self.workload {
+            Load::Random => Workload::Random,
+            Load::Sequential => Workload::Sequential,
+            Load::Zipf => Workload::Zipf,
+            Load::Queue => Workload::Queue,
+            Load::Churn => Workload::Churn,
+        };
+        let picker = match self.picker {
+            By::Spooky => Picker::Spooky,
+            By::Leveled => Picker::Leveled,
+        };
+        let limits = Limits {
+            level0_runs: self.level0_runs as usize,
+            level1_bytes: self.level1.unwrap_or(self.memtable.saturating_mul(4)),
+            ratio: self.level_ratio,
+            table_bytes: self.table_size.unwrap_or(self.memtable).max(1),
+        };
+        Spec {
+            workload,
+            keys: self.keys,
+            rounds: self.rounds,
+            entry_bytes: self.entry.max(8),
+            memtable_bytes: self.memtable,
+            limits,
+            picker,
+            background: self.background,
+            samples: self.samples,
+        }
+    }
+}
+
+/// Simulates.
+pub fn run(args: &CompactionSimArgs, out: &mut Out) -> Result<u8> {
+    let spec = args.spec();
+    let total = u64::from(spec.keys) * (1 + u64::from(spec.rounds));
+    let mut bar = Progress::items("operations", total);
+    let samples = simulate(&spec, |done| bar.at(done));
+    drop(bar);
+    if let Some(path) = &args.html {
+        let title = format!("{:?}, {:?}", spec.workload, spec.picker).to_lowercase();
+        std::fs::write(path, compaction_sim_html::page(&title, &samples))
+            .map_err(|e| Failure::file("write", path, &e))?;
+    }
+    if out.json {
+        out.value(
+            &json!({"samples": with_before(&samples).map(|(b, s)| sample_json(b, s)).collect::<Vec<_>>()}),
+        )?;
+    } else {
+        show(&samples, out)?;
+    }
+    Ok(0)
+}
+
+fn show(samples: &[Sample], out: &mut Out) -> Result<()> {
+    let mut t = table(&[
+        ">operations",
+        ">live",
+        ">stored",
+        ">write amp",
+        ">so far",
+        ">runs",
+        ">levels",
+        ">space amp",
+        ">at worst",
+        ">largest merge",
+    ]);
+    for (before, s) in with_before(samples) {
+        t.add_row([
+            size::count(s.ops),
+            size::bytes(s.live),
+            size::bytes(s.stored),
+            format!("{:.2}", s.write_amplification(&before)),
+            format!("{:.2}", s.write_amplification(&Sample::default())),
+            s.runs.to_string(),
+            s.levels.to_string(),
+            format!("{:.2}", s.space_amplification()),
+            format!("{:.2}", s.peak_amplification()),
+            size::bytes(s.totals.largest),
+        ]);
+    }
+    out.line(t.trim_fmt())
+}
+
+fn sample_json(before: Sample, s: &Sample) -> Value {
+    json!({
+        "operations": s.ops, "live_bytes": s.live, "stored_bytes": s.stored, "peak_bytes": s.peak,
+        "write_amplification": s.write_amplification(&before),
+        "write_amplification_so_far": s.write_amplification(&Sample::default()),
+        "runs": s.runs, "levels": s.levels,
+        "space_amplification": s.space_amplification(), "space_amplification_worst": s.peak_amplification(),
+        "user_bytes": s.totals.user, "flushed_bytes": s.totals.flushed, "compacted_bytes": s.totals.compacted,
+        "moved_bytes": s.totals.moved, "merges": s.totals.merges, "largest_merge_bytes": s.totals.largest,
+    })
+}

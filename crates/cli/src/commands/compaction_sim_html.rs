@@ -1,0 +1,103 @@
+//! The chart of a simulation: one page without anything from elsewhere. Pure: samples in, text out.
+
+use crate::size::{bytes, count};
+use perigee_tree::compact::simulate::{Sample, with_before};
+use std::fmt::Write;
+
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 220.0;
+const LEFT: f64 = 60.0;
+
+/// A line of a chart: its name, its colour and its values.
+type Line = (&'static str, &'static str, Vec<f64>);
+
+/// The page.
+pub fn page(title: &str, samples: &[Sample]) -> String {
+    let mut out = String::from(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Compaction simulation</title>\n<style>\
+         body{font:14px system-ui,sans-serif;margin:2em;color:#222;background:#fff}h1{font-size:1.3em}h2{font-size:1.1em}\
+         text{font:12px system-ui,sans-serif;fill:#666}\
+         @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}text{fill:#aaa}}\
+         </style></head><body>\n",
+    );
+    let _ = writeln!(out, "<h1>Compaction simulation: {title}</h1>");
+    let pairs: Vec<(Sample, &Sample)> = with_before(samples).collect();
+    let of = |f: &dyn Fn(&(Sample, &Sample)) -> f64| pairs.iter().map(f).collect::<Vec<f64>>();
+    let write = [
+        ("at that time", "#2a78c8", of(&|(b, s)| s.write_amplification(b))),
+        ("so far", "#9a9a9a", of(&|(_, s)| s.write_amplification(&Sample::default()))),
+    ];
+    chart(&mut out, "Write amplification", &write, samples);
+    let space = [
+        ("at rest", "#2a78c8", of(&|(_, s)| s.space_amplification())),
+        ("at the worst moment", "#c8472a", of(&|(_, s)| s.peak_amplification())),
+    ];
+    chart(&mut out, "Space amplification", &space, samples);
+    chart(
+        &mut out,
+        "Runs that a seek looks into",
+        &[("most", "#2a78c8", of(&|(_, s)| s.runs as f64))],
+        samples,
+    );
+    if let Some(last) = samples.last() {
+        let _ = writeln!(
+            out,
+            "<p>{} operations, {} written by users, {} by flushes, {} by {} compactions, {} moved as they were.</p>",
+            count(last.ops),
+            bytes(last.totals.user),
+            bytes(last.totals.flushed),
+            bytes(last.totals.compacted),
+            count(last.totals.merges),
+            bytes(last.totals.moved)
+        );
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn chart(out: &mut String, name: &str, lines: &[Line], samples: &[Sample]) {
+    let top = lines.iter().flat_map(|(_, _, v)| v).copied().fold(1.0, f64::max).ceil();
+    let ops = samples.last().map_or(1, |s| s.ops.max(1)) as f64;
+    let y = |v: f64| HEIGHT - 20.0 - v / top * (HEIGHT - 50.0);
+    let _ =
+        writeln!(out, "<h2>{name}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\">");
+    for v in [0.0, top / 2.0, top] {
+        let _ = writeln!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\" stroke=\"#8884\"/><text x=\"0\" y=\"{1:.1}\">{v:.1}</text>",
+            y(v),
+            y(v) + 4.0
+        );
+    }
+    for (i, (label, color, values)) in lines.iter().enumerate() {
+        let mut points = String::new();
+        for (s, v) in samples.iter().zip(values) {
+            let _ = write!(points, "{:.1},{:.1} ", LEFT + (WIDTH - LEFT) * s.ops as f64 / ops, y(*v));
+        }
+        let _ = writeln!(
+            out,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"><title>{label}</title></polyline>\
+             <text x=\"{:.0}\" y=\"14\" style=\"fill:{color}\">{label}</text>",
+            points.trim_end(),
+            LEFT + 160.0 * i as f64
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{WIDTH}\" y=\"{HEIGHT}\" text-anchor=\"end\">{} operations</text></svg>",
+        count(ops as u64)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_whole_and_holds_nothing_from_elsewhere() {
+        let samples = [Sample { ops: 10, live: 5, stored: 6, peak: 7, runs: 2, ..Sample::default() }];
+        let text = page("random, spooky", &samples);
+        assert!(text.contains("<polyline") && text.ends_with("</html>\n"));
+        assert!(!text.contains("http") && !text.contains("<script") && !text.contains("NaN"));
+    }
+}

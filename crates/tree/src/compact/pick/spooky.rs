@@ -1,0 +1,271 @@
+//! Spooky (Dayan et al., PVLDB 15(11), 2022): capacities that follow the data, and merges one group of overlapping tables at
+//! a time, so that little space is needed beside the data at any moment.
+//!
+//! The last level L is always the deepest one. With N the bytes of a level, T the ratio:
+//! - *Dynamic capacity*: C(i) = N(L) / T^(L-i). Levels come into use, and out of use, as N(L) grows and shrinks. While N(L) is
+//!   at most `level1_bytes` every level above has capacity 0: there is level 0 and the last.
+//! - *Preemption*: what a level gives (level 0 because of its runs, any other because it is over its capacity) goes to the
+//!   first deeper level z that has room for all of it and all of the levels between, else to L.
+//! - *Partitions*: such a merge goes in key order, one [`Group`] at a time. How far it is, is its [`Drain`]: the rest
+//!   goes on even when the level is under its capacity again, so that it begins its next turn empty.
+//! - *Dividing*: where level 0 is cut too coarsely for that, it is merged into L-1 first. Tables above L end at the boundaries
+//!   of L's tables, which makes groups small.
+//! - What overlaps nothing is moved to the deepest level that it can reach, as it is.
+//!
+//! Invariant: a plan holds every table between its uppermost and its target level that shares keys with it, and
+//! of level 0 every run that is older than one of its own.
+
+use super::super::plan::{Plan, Reason, Shape, TableShape};
+use super::Limits;
+use super::group::{Group, groups};
+use crate::rewrite::split::stride;
+use perigee_base::cut::{Cut, CutRef};
+use perigee_base::{LevelNo, RunId, limits};
+use std::cmp::Ordering::{Greater, Less};
+
+/// The last level.
+pub const LAST: usize = limits::LEVELS - 1;
+/// Overwritten entries may take up one part in so many of the data before they are merged away.
+const SPACE_SHARE: u64 = 8;
+/// The last level consists of at least so many tables, unless they would be very small.
+const TABLES_MIN: u64 = 32;
+/// Tables that are cut at the last level's boundaries are not smaller than one part in so many of the others.
+const PIECES: u64 = 64;
+/// So many small tables beside each other become one.
+const SMALL_TABLES: usize = 4;
+
+/// A merge under way, from one level into a deeper one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// Its target.
+    pub to: usize,
+    /// Why it was begun.
+    pub reason: Reason,
+    /// It is done up to here.
+    pub behind: Cut,
+    /// Of level 0 it takes this run and older ones.
+    pub newest: RunId,
+}
+
+/// How far merges are: the state between two plans. Losing it is harmless.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// By the level that is emptied.
+    drains: [Option<Drain>; LAST],
+    /// Small tables were looked for up to here.
+    small: Option<Cut>,
+}
+
+/// Capacity of a level, 1 and deeper.
+pub fn capacity(shape: &Shape, level: usize, l: &Limits) -> u64 {
+    match shape.bytes(LAST) {
+        _ if level >= LAST => u64::MAX,
+        last if last <= l.level1_bytes => 0,
+        last => (level..LAST).fold(last, |c, _| c / l.ratio.max(2)),
+    }
+}
+
+/// How far each level is over its limit; 1.0 and more wants work.
+pub fn scores(shape: &Shape, l: &Limits) -> Vec<f64> {
+    let runs = shape.levels.first().map_or(0, Vec::len) as f64 / l.level0_runs.max(1) as f64;
+    let space = if wastes(shape) { 1.0 } else { 0.0 };
+    let deeper = (1..LAST).map(|i| match (shape.bytes(i), capacity(shape, i, l)) {
+        (0, _) => 0.0,
+        (_, 0) => 1.0,
+        (n, c) => n as f64 / c as f64,
+    });
+    std::iter::once(runs.max(space)).chain(deeper).collect()
+}
+
+/// The next plan, and the progress once it is carried out.
+pub fn pick(shape: &Shape, l: &Limits, progress: &Progress) -> Option<(Plan, Progress)> {
+    let mut p = progress.clone();
+    for from in 0..LAST {
+        // A merge under way goes on; one that has come to its end may be due again.
+        let running = p.drains[from].take().into_iter();
+        for drain in running.chain(std::iter::once_with(|| due(shape, l, from)).flatten()) {
+            if let Some((plan, behind)) = step(shape, l, from, &drain) {
+                p.drains[from] = Some(Drain { behind, ..drain });
+                p.small = None;
+                return Some((plan, p));
+            }
+        }
+    }
+    let (plan, behind) = small(shape, l, p.small.as_ref())?;
+    p.small = Some(behind);
+    Some((plan, p))
+}
+
+/// The merge that a level is due for.
+fn due(shape: &Shape, l: &Limits, from: usize) -> Option<Drain> {
+    let runs = shape.levels[from].len();
+    let reason = match from {
+        0 if runs >= l.level0_runs.max(1) => Reason::Level0Runs,
+        0 if wastes(shape) => Reason::Space,
+        0 => return None,
+        _ if runs > 0 && shape.bytes(from) > capacity(shape, from, l) => Reason::LevelBytes,
+        _ => return None,
+    };
+    let newest = shape.tables(0).map(|t| t.run).max().unwrap_or(RunId(0));
+    let to = if reason == Reason::Space { LAST } else { room(shape, l, from) };
+    let drain = Drain { to, reason, behind: Cut::First, newest };
+    let coarse = |g: &Group<'_>| g.bytes > coarse_bytes(shape, l) && !g.is_within(LAST);
+    if from == 0 && to == LAST && capacity(shape, LAST - 1, l) > 0 {
+        let too_coarse = groups(shape, 0..=LAST, newest).iter().any(coarse);
+        return Some(if too_coarse { Drain { to: LAST - 1, ..drain } } else { drain });
+    }
+    Some(drain)
+}
+
+/// Bytes at which tables are cut: smaller than the family's while there is little data, so that a group is a small part of it.
+pub fn table_bytes(shape: &Shape, l: &Limits) -> u64 {
+    (shape.bytes(LAST) / TABLES_MIN).clamp(l.table_bytes / 8, l.table_bytes).max(1)
+}
+
+/// A group of so many bytes is not merged into the last level at once.
+fn coarse_bytes(shape: &Shape, l: &Limits) -> u64 {
+    (4 * table_bytes(shape, l)).max(shape.bytes(LAST) / l.ratio.max(2))
+}
+
+/// The first level below that has room for everything down to it.
+fn room(shape: &Shape, l: &Limits, from: usize) -> usize {
+    let mut sum = shape.bytes(from);
+    let fits = |z: &usize| {
+        sum = sum.saturating_add(shape.bytes(*z));
+        sum <= capacity(shape, *z, l)
+    };
+    (from + 1..LAST).find(fits).unwrap_or(LAST)
+}
+
+/// Entries above the last level and in it, tombstones twice: each hides another one, and goes itself.
+fn entries(shape: &Shape) -> (u64, u64) {
+    let of = |level| shape.tables(level).map(|t| t.entries + t.tombstones).sum::<u64>();
+    ((0..LAST).map(of).sum(), of(LAST))
+}
+
+/// Whether a merge of what lies above the last level could reclaim a notable part of the data: if so, it is worth counting
+/// how many different keys there are. (A reader's snapshot may keep it all alive: then each merge still finds this much new.)
+pub fn may_waste(shape: &Shape) -> bool {
+    let (above, last) = entries(shape);
+    above > 0 && above.saturating_mul(SPACE_SHARE) > last
+}
+
+/// Whether overwritten entries take up more than their share, and a merge would remove them.
+fn wastes(shape: &Shape) -> bool {
+    let (above, last) = entries(shape);
+    let hidden = |keys: u64| (above + last).saturating_sub(keys);
+    may_waste(shape) && shape.distinct.is_some_and(|d| hidden(d).saturating_mul(SPACE_SHARE) > d)
+}
+
+/// The next plan of a merge under way, and the place that it is done up to then.
+fn step(shape: &Shape, l: &Limits, from: usize, d: &Drain) -> Option<(Plan, Cut)> {
+    let order = shape.order;
+    let all = groups(shape, from..=d.to, d.newest);
+    let done = all.partition_point(|g| g.last.cmp(order, d.behind.as_ref()) != Greater);
+    let rest = &all[done..];
+    let at = rest.iter().position(|g| !g.is_within(d.to))?;
+    let mut group = rest[at].clone();
+    if let Some(depth) = depth(shape, l, d.to, &group) {
+        for next in rest[at + 1..].iter().filter(|g| !g.is_within(d.to)) {
+            match self::depth(shape, l, d.to, next) {
+                Some(same) if same == depth => group.join(next),
+                _ => break,
+            }
+        }
+        let behind = group.last.to_cut();
+        let moved = Plan::merge(d.reason, group.inputs().collect(), LevelNo(depth as u8));
+        return Some((Plan { trivial: true, ..moved }, behind));
+    }
+    let table_bytes = self::table_bytes(shape, l);
+    for next in &rest[at + 1..] {
+        let small = next.bytes < table_bytes / 16 && group.bytes < table_bytes / 2;
+        let wanted = small || !next.is_within(d.to) && self::depth(shape, l, d.to, next).is_none();
+        if !wanted || group.bytes + next.bytes > table_bytes {
+            break;
+        }
+        group.join(next);
+    }
+    let plan = Plan::merge(d.reason, group.inputs().collect(), LevelNo(d.to as u8));
+    let behind = group.last.to_cut();
+    if d.to == LAST {
+        return Some((Plan { table_bytes: Some(even(group.bytes, table_bytes)), ..plan }, behind));
+    }
+    let cuts = boundaries(shape, (group.first, group.last), group.bytes, table_bytes);
+    Some((Plan { cuts, table_bytes: Some(table_bytes), ..plan }, behind))
+}
+
+/// How deep a group can be moved as it is: a single table of an upper level with nothing to clear away.
+fn depth(shape: &Shape, l: &Limits, to: usize, group: &Group<'_>) -> Option<usize> {
+    let [(level, t)] = group.tables[..] else { return None };
+    // Range tombstones, and tombstones above the last level, are written anew, so that those with nothing left to hide go.
+    if level == to || t.ranges.is_some() || t.tombstones.saturating_mul(4) > t.entries {
+        return None;
+    }
+    let beneath = |z: usize| overlapping(shape, z, group.first, group.last);
+    let depth = (to + 1..=LAST).find(|z| beneath(*z).next().is_some()).unwrap_or(LAST + 1) - 1;
+    // A table over many of the last level would make one large group of them: it is cut instead.
+    let coarse = depth < LAST && beneath(LAST).map(|t| t.bytes).sum::<u64>() > coarse_bytes(shape, l);
+    (!coarse).then_some(depth)
+}
+
+/// The places between the tables of the last level that lie between two others; of many only every so many-th, so that
+/// tables of `bytes` bytes in all, cut there, are not smaller than a part of `table_bytes`.
+pub fn boundaries(
+    shape: &Shape,
+    (first, last): (CutRef<'_>, CutRef<'_>),
+    bytes: u64,
+    table_bytes: u64,
+) -> Vec<Cut> {
+    let order = shape.order;
+    let inside = |c: &CutRef<'_>| c.cmp(order, first) == Greater && c.cmp(order, last) == Less;
+    let starts: Vec<(usize, CutRef<'_>)> =
+        shape.tables(LAST).map(|t| t.first.as_ref()).enumerate().filter(|(_, c)| inside(c)).collect();
+    // By their place among all, so that every run is cut at the same places.
+    let stride = stride(starts.len(), bytes, table_bytes / PIECES);
+    starts.into_iter().filter(|(i, _)| i % stride == 0).map(|(_, c)| c.to_cut()).collect()
+}
+
+/// Tables of about equal size, none far from the family's.
+fn even(bytes: u64, table_bytes: u64) -> u64 {
+    let target = table_bytes.max(1);
+    let tables = bytes.div_ceil(target + target / 2).max(1);
+    (bytes / tables + bytes / tables / 16).max(target / 2)
+}
+
+/// Small tables of the last level beside each other, from a place on, and the place behind them.
+fn small(shape: &Shape, l: &Limits, from: Option<&Cut>) -> Option<(Plan, Cut)> {
+    let (order, table_bytes) = (shape.order, self::table_bytes(shape, l));
+    let mut row: Vec<&TableShape> = Vec::new();
+    let mut bytes = 0;
+    let full = |row: &[&TableShape]| row.len() >= SMALL_TABLES;
+    for t in
+        shape.tables(LAST).filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(order, f.as_ref()) != Less))
+    {
+        if t.bytes >= table_bytes / 4 || bytes + t.bytes > table_bytes {
+            if full(&row) {
+                break;
+            }
+            (row, bytes) = (Vec::new(), 0);
+        }
+        if t.bytes < table_bytes / 4 {
+            row.push(t);
+            bytes += t.bytes;
+        }
+    }
+    let behind = row.last().filter(|_| full(&row))?.last.clone();
+    let inputs = row.iter().map(|t| (LevelNo(LAST as u8), t.id)).collect();
+    Some((Plan::merge(Reason::Small, inputs, LevelNo(LAST as u8)), behind))
+}
+
+/// Tables of `level` that reach into the range between two places.
+pub fn overlapping<'a>(
+    shape: &'a Shape,
+    level: usize,
+    first: CutRef<'a>,
+    last: CutRef<'a>,
+) -> impl Iterator<Item = &'a TableShape> {
+    let order = shape.order;
+    shape
+        .tables(level)
+        .filter(move |t| CutRef::overlap(order, (t.first.as_ref(), t.last.as_ref()), (first, last)))
+}

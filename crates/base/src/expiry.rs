@@ -28,6 +28,7 @@ impl Expiry {
         self.0.to_le_bytes()
     }
     /// Splits a stored value into its end and the rest.
+    #[inline]
     pub fn split(stored: &[u8]) -> Result<(Expiry, &[u8])> {
         match stored.split_first_chunk::<{ Expiry::BYTES }>() {
             Some((ms, rest)) => Ok((Expiry(u64::from_le_bytes(*ms)), rest)),

@@ -77,6 +77,7 @@ impl<'a> ValueRef<'a> {
         expiry.map_or(ValueRef::Pointer(p), |x| ValueRef::PointerUntil(p, x))
     }
     /// The kind of the entry that has this value.
+    #[inline]
     pub fn kind(&self) -> EntryKind {
         match self {
             ValueRef::None => EntryKind::Delete,
@@ -88,10 +89,12 @@ impl<'a> ValueRef<'a> {
         }
     }
     /// Whether it only hides older versions.
+    #[inline]
     pub fn is_tombstone(&self) -> bool {
         matches!(self, ValueRef::None | ValueRef::Single)
     }
     /// When it ends, if it does.
+    #[inline]
     pub fn expiry(&self) -> Option<Expiry> {
         match self {
             ValueRef::InlineUntil(_, x) | ValueRef::PointerUntil(_, x) => Some(*x),
@@ -110,6 +113,7 @@ impl<'a> ValueRef<'a> {
         }
     }
     /// The value of an entry of that kind, from its stored form.
+    #[inline]
     pub fn decode(kind: EntryKind, stored: &'a [u8]) -> Result<ValueRef<'a>> {
         Ok(match kind {
             EntryKind::Put => ValueRef::Inline(stored),

@@ -24,6 +24,7 @@ pub enum EntryKind {
 
 impl EntryKind {
     /// Decodes a kind; an unknown number is damage (or a newer format, which feature bits announce).
+    #[inline]
     pub fn decode(b: u8) -> Result<EntryKind> {
         match b {
             1 => Ok(EntryKind::Put),
@@ -45,6 +46,7 @@ impl EntryKind {
         self.is_tombstone() || self == EntryKind::RangeDelete
     }
     /// Whether it hides older versions instead of carrying a value.
+    #[inline]
     pub fn is_tombstone(self) -> bool {
         matches!(self, EntryKind::Delete | EntryKind::SingleDelete)
     }

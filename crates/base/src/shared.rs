@@ -16,6 +16,7 @@ impl Shared {
     ///
     /// # Panics
     /// If the range is not inside the buffer.
+    #[inline]
     pub fn new(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= buf.len(), "a slice lies inside its buffer");
         Shared { buf, start: range.start, end: range.end }
@@ -36,6 +37,7 @@ impl From<Vec<u8>> for Shared {
 
 impl Deref for Shared {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.buf[self.start..self.end]
     }

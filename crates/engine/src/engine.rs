@@ -115,6 +115,7 @@ impl Engine {
     }
 
     /// `Closed` if it is closed.
+    #[inline]
     pub fn check_open(&self) -> Result<()> {
         self.core.health.check_open()
     }

@@ -62,6 +62,7 @@ impl Health {
         !self.closed.swap(true, SeqCst)
     }
     /// `Closed` if the handle is closed.
+    #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(SeqCst) {
             return Err(Error::new(ErrorKind::Closed, "the database is closed"));

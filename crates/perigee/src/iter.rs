@@ -58,6 +58,7 @@ impl Cursor {
     pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Cursor {
         Cursor { inner: VisibleCursor::new(view, at, bounds, true), engine: Arc::clone(engine), steps: 0 }
     }
+    #[inline]
     fn go(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         self.engine.check_open()?;
         go(&mut self.inner)
@@ -70,6 +71,7 @@ impl Cursor {
         self.engine.stop(Operation::Seek, started);
         Ok(())
     }
+    #[inline]
     fn step(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         self.steps += 1;
         if self.steps < Operation::Next.one_in() {
@@ -99,14 +101,17 @@ impl Cursor {
     }
     /// To the next entry; invalid after the last. On an invalid cursor: stays invalid.
     #[allow(clippy::should_implement_trait)]
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
         self.step(VisibleCursor::next)
     }
     /// To the previous entry; invalid before the first. On an invalid cursor: stays invalid.
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.step(VisibleCursor::prev)
     }
     /// Whether the cursor is on an entry.
+    #[inline]
     pub fn valid(&self) -> bool {
         self.inner.valid()
     }
@@ -114,6 +119,7 @@ impl Cursor {
     ///
     /// # Panics
     /// If the cursor is not valid.
+    #[inline]
     pub fn key(&self) -> &[u8] {
         self.inner.key().expect("key() needs a valid cursor: check valid() first")
     }
@@ -124,9 +130,42 @@ impl Cursor {
     ///
     /// # Panics
     /// If the cursor is not valid.
+    #[inline]
     pub fn value(&self) -> Result<Slice> {
         self.engine.check_open()?;
         Ok(Slice(self.inner.value()?.expect("value() needs a valid cursor: check valid() first")))
+    }
+    /// Key and value, borrowed: the cheapest way to look at them. A [`Cursor::value`] can be kept when the cursor moves on, and
+    /// costs a reference count for that.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// db.put("moon", "full")?;
+    /// db.put("tide", "high")?;
+    /// let (mut cursor, mut bytes) = (db.cursor()?, 0);
+    /// cursor.seek_to_first()?;
+    /// while cursor.valid() {
+    ///     let (key, value) = cursor.entry()?;
+    ///     bytes += key.len() + value.len();
+    ///     cursor.next()?;
+    /// }
+    /// assert_eq!(bytes, 16);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cursor::value`].
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[inline]
+    pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
+        self.engine.check_open()?;
+        Ok(self.inner.entry()?.expect("entry() needs a valid cursor: check valid() first"))
     }
     pub(crate) fn inner(&self) -> &VisibleCursor {
         &self.inner
@@ -157,8 +196,8 @@ impl Cursor {
 /// ```
 #[derive(Debug)]
 pub struct Iter {
-    front: End,
-    back: End,
+    front: Option<Cursor>,
+    back: Option<Cursor>,
     engine: Arc<Engine>,
     view: Arc<View>,
     at: SeqNo,
@@ -166,63 +205,29 @@ pub struct Iter {
     done: bool,
 }
 
-/// One end of an iterator: a cursor once it was used, and the last key it gave.
-#[derive(Debug, Default)]
-struct End {
-    cursor: Option<Cursor>,
-    last: Option<Vec<u8>>,
-}
-
 impl Iter {
     pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Iter {
-        Iter {
-            front: End::default(),
-            back: End::default(),
-            engine: Arc::clone(engine),
-            view,
-            at,
-            bounds,
-            done: false,
-        }
+        Iter { front: None, back: None, engine: Arc::clone(engine), view, at, bounds, done: false }
     }
 
-    /// Steps one end; `None` when it has met the other.
+    /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave last.
     fn step(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
         let order = self.view.version.order;
         let fresh = || Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone());
         let (end, other) =
             if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
-        let cursor = match &mut end.cursor {
-            Some(c) => {
-                if forward {
-                    c.next()?
-                } else {
-                    c.prev()?
-                }
-                c
-            }
-            none => {
-                let c = none.insert(fresh());
-                if forward {
-                    c.seek_to_first()?
-                } else {
-                    c.seek_to_last()?
-                }
-                c
-            }
-        };
-        if !cursor.valid() {
-            return Ok(None);
+        match (&mut *end, forward) {
+            (Some(c), true) => c.next()?,
+            (Some(c), false) => c.prev()?,
+            (none, true) => none.insert(fresh()).seek_to_first()?,
+            (none, false) => none.insert(fresh()).seek_to_last()?,
         }
-        let met = other.last.as_ref().is_some_and(|k| {
-            let (low, high) = if forward { (cursor.key(), &k[..]) } else { (&k[..], cursor.key()) };
-            order.cmp(low, high).is_ge()
+        let Some(cursor) = end.as_ref().filter(|c| c.valid()) else { return Ok(None) };
+        let met = other.as_ref().is_some_and(|other| {
+            let (low, high) = if forward { (cursor, other) } else { (other, cursor) };
+            order.cmp(low.key(), high.key()).is_ge()
         });
-        if met {
-            return Ok(None);
-        }
-        end.last = Some(cursor.key().to_vec());
-        cursor.pair().map(Some)
+        if met { Ok(None) } else { cursor.pair().map(Some) }
     }
 
     fn advance(&mut self, forward: bool) -> Option<Result<(Slice, Slice)>> {

@@ -95,6 +95,7 @@ pub fn newer(point: Option<(SeqNo, Found)>, cover: Option<SeqNo>) -> Option<(Seq
 }
 
 /// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.
+#[inline]
 pub fn is_live(found: &Found, now: &dyn Now) -> bool {
     match found {
         Found::Tombstone => false,
@@ -126,6 +127,7 @@ pub fn value(version: &Version, found: Found) -> Result<Shared> {
 }
 
 /// The same, a read of a separated value counted for `cause`.
+#[inline]
 pub fn value_for(version: &Version, found: Found, cause: Cause) -> Result<Shared> {
     match found {
         Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),

@@ -134,8 +134,8 @@ impl Cursor for Walk {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.0.seek(key)?;
         while self.0.valid() {
-            let value = self.0.value()?;
-            if !see(self.0.key(), &value) {
+            let (key, value) = self.0.entry()?;
+            if !see(key, value) {
                 break;
             }
             self.0.next()?;

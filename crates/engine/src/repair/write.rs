@@ -211,7 +211,7 @@ impl Making {
         let order = found.settings.order;
         let mut version = Version::empty(order);
         version.vlogs = self.vlogs.clone();
-        let mut sources = vec![Source::Mem(found.memtable.cursor())];
+        let mut sources = vec![Source::from(found.memtable.cursor())];
         for t in &found.tables {
             let run = Arc::new(Run { id: RunId(0), tables: vec![Arc::clone(t)] });
             sources.push(Source::Run(RunCursor::new(run, order, false)));

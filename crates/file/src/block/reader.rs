@@ -44,6 +44,7 @@ impl Block {
 
     /// Number of entries, at least 1.
     #[allow(clippy::len_without_is_empty)]
+    #[inline]
     pub fn len(&self) -> usize {
         self.layout.n
     }
@@ -83,10 +84,12 @@ impl Block {
     }
 
     /// Value of entry `i`, borrowed.
+    #[inline]
     pub fn value(&self, i: usize) -> ValueRef<'_> {
         ValueRef::decode(self.kind(i), self.raw_value(i)).expect("values were decoded on load")
     }
     /// The stored value of entry `i`, keeping the block's bytes alive.
+    #[inline]
     pub fn pinned_value(&self, i: usize) -> Shared {
         Shared::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
     }

@@ -1,4 +1,5 @@
-//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read ahead; values leave it without a copy.
+//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read ahead; keys and values
+//! leave it without a copy.
 //!
 //! Invariant: a cursor is on an entry, or invalid. Any error makes it invalid, so that nobody reads on from a
 //! place that was not reached.
@@ -7,7 +8,7 @@ use super::load::Ahead;
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
 use perigee_base::io::Cause;
-use perigee_base::{EntryRef, Result, SeqNo};
+use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
 use std::sync::Arc;
 
 /// Walks the entries of a klog.
@@ -16,14 +17,18 @@ pub struct KlogCursor {
     reader: Arc<KlogReader>,
     fill_cache: bool,
     cause: Cause,
-    /// The block at hand and its number; kept while the cursor is invalid, for the next seek.
-    block: Option<(usize, Arc<Block>)>,
+    /// The block at hand; kept while the cursor is invalid, for the next seek.
+    block: Option<Arc<Block>>,
+    /// Its number.
+    number: usize,
     /// What was read beyond it.
     ahead: Ahead,
     /// The entry in it.
     entry: usize,
     valid: bool,
-    /// The entry's key in one piece.
+    /// What `prev` left: an entry of the block at hand, or (if it left that block) its value.
+    left: (usize, Option<Found>),
+    /// An entry's key in one piece, for who wants it so.
     key: Vec<u8>,
 }
 
@@ -31,6 +36,15 @@ impl KlogReader {
     /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling it.
     pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> KlogCursor {
         KlogCursor::new(Arc::clone(self), fill_cache)
+    }
+
+    /// Whether the filter says that the hash of a key is not here; counted as in a point read.
+    pub fn rules_out(&self, hash: u64) -> bool {
+        let out = !self.may_hold(hash);
+        if out {
+            self.counters.filter_negatives.add(1);
+        }
+        out
     }
 }
 
@@ -41,9 +55,11 @@ impl KlogCursor {
             fill_cache,
             cause: Cause::Scan,
             block: None,
+            number: 0,
             ahead: Ahead::default(),
             entry: 0,
             valid: false,
+            left: (0, None),
             key: Vec::new(),
         }
     }
@@ -62,11 +78,15 @@ impl KlogCursor {
 
     /// Whether the cursor is on `key`, whose stamp is newer than `seq`.
     fn hides(&self, key: &[u8], seq: SeqNo) -> bool {
-        let same = || self.valid && self.reader.order().cmp(&self.key, key).is_eq();
+        let same = || self.valid && self.key().is(self.reader.order(), key);
         self.reader.stamped().is_some_and(|stamp| stamp > seq) && same()
     }
 
     fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if let Some(entry) = self.near(key, seq) {
+            self.stand(entry);
+            return Ok(());
+        }
         self.valid = false;
         let i = self.find(key, seq);
         if i == self.blocks() {
@@ -95,6 +115,10 @@ impl KlogCursor {
     }
 
     fn seek_stored_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        if let Some(entry) = self.near(key, seq) {
+            self.stand(entry - 1);
+            return Ok(());
+        }
         self.valid = false;
         let i = self.find(key, seq);
         if i == self.blocks() {
@@ -119,39 +143,102 @@ impl KlogCursor {
         self.last_before(self.blocks())
     }
 
+    /// The first entry at or after (key, seq), if it and the one before it are in the block at hand: between the two there
+    /// is room in no other block.
+    fn near(&self, key: &[u8], seq: SeqNo) -> Option<usize> {
+        let block = self.block.as_ref()?;
+        let entry = block.lower_bound(self.reader.order(), key, seq);
+        (entry > 0 && entry < block.len()).then_some(entry)
+    }
+
     /// To the next entry; from the last one, or from none, to none.
     #[allow(clippy::should_implement_trait)]
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
-        let Some((i, block)) = self.block.as_ref().filter(|_| self.valid) else { return Ok(()) };
-        let i = *i;
-        if self.entry + 1 < block.len() {
-            self.stand(self.entry + 1);
-            return Ok(());
+        match &self.block {
+            Some(block) if self.valid && self.entry + 1 < block.len() => {
+                self.entry += 1;
+                Ok(())
+            }
+            Some(_) if self.valid => self.first_of(self.number + 1),
+            _ => Ok(()),
         }
-        self.first_of(i + 1)
     }
 
     /// To the previous entry; from the first one, or from none, to none.
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        let Some(i) = self.block.as_ref().filter(|_| self.valid).map(|b| b.0) else { return Ok(()) };
-        if self.entry > 0 {
-            self.stand(self.entry - 1);
+        if !self.valid {
             return Ok(());
         }
-        self.last_before(i)
+        if self.entry > 0 {
+            self.left = (self.entry, None);
+            self.entry -= 1;
+            return Ok(());
+        }
+        self.left = (0, Some(self.found()));
+        self.last_before(self.number)
+    }
+
+    /// The value of the entry that the last `prev` left, if nothing moved the cursor since.
+    #[inline]
+    pub fn left(&self) -> Option<Found> {
+        let (entry, found) = &self.left;
+        let here = || self.block.as_ref().filter(|b| *entry < b.len()).map(|b| Found::of(b, *entry));
+        found.clone().or_else(here)
     }
 
     /// Whether the cursor is on an entry.
+    #[inline]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The entry.
+    /// The key of the entry.
     ///
     /// # Panics
     /// If the cursor is not valid.
-    pub fn entry(&self) -> EntryRef<'_> {
+    #[inline]
+    pub fn key(&self) -> KeyRef<'_> {
         let block = self.at();
+        KeyRef { prefix: block.prefix(), suffix: block.suffix(self.entry) }
+    }
+
+    /// Its sequence number.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[inline]
+    pub fn seq(&self) -> SeqNo {
+        self.reader.seq_of(self.at().seq(self.entry))
+    }
+
+    /// What it is.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[inline]
+    pub fn kind(&self) -> EntryKind {
+        self.at().kind(self.entry)
+    }
+
+    /// Its value, borrowed.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    #[inline]
+    pub fn value(&self) -> ValueRef<'_> {
+        self.at().value(self.entry)
+    }
+
+    /// All of it, the key put together.
+    ///
+    /// # Panics
+    /// If the cursor is not valid.
+    pub fn entry(&mut self) -> EntryRef<'_> {
+        assert!(self.valid, "a cursor is read only while it is valid");
+        let block = self.block.as_ref().expect("a valid cursor has a block");
+        block.copy_key(self.entry, &mut self.key);
         let seq = self.reader.seq_of(block.seq(self.entry));
         EntryRef { key: &self.key, seq, value: block.value(self.entry) }
     }
@@ -160,13 +247,15 @@ impl KlogCursor {
     ///
     /// # Panics
     /// If the cursor is not valid.
+    #[inline]
     pub fn found(&self) -> Found {
         Found::of(self.at(), self.entry)
     }
 
+    #[inline]
     fn at(&self) -> &Block {
         assert!(self.valid, "a cursor is read only while it is valid");
-        &self.block.as_ref().expect("a valid cursor has a block").1
+        self.block.as_ref().expect("a valid cursor has a block")
     }
 
     fn blocks(&self) -> usize {
@@ -197,18 +286,18 @@ impl KlogCursor {
 
     /// Makes block `i` the one at hand.
     fn load(&mut self, i: usize) -> Result<&Block> {
-        if self.block.as_ref().is_none_or(|b| b.0 != i) {
-            let last = self.block.take().map(|b| b.1);
+        if self.number != i || self.block.is_none() {
+            let last = self.block.take();
             let how = (self.fill_cache, self.cause);
-            self.block = Some((i, self.reader.step_to(i, how, &mut self.ahead, last)?));
+            self.block = Some(self.reader.step_to(i, how, &mut self.ahead, last)?);
+            self.number = i;
         }
-        Ok(&self.block.as_ref().expect("just loaded").1)
+        Ok(self.block.as_ref().expect("just loaded"))
     }
 
     /// Stands on that entry of the block at hand.
+    #[inline]
     fn stand(&mut self, entry: usize) {
-        let block = &self.block.as_ref().expect("a block was loaded").1;
-        block.copy_key(entry, &mut self.key);
         self.entry = entry;
         self.valid = true;
     }

@@ -19,7 +19,7 @@ use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::io::Cause;
 use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
-use perigee_base::{Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use perigee_base::{EntryKind, Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -44,7 +44,11 @@ pub enum Found {
 
 impl Found {
     /// Entry `i` of a block.
+    #[inline]
     pub(crate) fn of(block: &Block, i: usize) -> Found {
+        if block.kind(i) == EntryKind::Put {
+            return Found::Value(block.pinned_value(i));
+        }
         match block.value(i) {
             ValueRef::None | ValueRef::Single => Found::Tombstone,
             ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
@@ -95,7 +99,7 @@ pub struct KlogReader {
     pub(super) database: u64,
     pub(super) parts: Parts,
     pub(super) cache: FileBlocks,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
 }
@@ -362,6 +366,7 @@ impl KlogReader {
         self.stamp.store(seq.0, Release);
     }
     /// The stamp, if there is one.
+    #[inline]
     pub fn stamped(&self) -> Option<SeqNo> {
         match self.stamp.load(Acquire) {
             0 => None,
@@ -369,6 +374,7 @@ impl KlogReader {
         }
     }
     /// The sequence number of an entry that is stored under `stored`.
+    #[inline]
     pub fn seq_of(&self, stored: SeqNo) -> SeqNo {
         self.stamped().unwrap_or(stored)
     }
@@ -444,6 +450,7 @@ impl KlogReader {
         self.parts.family
     }
     /// The order of its keys.
+    #[inline]
     pub fn order(&self) -> KeyOrder {
         self.parts.order
     }

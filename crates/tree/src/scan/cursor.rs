@@ -4,7 +4,7 @@ use crate::memtable::MemCursor;
 use crate::version::Run;
 use perigee_base::cut::CutRef;
 use perigee_base::io::Cause;
-use perigee_base::{EntryRef, KeyOrder, Result, SeqNo};
+use perigee_base::{EntryKind, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
 use perigee_file::{Found, KlogCursor};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub enum Source {
     /// A memtable.
-    Mem(MemCursor),
+    Mem(MemSource),
     /// A run.
     Run(RunCursor),
 }
@@ -29,31 +29,37 @@ macro_rules! each {
 impl Source {
     /// To the first entry at or after (key, seq).
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        each!(self, c => { c.seek(key, seq); Ok(()) }, c.seek(key, seq))
+        each!(self, c => { c.cursor.seek(key, seq); Ok(()) }, c.seek(key, seq))
     }
     /// To the last entry before (key, seq).
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        each!(self, c => { c.seek_before(key, seq); Ok(()) }, c.seek_before(key, seq))
+        each!(self, c => { c.cursor.seek_before(key, seq); Ok(()) }, c.seek_before(key, seq))
     }
     /// To the first entry.
     pub fn seek_first(&mut self) -> Result<()> {
-        each!(self, c => { c.seek_first(); Ok(()) }, c.seek_first())
+        each!(self, c => { c.cursor.seek_first(); Ok(()) }, c.seek_first())
     }
     /// To the last entry.
     pub fn seek_last(&mut self) -> Result<()> {
-        each!(self, c => { c.seek_last(); Ok(()) }, c.seek_last())
+        each!(self, c => { c.cursor.seek_last(); Ok(()) }, c.seek_last())
     }
     /// To the next entry.
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
-        each!(self, c => { c.next(); Ok(()) }, c.next())
+        each!(self, c => { c.cursor.next(); Ok(()) }, c.next())
     }
     /// To the previous entry.
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
         each!(self, c => { c.prev(); Ok(()) }, c.prev())
     }
+    /// The run, if it is one.
+    pub fn as_run(&mut self) -> Option<&mut RunCursor> {
+        if let Source::Run(run) = self { Some(run) } else { None }
+    }
     /// Whether everything in it is older than `seq`.
     pub fn is_older_than(&mut self, seq: SeqNo) -> bool {
-        each!(self, c => c.newest() < seq, c.newest() < seq)
+        each!(self, c => c.cursor.newest() < seq, c.newest() < seq)
     }
     /// To the first entry behind a place, or (not `forward`) to the last before it.
     pub fn leave(&mut self, cut: CutRef<'_>, forward: bool) -> Result<()> {
@@ -75,16 +81,59 @@ impl Source {
         }
     }
     /// Whether it is on an entry.
+    #[inline]
     pub fn valid(&self) -> bool {
-        each!(self, c => c.valid(), c.valid())
+        each!(self, c => c.cursor.valid(), c.valid())
     }
-    /// The entry it is on.
-    pub fn entry(&self) -> EntryRef<'_> {
-        each!(self, c => c.entry(), c.inner().entry())
+    /// The key it is on.
+    #[inline]
+    pub fn key(&self) -> KeyRef<'_> {
+        each!(self, c => KeyRef::whole(c.cursor.entry().key), c.inner().key())
+    }
+    /// The sequence number of the entry it is on.
+    #[inline]
+    pub fn seq(&self) -> SeqNo {
+        each!(self, c => c.cursor.entry().seq, c.inner().seq())
+    }
+    /// What the entry is.
+    #[inline]
+    pub fn kind(&self) -> EntryKind {
+        each!(self, c => c.cursor.entry().value.kind(), c.inner().kind())
+    }
+    /// The value, borrowed.
+    #[inline]
+    pub fn value(&self) -> ValueRef<'_> {
+        each!(self, c => c.cursor.entry().value, c.inner().value())
     }
     /// Its value, pinned.
+    #[inline]
     pub fn found(&self) -> Found {
-        each!(self, c => c.found(), c.inner().found())
+        each!(self, c => c.cursor.found(), c.inner().found())
+    }
+    /// The value of the entry that the last `prev` left, if nothing moved the source since.
+    #[inline]
+    pub fn left(&self) -> Option<Found> {
+        each!(self, c => c.left.clone(), c.left())
+    }
+}
+
+/// A position in a memtable, and the value that `prev` left last.
+#[derive(Debug)]
+pub struct MemSource {
+    cursor: MemCursor,
+    left: Option<Found>,
+}
+
+impl MemSource {
+    fn prev(&mut self) {
+        self.left = self.cursor.valid().then(|| self.cursor.found());
+        self.cursor.prev();
+    }
+}
+
+impl From<MemCursor> for Source {
+    fn from(cursor: MemCursor) -> Source {
+        Source::Mem(MemSource { cursor, left: None })
     }
 }
 
@@ -96,7 +145,11 @@ pub struct RunCursor {
     fill_cache: bool,
     cause: Cause,
     /// The open table and the position in it.
-    open: Option<(usize, KlogCursor)>,
+    open: Option<KlogCursor>,
+    /// The number of that table.
+    table: usize,
+    /// What `prev` left, if that was another table.
+    left: Option<Found>,
     /// The newest sequence number in the run, once it was asked for.
     newest: Option<SeqNo>,
 }
@@ -104,7 +157,8 @@ pub struct RunCursor {
 impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
-        RunCursor { run, order, fill_cache, cause: Cause::Scan, open: None, newest: None }
+        let cause = Cause::Scan;
+        RunCursor { run, order, fill_cache, cause, open: None, table: 0, left: None, newest: None }
     }
     /// The same cursor, its reads counted for `cause` instead of scans.
     #[must_use]
@@ -118,68 +172,93 @@ impl RunCursor {
         *self.newest.get_or_insert_with(|| largest(&self.run).unwrap_or_default())
     }
 
+    #[inline]
     fn inner(&self) -> &KlogCursor {
-        &self.open.as_ref().expect("entry() is called on a valid cursor").1
+        self.open.as_ref().expect("a cursor is read only while it is valid")
     }
     /// Whether it is on an entry.
+    #[inline]
     pub fn valid(&self) -> bool {
-        self.open.as_ref().is_some_and(|(_, c)| c.valid())
+        self.open.as_ref().is_some_and(KlogCursor::valid)
+    }
+    /// See [`Source::left`].
+    fn left(&self) -> Option<Found> {
+        self.left.clone().or_else(|| self.open.as_ref()?.left())
     }
 
-    /// Opens table `i`, positions it by `go`, and keeps it. Not positioned if there is no table `i` or `go` fails.
-    fn enter(&mut self, i: Option<usize>, go: impl FnOnce(&mut KlogCursor) -> Result<()>) -> Result<()> {
-        let known = self.open.take();
-        let Some((i, table)) = i.and_then(|i| Some((i, self.run.tables.get(i)?))) else { return Ok(()) };
-        let mut c = match known {
-            Some((j, c)) if j == i => c,
-            _ => table.reader.cursor(self.fill_cache).caused_by(self.cause),
+    /// Opens table `i` and positions it by `go`. Not positioned if there is no table `i` or `go` fails.
+    fn enter(&mut self, i: usize, go: impl FnOnce(&mut KlogCursor) -> Result<()>) -> Result<()> {
+        let Some(table) = self.run.tables.get(i) else {
+            self.open = None;
+            return Ok(());
         };
-        go(&mut c)?;
-        self.open = Some((i, c));
-        Ok(())
+        if self.table != i || self.open.is_none() {
+            self.open = Some(table.reader.cursor(self.fill_cache).caused_by(self.cause));
+            self.table = i;
+        }
+        go(self.open.as_mut().expect("just opened"))
+    }
+
+    /// The newest version of `key` that a reader at `at` sees. The run's filters are asked first; if they let the key pass,
+    /// the cursor stands where it is or would be, its block at hand for the next seek.
+    pub fn find(&mut self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
+        let i = self.run.first_reaching(self.order, key);
+        if self.run.tables.get(i).is_none_or(|t| t.reader.rules_out(hash)) {
+            return Ok(None);
+        }
+        self.enter(i, |c| c.seek(key, at))?;
+        let here = self.open.as_ref().filter(|c| c.valid() && c.key().is(self.order, key));
+        Ok(here.map(|c| (c.seq(), c.found())))
     }
 
     /// See [`Source::seek`].
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let i = self.run.first_reaching(self.order, key);
-        self.enter(Some(i), |c| c.seek(key, seq))?;
+        self.enter(i, |c| c.seek(key, seq))?;
         self.skip_forward(i)
     }
     /// See [`Source::seek_before`].
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let i = self.run.first_reaching(self.order, key).min(self.run.tables.len().saturating_sub(1));
-        self.enter(Some(i), |c| c.seek_before(key, seq))?;
+        self.enter(i, |c| c.seek_before(key, seq))?;
         self.skip_backward(i)
     }
     /// See [`Source::seek_first`].
     pub fn seek_first(&mut self) -> Result<()> {
-        self.enter(Some(0), KlogCursor::seek_first)?;
+        self.enter(0, KlogCursor::seek_first)?;
         self.skip_forward(0)
     }
     /// See [`Source::seek_last`].
     pub fn seek_last(&mut self) -> Result<()> {
         let last = self.run.tables.len().saturating_sub(1);
-        self.enter(Some(last), KlogCursor::seek_last)?;
+        self.enter(last, KlogCursor::seek_last)?;
         self.skip_backward(last)
     }
     /// See [`Source::next`].
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
-        let Some((i, _)) = self.open else { return Ok(()) };
-        self.enter(Some(i), KlogCursor::next)?;
-        self.skip_forward(i)
+        let Some(c) = &mut self.open else { return Ok(()) };
+        c.next()?;
+        if c.valid() { Ok(()) } else { self.skip_forward(self.table) }
     }
     /// See [`Source::prev`].
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        let Some((i, _)) = self.open else { return Ok(()) };
-        self.enter(Some(i), KlogCursor::prev)?;
-        self.skip_backward(i)
+        let Some(c) = &mut self.open else { return Ok(()) };
+        self.left = None;
+        c.prev()?;
+        if c.valid() || self.table == 0 {
+            return Ok(());
+        }
+        self.left = c.left();
+        self.skip_backward(self.table)
     }
 
     /// From the end of table `i` to the first entry of the next.
     fn skip_forward(&mut self, mut i: usize) -> Result<()> {
         while !self.valid() && i + 1 < self.run.tables.len() {
             i += 1;
-            self.enter(Some(i), KlogCursor::seek_first)?;
+            self.enter(i, KlogCursor::seek_first)?;
         }
         Ok(())
     }
@@ -187,7 +266,7 @@ impl RunCursor {
     fn skip_backward(&mut self, mut i: usize) -> Result<()> {
         while !self.valid() && i > 0 {
             i -= 1;
-            self.enter(Some(i), KlogCursor::seek_last)?;
+            self.enter(i, KlogCursor::seek_last)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ pub mod bounds;
 pub mod cursor;
 pub mod merge;
 pub mod cover;
+pub mod probe;
 pub mod visible;
 
 pub use bounds::Bounds;

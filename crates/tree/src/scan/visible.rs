@@ -1,22 +1,39 @@
 //! What a reader sees: of each user key the newest version at or before its sequence number, unless that is a
 //! tombstone or has expired, within the bounds, in both directions.
+//!
+//! A seek first asks for the key itself, as a point read does: if that is there, nothing can come before it, and no
+//! other source is positioned until the first step. An error of a source that was not asked comes with that step, before any
+//! key behind the one shown.
 
 use super::bounds::Bounds;
 use super::cover::Cover;
 use super::merge::MergeCursor;
+use super::probe::Probe;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
-use perigee_base::{Expiry, KeyOrder, Result, SeqNo, Shared};
+use perigee_base::{EntryKind, Error, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Where the entry is that is shown.
+#[derive(Debug)]
+enum Shown {
+    Nothing,
+    /// The merge, going forward, is on it.
+    Here,
+    /// The merge, going backward, left it with its last step.
+    Left,
+    /// Its value is in hand.
+    Kept(Found),
+}
+
 /// A position among the visible keys of a view.
 ///
-/// Invariants while valid: 1. `key` and `value` are the current entry; 2. going forward, the merge is on an entry of
-/// `key`; going backward, it is on the last entry before all versions of `key`.
+/// Invariants while something is shown: 1. `key` is its key; 2. unless the merge is `away`: going forward, it is on an entry
+/// of `key`; going backward, on the last entry before all versions of `key`.
 #[derive(Debug)]
 pub struct VisibleCursor {
     view: Arc<View>,
@@ -27,7 +44,12 @@ pub struct VisibleCursor {
     /// What range tombstones hide, if there are any.
     cover: Option<Box<Cover>>,
     key: Vec<u8>,
-    value: Option<Found>,
+    shown: Shown,
+    /// The merge was not positioned: the key was found without it.
+    away: bool,
+    probe: Probe,
+    /// The value that was lent last, if it does not lie where the merge is.
+    hand: Option<Shared>,
 }
 
 impl VisibleCursor {
@@ -36,12 +58,15 @@ impl VisibleCursor {
         let merge = MergeCursor::over_view(&view, fill_cache);
         let order = view.version.order;
         let cover = Cover::over(&view, at);
-        VisibleCursor { view, order, at, bounds, merge, cover, key: Vec::new(), value: None }
+        // Where equal keys may differ in their bytes, those of the entry are shown: a look-up does not know them.
+        let probe = Probe::new(order.is_bytewise() && view.version.gap.is_none());
+        let (key, shown) = (Vec::new(), Shown::Nothing);
+        VisibleCursor { view, order, at, bounds, merge, cover, key, shown, away: false, probe, hand: None }
     }
 
     /// To the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.value = None;
+        self.leave();
         match &self.bounds.lower {
             Bound::Unbounded => self.merge.seek_first()?,
             Bound::Included(k) => self.merge.seek(k, SeqNo::MAX)?,
@@ -51,7 +76,7 @@ impl VisibleCursor {
     }
     /// To the last visible key.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.value = None;
+        self.leave();
         match &self.bounds.upper {
             Bound::Unbounded => self.merge.seek_last()?,
             Bound::Included(k) => self.merge.seek_before(k, SeqNo::ZERO)?,
@@ -64,7 +89,9 @@ impl VisibleCursor {
         if self.bounds.before(self.order, key) {
             return self.seek_to_first();
         }
-        self.value = None;
+        if self.find_itself(key)? {
+            return Ok(());
+        }
         self.merge.seek(key, SeqNo::MAX)?;
         self.find_forward(false)
     }
@@ -73,73 +100,132 @@ impl VisibleCursor {
         if self.bounds.behind(self.order, key) {
             return self.seek_to_last();
         }
-        self.value = None;
+        if self.find_itself(key)? {
+            return Ok(());
+        }
         self.merge.seek_before(key, SeqNo::ZERO)?;
         self.find_backward()
     }
     /// To the next visible key.
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
-        if self.value.take().is_none() {
+        if !self.take_shown() {
             return Ok(());
         }
-        if !self.merge.forward() {
+        if self.away || !self.merge.forward() {
+            self.away = false;
             self.merge.seek(&self.key, SeqNo::ZERO)?;
             if bug::on(Bug::SkipOnTurn) {
                 self.merge.step()?;
             }
+            return self.find_forward(true);
         }
-        self.find_forward(true)
+        self.merge.step()?;
+        self.find_forward(!self.merge.on_another_key())
     }
     /// To the previous visible key.
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        if self.value.take().is_none() {
+        if !self.take_shown() {
             return Ok(());
         }
-        if self.merge.forward() {
+        if self.away || self.merge.forward() {
+            self.away = false;
             self.merge.seek_before(&self.key, SeqNo::MAX)?;
         }
         self.find_backward()
     }
 
-    /// From the merge's position forward; `skip`: entries of `self.key` are behind us.
+    /// Shows nothing any more; whether it showed something.
+    #[inline]
+    fn take_shown(&mut self) -> bool {
+        !matches!(std::mem::replace(&mut self.shown, Shown::Nothing), Shown::Nothing)
+    }
+    fn leave(&mut self) {
+        self.shown = Shown::Nothing;
+        self.away = false;
+    }
+
+    /// Shows `key` itself, if it is there and lies within the bounds. Else the merge has to be positioned.
+    fn find_itself(&mut self, key: &[u8]) -> Result<bool> {
+        self.probe.rate(self.away);
+        self.leave();
+        let (order, at) = (self.order, self.at);
+        let inside = !self.bounds.before(order, key) && !self.bounds.behind(order, key);
+        if !inside || !self.probe.is_worth_it() {
+            return Ok(false);
+        }
+        let merge = &mut self.merge;
+        let found = get::look(&self.view, key, at, |run, _, hash| match merge.run(run) {
+            Some(run) => run.find(key, hash, at),
+            None => Err(Error::internal("a cursor has fewer runs than its view")),
+        })?;
+        match found {
+            Some((_, found)) if get::is_live(&found, &*self.view.now) => {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                self.shown = Shown::Kept(found);
+                self.away = true;
+            }
+            _ => self.probe.was_in_vain(),
+        }
+        Ok(self.away)
+    }
+
+    /// From the merge's position forward; `skip`: it may be among the entries of `self.key`, which are behind us.
+    #[inline]
     fn find_forward(&mut self, skip: bool) -> Result<()> {
         self.walk_forward(skip)?;
         self.check_end()
     }
 
     /// The end of a scan says that nothing more is there.
+    #[inline]
     fn check_end(&self) -> Result<()> {
-        if self.value.is_none() { self.view.version.absent::<()>().map(|_| ()) } else { Ok(()) }
+        if self.valid() { Ok(()) } else { self.view.version.absent::<()>().map(|_| ()) }
     }
 
     fn walk_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
-            let e = self.merge.entry();
-            if e.seq > self.at || (skip && self.order.equal(e.key, &self.key)) {
+            let (key, seq) = self.merge.at();
+            if seq > self.at || (skip && key.is(self.order, &self.key)) {
                 self.merge.step()?;
+                skip &= !self.merge.on_another_key();
                 continue;
             }
-            if self.bounds.behind(self.order, e.key) {
+            key.copy_to(&mut self.key);
+            if self.bounds.behind(self.order, &self.key) {
                 return Ok(());
             }
-            if self.cover.as_mut().is_some_and(|c| c.hides(e.key, e.seq)) {
+            // Whatever hides this version hides the older ones too.
+            skip = true;
+            if self.cover.as_mut().is_some_and(|c| c.hides(&self.key, seq)) {
                 self.step_over()?;
                 continue;
             }
-            self.key.clear();
-            self.key.extend_from_slice(e.key);
-            let found = self.merge.found();
-            if get::is_live(&found, &*self.view.now) {
-                self.value = Some(found);
+            if self.is_live() {
+                self.shown = Shown::Here;
                 return Ok(());
             }
-            skip = true;
         }
         Ok(())
     }
 
+    /// Whether the merge is on an entry with a value, whose time has not passed.
+    #[inline]
+    fn is_live(&self) -> bool {
+        match self.merge.kind() {
+            EntryKind::Put | EntryKind::PutPointer => true,
+            EntryKind::PutExpiring | EntryKind::PointerExpiring => {
+                self.merge.value().expiry().is_none_or(|x| !x.passed(self.view.now.now_ms()))
+            }
+            EntryKind::Delete | EntryKind::SingleDelete | EntryKind::RangeDelete => false,
+        }
+    }
+
     /// From the merge's position backward. Versions of a key come oldest first: the last one that is visible counts.
+    #[inline]
     fn find_backward(&mut self) -> Result<()> {
         self.walk_backward()?;
         self.check_end()
@@ -147,35 +233,43 @@ impl VisibleCursor {
 
     fn walk_backward(&mut self) -> Result<()> {
         self.merge.expect_way(false)?;
-        let mut newest: Option<Found> = None;
+        // The newest visible version of `self.key` so far: live or not, as of when it was passed.
+        let mut newest: Option<(Shown, bool)> = None;
         while self.merge.valid() {
-            let e = self.merge.entry();
-            if newest.is_some() && !self.order.equal(e.key, &self.key) {
-                // Asked once: what is live now may be so no more when it is asked again.
-                self.value = newest.take().filter(|f| get::is_live(f, &*self.view.now));
-                if self.value.is_some() {
-                    return Ok(());
-                }
-            }
-            if newest.is_none() && self.bounds.before(self.order, e.key) {
+            let (key, seq) = self.merge.at();
+            if newest.is_some()
+                && (self.merge.on_another_key() || !key.is(self.order, &self.key))
+                && let Some((shown, true)) = newest.take()
+            {
+                self.shown = shown;
                 return Ok(());
             }
-            let hidden = e.seq <= self.at && self.cover.as_mut().is_some_and(|c| c.hides(e.key, e.seq));
-            if hidden && newest.is_none() {
+            let first = newest.is_none();
+            // Where versions of a key may differ in their bytes, the newest one's are shown.
+            if first || (seq <= self.at && !self.order.is_bytewise()) {
+                key.copy_to(&mut self.key);
+            }
+            if first && self.bounds.before(self.order, &self.key) {
+                return Ok(());
+            }
+            let visible = seq <= self.at;
+            let hidden = visible && self.cover.as_mut().is_some_and(|c| c.hides(&self.key, seq));
+            if hidden && first {
                 self.step_over()?;
                 continue;
             }
-            if e.seq <= self.at && !hidden {
-                // Where versions of a key may differ in their bytes, the newest one's are shown.
-                if newest.is_none() || !self.order.is_bytewise() {
-                    self.key.clear();
-                    self.key.extend_from_slice(e.key);
-                }
-                newest = Some(self.merge.found());
+            if visible && !hidden {
+                newest = Some((Shown::Left, self.is_live()));
+            } else if let Some((left @ Shown::Left, _)) = &mut newest {
+                // The next step leaves another entry.
+                let found = self.merge.left().expect("the merge has just left that version");
+                *left = Shown::Kept(found);
             }
             self.merge.step()?;
         }
-        self.value = newest.filter(|f| get::is_live(f, &*self.view.now));
+        if let Some((shown, true)) = newest {
+            self.shown = shown;
+        }
         Ok(())
     }
 
@@ -197,20 +291,43 @@ impl VisibleCursor {
     }
 
     /// Whether it is on a key.
+    #[inline]
     pub fn valid(&self) -> bool {
-        self.value.is_some()
+        !matches!(self.shown, Shown::Nothing)
     }
     /// The key, if valid.
+    #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.value.is_some().then_some(&self.key[..])
+        self.valid().then_some(&self.key[..])
+    }
+    #[inline]
+    fn found(&self) -> Option<Found> {
+        match &self.shown {
+            Shown::Nothing => None,
+            Shown::Here => Some(self.merge.found()),
+            Shown::Left => self.merge.left(),
+            Shown::Kept(found) => Some(found.clone()),
+        }
     }
     /// The value, if valid; fetched now if it is separated.
+    #[inline]
     pub fn value(&self) -> Result<Option<Shared>> {
-        self.value.clone().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
+        self.found().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
+    }
+    /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is separated.
+    #[inline]
+    pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if matches!(self.shown, Shown::Here)
+            && let ValueRef::Inline(value) = self.merge.value()
+        {
+            return Ok(Some((&self.key, value)));
+        }
+        self.hand = self.value()?;
+        Ok(self.hand.as_deref().map(|value| (&self.key[..], value)))
     }
     /// When the entry ends, if it is valid and does.
     pub fn expiry(&self) -> Option<Expiry> {
-        self.value.as_ref().and_then(Found::expiry)
+        self.found().as_ref().and_then(Found::expiry)
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {

@@ -1,0 +1,151 @@
+//! What seeks, ranges and walks cost. `cargo run --release -p perigee --example scans [ENTRIES] [ROUNDS] [only]`
+//!
+//! 16-byte keys in random order, 100-byte values of which half the bytes are random; five runs and a memtable, once with a
+//! cache for everything and once with one for an eighth. One thread; CPU of that thread.
+
+use perigee::{Cursor, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
+
+fn mix(i: u64) -> u64 {
+    let x = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (x ^ x >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+}
+
+fn key(i: u64) -> [u8; 16] {
+    let mut k = [0; 16];
+    k[..8].copy_from_slice(&mix(i).to_be_bytes());
+    k[8..].copy_from_slice(&i.to_be_bytes());
+    k
+}
+
+fn value(i: u64) -> [u8; 100] {
+    let mut v = [b'v'; 100];
+    v[..48]
+        .chunks_mut(8)
+        .enumerate()
+        .for_each(|(j, c)| c.copy_from_slice(&mix(i * 7 + j as u64).to_le_bytes()));
+    v
+}
+
+/// CPU time of this thread in nanoseconds.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split_whitespace().next().and_then(|f| f.parse().ok()).unwrap_or(0)
+}
+
+fn time(what: &str, n: u64, mut work: impl FnMut() -> Result<u64>) -> Result<()> {
+    if std::env::args().nth(3).is_some_and(|only| !what.contains(&only)) {
+        return Ok(());
+    }
+    let rounds: u64 = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(3);
+    let mut best = f64::MAX;
+    for _ in 0..rounds {
+        let cpu = cpu_ns();
+        let done = work()?;
+        assert_eq!(done, n, "{what}");
+        best = best.min((cpu_ns() - cpu) as f64 / n as f64);
+    }
+    println!("{what:<28} {best:>10.1} ns");
+    Ok(())
+}
+
+fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
+    let family = db.default_family();
+    let mut batch = WriteBatch::new();
+    for (n, i) in keys.enumerate() {
+        batch.put(&family, key(i), value(i))?;
+        if n % 1000 == 999 {
+            db.write(std::mem::take(&mut batch))?;
+        }
+    }
+    db.write(batch)
+}
+
+/// Walks `n` entries from where it is.
+fn walk(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
+    let mut seen = 0;
+    while c.valid() && seen < n {
+        let (key, value) = c.entry()?;
+        std::hint::black_box((key[0], value[0]));
+        seen += 1;
+        if forward { c.next()? } else { c.prev()? }
+    }
+    Ok(seen)
+}
+
+fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
+    let m = n / 10;
+    let mut c = db.cursor()?;
+    let mut seeks = |what: &str, of: &dyn Fn(u64) -> u64| {
+        time(&format!("{name} {what}"), m, || {
+            for i in 0..m {
+                c.seek(key(of(i)))?;
+                assert_eq!(c.key(), key(of(i)));
+                std::hint::black_box(c.value()?[0]);
+            }
+            Ok(m)
+        })
+    };
+    seeks("seek random", &|i| mix(i) % n)?;
+    seeks("seek hot", &|i| mix(i % 1000) % n)?;
+    let mut order: Vec<u64> = (0..n).collect();
+    order.sort_by_key(|i| key(*i));
+    seeks("seek ascending", &|i| order[(m + i) as usize])?;
+    time(&format!("{name} seek missing"), m, || {
+        for i in 0..m {
+            c.seek(mix(i + 7777).to_le_bytes())?;
+            std::hint::black_box(c.valid());
+        }
+        Ok(m)
+    })?;
+    let r = m / 20;
+    for (len, forward, what) in
+        [(1, true, "range1"), (10, true, "range10"), (100, true, "range100"), (100, false, "range100 back")]
+    {
+        time(&format!("{name} {what}"), r, || {
+            for i in 0..r {
+                let mut c = db.cursor()?;
+                c.seek(key(mix(i + 99) % n))?;
+                walk(&mut c, len, forward)?;
+            }
+            Ok(r)
+        })?;
+    }
+    for (what, forward) in [("iterate on", true), ("iterate back", false)] {
+        time(&format!("{name} {what}"), n, || {
+            let mut c = db.cursor()?;
+            if forward {
+                c.seek_to_first()?
+            } else {
+                c.seek_to_last()?
+            }
+            walk(&mut c, u64::MAX, forward)
+        })?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let n: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
+    let dir = std::env::temp_dir().join(format!("perigee-scans-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    for (name, cache) in [("cached", n * 200), ("missing", n * 14)] {
+        let family = FamilyOptions::new().memtable_bytes(16 << 20).level1_bytes(24 << 20);
+        let options =
+            Options::new().durability(Durability::None).block_cache_bytes(cache).memory_budget(4 << 30);
+        let db = Db::open(&dir, options.default_family(family))?;
+        if name == "cached" {
+            fill(&db, 0..n)?;
+            db.flush()?;
+            db.wait_idle()?;
+            for part in 0..3u64 {
+                fill(&db, (0..n / 40).map(|i| mix(i * 3 + part) % n))?;
+                db.flush()?;
+            }
+        }
+        fill(&db, (0..n / 40).map(|i| mix(i * 3 + 77) % n))?;
+        measure(&db, n, name)?;
+        db.close()?;
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(())
+}

@@ -4,6 +4,7 @@
 use super::column::SLACK_BYTES;
 use super::layout::Layout;
 use super::prints::Prints;
+use crate::heads::head;
 use perigee_base::key::cmp_entry;
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use std::cmp::Ordering;
@@ -75,6 +76,9 @@ impl Block {
     /// Kind of entry `i`.
     #[inline]
     pub fn kind(&self, i: usize) -> EntryKind {
+        if self.layout.all_puts {
+            return EntryKind::Put;
+        }
         EntryKind::decode(self.layout.kinds.get(&self.buf, i) as u8).expect("kinds were checked on load")
     }
     /// Value of entry `i` as stored.
@@ -86,6 +90,9 @@ impl Block {
     /// Value of entry `i`, borrowed.
     #[inline]
     pub fn value(&self, i: usize) -> ValueRef<'_> {
+        if self.layout.all_puts {
+            return ValueRef::Inline(self.raw_value(i));
+        }
         ValueRef::decode(self.kind(i), self.raw_value(i)).expect("values were decoded on load")
     }
     /// The stored value of entry `i`, keeping the block's bytes alive.
@@ -153,7 +160,16 @@ impl Block {
     /// In byte order: the first of those entries at or after (prefix + `rest`, seq); their end if all are before.
     #[inline]
     pub fn lower_bound_among(&self, rest: &[u8], seq: SeqNo, among: Range<usize>) -> usize {
-        self.partition(among, |i| match self.suffix(i).cmp(rest) {
+        // Their first eight bytes, as numbers, nearly always decide; whole keys are compared only where those are equal.
+        let (wanted, end) = (head(rest), among.end);
+        let start = self.partition(among, |i| head(self.suffix(i)) < wanted);
+        let same = |i: usize| i < end && head(self.suffix(i)) == wanted;
+        let end = match (same(start), same(start + 1)) {
+            (false, _) => return start,
+            (true, false) => start + 1,
+            (true, true) => end,
+        };
+        self.partition(start..end, |i| match self.suffix(i).cmp(rest) {
             Ordering::Less => true,
             Ordering::Greater => false,
             Ordering::Equal => self.seq(i) > seq,

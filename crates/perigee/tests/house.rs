@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom-up: a crate uses only those before it.
-const LAYERS: [&str; 10] = ["base", "learned", "env", "file", "tree", "engine", "perigee", "cli", "bench", "sim"];
+const LAYERS: [&str; 10] =
+    ["base", "learned", "env", "file", "tree", "engine", "perigee", "cli", "bench", "sim"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -13,7 +13,7 @@ const UNKNOWN_BYTES: u64 = 4 << 30;
 /// Writers' buffers, at most.
 const BUFFER_BYTES: u64 = 512 << 10;
 /// A family without tables: its names, settings, view, empty memtable, and its place in the catalog (measured).
-const FAMILY_BYTES: u64 = 2_400;
+const FAMILY_BYTES: u64 = 2_560;
 /// A table beside its index and filter: what version, catalog, shelf and reader say of it (measured).
 const TABLE_BYTES: u64 = 2_800;
 /// So much freed memory is handed back even if the budget does not need it, but not more often than this.

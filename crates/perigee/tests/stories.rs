@@ -54,6 +54,7 @@ fn a_hook_sees_what_it_is_told() {
 fn single_deletes_count_as_tombstones() {
     let disk = SimDisk::new(9);
     let db = Db::open("/db", options(&disk)).unwrap();
+    db.cancel_background_work().unwrap();
     for i in 0..500 {
         db.put(format!("{i:06}"), "value").unwrap();
     }

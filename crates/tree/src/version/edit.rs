@@ -22,7 +22,7 @@ impl TableMeta {
 }
 
 /// A table with fewer tombstones is not worth a merge of its own.
-const DENSE_MIN: u64 = 64;
+const DENSE_MIN: u64 = 1000;
 
 /// Whether a table of so many entries is mostly tombstones.
 pub fn is_dense(entries: u64, tombstones: u64) -> bool {

@@ -31,6 +31,8 @@ const SPACE_SHARE: u64 = 8;
 const TABLES_MIN: u64 = 32;
 /// Tables that are cut at the last level's boundaries are not smaller than one part in so many of the others.
 const PIECES: u64 = 64;
+/// Fewer entries than this are not worth a merge for their space: a sketch of keys would not count them, either.
+const SPACE_ENTRIES_MIN: u64 = 4096;
 /// So many small tables beside each other become one.
 const SMALL_TABLES: usize = 4;
 
@@ -50,8 +52,8 @@ pub struct Drain {
 /// How far merges are: the state between two plans. Losing it is harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// By the level that is emptied.
-    drains: [Option<Drain>; LAST],
+    /// With the level that is emptied. Empty for a family at rest: there may be thousands.
+    drains: Vec<(usize, Drain)>,
     /// Small tables were looked for up to here.
     small: Option<Cut>,
 }
@@ -82,10 +84,11 @@ pub fn pick(shape: &Shape, l: &Limits, progress: &Progress) -> Option<(Plan, Pro
     let mut p = progress.clone();
     for from in 0..LAST {
         // A merge under way goes on; one that has come to its end may be due again.
-        let running = p.drains[from].take().into_iter();
+        let at = p.drains.iter().position(|(level, _)| *level == from);
+        let running = at.map(|at| p.drains.swap_remove(at).1).into_iter();
         for drain in running.chain(std::iter::once_with(|| due(shape, l, from)).flatten()) {
             if let Some((plan, behind)) = step(shape, l, from, &drain) {
-                p.drains[from] = Some(Drain { behind, ..drain });
+                p.drains.push((from, Drain { behind, ..drain }));
                 p.small = None;
                 return Some((plan, p));
             }
@@ -147,7 +150,7 @@ fn entries(shape: &Shape) -> (u64, u64) {
 /// how many different keys there are. (A reader's snapshot may keep it all alive: then each merge still finds this much new.)
 pub fn may_waste(shape: &Shape) -> bool {
     let (above, last) = entries(shape);
-    above > 0 && above.saturating_mul(SPACE_SHARE) > last
+    above > 0 && above + last >= SPACE_ENTRIES_MIN && above.saturating_mul(SPACE_SHARE) > last
 }
 
 /// Whether overwritten entries take up more than their share, and a merge would remove them.

@@ -172,21 +172,21 @@ fn overwritten_entries_are_merged_away_before_there_are_many_runs() {
     let limits = Limits { level0_runs: 4, level1_bytes: 500, ratio: 10, table_bytes: 160 };
     let mut s = shape("L0: 9[a-z]30\nL6: 1[a-f]80 2[g-z]80");
     for t in s.levels.iter_mut().flatten().flatten() {
-        t.entries = t.bytes;
+        t.entries = t.bytes * 100;
     }
     let plan = |s: &Shape| show(spooky::pick(s, &limits, &Progress::default()).map(|(plan, _)| plan));
     assert_eq!(plan(&s), "nothing", "nobody counted");
-    s.distinct = Some(180);
+    s.distinct = Some(18_000);
     assert_eq!(plan(&s), "nothing", "they are all different");
-    s.distinct = Some(160);
+    s.distinct = Some(16_000);
     assert_eq!(plan(&s), "merge L0/9 L6/1 L6/2 -> L6 (overwritten entries)");
 }
 
 #[test]
 fn tables_of_tombstones_that_everybody_sees_are_merged_away() {
     let mut s = shape("L0: 9[a-c]10\nL5: 5[m-p]9\nL6: 1[a-f]80 2[g-z]80");
-    s.levels[0][0][0].entries = 100;
-    s.levels[0][0][0].tombstones = 70;
+    s.levels[0][0][0].entries = 2000;
+    s.levels[0][0][0].tombstones = 1400;
     s.levels[0][0][0].largest = SeqNo(20);
     let at = |snapshots: Vec<u64>| {
         show(dense::pick(&s, &Strata::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))

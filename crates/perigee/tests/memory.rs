@@ -24,7 +24,6 @@ fn look(db: &Db, before: usize) -> (u64, u64) {
 fn check(db: &Db, before: usize, when: &str) {
     let (sum, heap) = look(db, before);
     let near = sum.abs_diff(heap) <= heap / 10 + SMALL;
-    eprintln!("{when}: {sum} {heap} {:?}", db.stats().memory);
     assert!(near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.stats().memory);
     assert!(heap <= BUDGET / 10 * 11, "{when}: {heap} allocated");
 }

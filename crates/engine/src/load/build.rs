@@ -97,7 +97,7 @@ impl Load {
 
     /// Tells the budget when the chunk has grown by a step.
     fn count(&mut self) {
-        let now = self.chunk.memory_bytes() as u64;
+        let now = self.chunk.held_bytes() as u64;
         if now > self.held + memory::step(self.core.memory.budget) {
             self.core.memory.load_holds(&mut self.held, now);
             self.core.jobs_hold();

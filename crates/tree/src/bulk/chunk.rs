@@ -51,7 +51,11 @@ impl Chunk {
         let start = s.start + s.key as usize;
         &self.bytes[start..start + s.value as usize]
     }
-    /// Bytes of memory it holds, about.
+    /// Bytes of memory that are taken for it, those that wait for the next entries included.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.slots.capacity() * size_of::<Slot>()
+    }
+    /// Bytes of its entries.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * size_of::<Slot>()
     }

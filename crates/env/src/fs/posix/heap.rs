@@ -16,19 +16,3 @@ pub(super) fn give_back() {
 /// Other allocators decide for themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(super) fn give_back() {}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn freed_memory_between_living_memory_goes_back() {
-        let resident = || super::super::machine::resident_bytes().unwrap_or(0);
-        let mut blocks: Vec<Option<Vec<u8>>> = (0..4000).map(|_| Some(vec![7; 10_000])).collect();
-        let full = resident();
-        blocks.iter_mut().skip(1).step_by(2).for_each(|b| *b = None);
-        super::give_back();
-        assert!(blocks.iter().flatten().all(|b| b.iter().all(|x| *x == 7)), "what lives is untouched");
-        if cfg!(all(target_os = "linux", target_env = "gnu")) {
-            assert!(resident() + (8 << 20) < full, "{} of {full}", resident());
-        }
-    }
-}

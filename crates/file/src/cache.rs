@@ -9,7 +9,7 @@
 
 use crate::block::Block;
 use crate::ghost::Ghosts;
-use crate::slots::{Held, SLOT_BYTES, Slots};
+use crate::slots::{Held, Slots};
 use perigee_base::FileId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const SHARDS: u64 = 16;
 /// Fewest bytes worth a shard.
 const SHARD_BYTES: u64 = 256 << 10;
-/// What a cached block costs beside itself: its slot and its place in the ring.
-const PLACE_BYTES: u64 = SLOT_BYTES + size_of::<Option<Place>>() as u64;
+/// What a cached block costs beside itself and its slot: its place in the ring.
+const PLACE_BYTES: u64 = size_of::<Option<Place>>() as u64;
 
 /// Verified blocks within a budget of bytes.
 #[derive(Debug)]
 pub struct BlockCache {
     shards: Vec<Mutex<Shard>>,
     capacity: AtomicU64,
+    /// One change of the capacity at a time, so that shards and sum agree.
+    sizing: Mutex<()>,
+    /// Memory of the slots of all files.
+    slots: Arc<AtomicU64>,
     ghosts: Ghosts,
     /// Blocks had to give way since there was room the last time.
     full: AtomicBool,
@@ -65,6 +69,8 @@ impl BlockCache {
         BlockCache {
             shards: (0..count).map(|_| shard()).collect(),
             capacity: AtomicU64::new(capacity),
+            sizing: Mutex::default(),
+            slots: Arc::default(),
             ghosts: Ghosts::new(capacity),
             full: AtomicBool::new(false),
         }
@@ -72,6 +78,7 @@ impl BlockCache {
 
     /// Changes the budget; blocks give way at once if it is less.
     pub fn set_capacity(&self, capacity: u64) {
+        let _one_at_a_time = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.capacity.swap(capacity, Relaxed) != capacity {
             for shard in &self.shards {
                 lock(shard).set_budget(capacity / self.shards.len() as u64);
@@ -80,6 +87,10 @@ impl BlockCache {
         }
     }
 
+    /// Memory of slots, which stay while their file is open, be they full or not: not a part of the budget of blocks.
+    pub fn slot_bytes(&self) -> u64 {
+        self.slots.load(Relaxed)
+    }
     /// Bytes held now.
     pub fn used_bytes(&self) -> u64 {
         self.shards.iter().map(|s| lock(s).used).sum()
@@ -106,7 +117,8 @@ impl BlockCache {
 impl FileBlocks {
     /// Of a file of so many blocks, none cached.
     pub fn new(cache: Arc<BlockCache>, file: FileId, blocks: usize) -> FileBlocks {
-        FileBlocks { cache, file, slots: Arc::new(Slots::new(blocks)) }
+        let slots = Arc::new(Slots::new(blocks, Arc::clone(&cache.slots)));
+        FileBlocks { cache, file, slots }
     }
     /// The cache they are in.
     pub fn cache(&self) -> &Arc<BlockCache> {
@@ -364,6 +376,30 @@ mod tests {
         f.forget();
         assert_eq!((cache.used_bytes(), cache.blocks()), (0, 0));
         assert!(blocks.iter().all(|b| Arc::strong_count(b) == 1));
+    }
+
+    #[test]
+    fn two_that_change_the_capacity_leave_shards_and_sum_in_step() {
+        let cache = cache(16 << 20);
+        let turn = std::sync::Barrier::new(3);
+        std::thread::scope(|s| {
+            for capacity in [0u64, 8 << 20] {
+                let (turn, cache) = (&turn, &cache);
+                s.spawn(move || {
+                    (0..3000).for_each(|_| {
+                        turn.wait();
+                        cache.set_capacity(capacity);
+                        turn.wait();
+                    })
+                });
+            }
+            for _ in 0..3000 {
+                turn.wait();
+                turn.wait();
+                let sum: u64 = cache.shards.iter().map(|s| lock(s).budget).sum();
+                assert_eq!(sum, cache.capacity());
+            }
+        });
     }
 
     #[test]

@@ -247,7 +247,7 @@ thread_local! {
 
 /// Straight into `raw`, so that no window is allocated, whatever the frame claims.
 fn unzstd(stored: &[u8], raw: &mut [u8], damaged: &dyn Fn(&dyn std::fmt::Display) -> Error) -> Result<usize> {
-    UNZSTD.with_borrow_mut(|kept| {
+    let mut with = |kept: &mut Option<zstd::bulk::Decompressor<'static>>| {
         let context = match kept {
             Some(context) => context,
             none => {
@@ -258,7 +258,12 @@ fn unzstd(stored: &[u8], raw: &mut [u8], damaged: &dyn Fn(&dyn std::fmt::Display
             }
         };
         context.decompress_to_buffer(stored, raw).map_err(|e| damaged(&e))
-    })
+    };
+    // A thread that ends has none any more, and may still read.
+    match UNZSTD.try_with(|kept| with(&mut kept.borrow_mut())) {
+        Ok(done) => done,
+        Err(_) => with(&mut None),
+    }
 }
 
 #[cfg(test)]

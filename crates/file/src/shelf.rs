@@ -125,7 +125,7 @@ impl Shelf {
 
     /// Bytes of the indexes and filters of all open tables.
     pub fn resident_bytes(&self) -> u64 {
-        self.resident.load(Relaxed)
+        self.resident.load(Relaxed) + self.cache.slot_bytes()
     }
     /// The filters' part of [`Shelf::resident_bytes`].
     pub fn filter_bytes(&self) -> u64 {

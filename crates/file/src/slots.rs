@@ -5,7 +5,7 @@
 //! Invariant: a slot is filled and emptied only by the cache, under the lock of the shard that it belongs to.
 
 use crate::block::Block;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// Slots that are made together, at the first block among them.
@@ -27,8 +27,8 @@ pub struct Slot {
     touched: AtomicBool,
 }
 
-/// Memory of a slot.
-pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
+/// Memory of the slots that are made together.
+const CHUNK_BYTES: u64 = (CHUNK * size_of::<Slot>()) as u64;
 
 impl Slot {
     /// Puts something in, unmarked, or takes it out; what was in it.
@@ -56,16 +56,22 @@ impl Slot {
 #[derive(Debug)]
 pub struct Slots {
     chunks: Box<[OnceLock<Box<[Slot; CHUNK]>>]>,
+    /// Memory of the slots of all files.
+    made: Arc<AtomicU64>,
 }
 
 impl Slots {
-    /// Of a file of so many blocks.
-    pub fn new(blocks: usize) -> Slots {
-        Slots { chunks: (0..blocks.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect() }
+    /// Of a file of so many blocks; memory of slots is counted in `made`, for as long as they are there.
+    pub fn new(blocks: usize, made: Arc<AtomicU64>) -> Slots {
+        Slots { chunks: (0..blocks.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(), made }
     }
     /// The slot of block `i`.
     pub fn slot(&self, i: usize) -> &Slot {
-        &self.chunks[i / CHUNK].get_or_init(|| Box::new(std::array::from_fn(|_| Slot::default())))[i % CHUNK]
+        let make = || {
+            self.made.fetch_add(CHUNK_BYTES, Relaxed);
+            Box::new(std::array::from_fn(|_| Slot::default()))
+        };
+        &self.chunks[i / CHUNK].get_or_init(make)[i % CHUNK]
     }
     #[inline]
     fn existing(&self, i: usize) -> Option<&Slot> {
@@ -97,8 +103,15 @@ impl Slots {
             slots.iter().enumerate().filter(|(_, s)| s.is_full()).map(move |(i, _)| c * CHUNK + i)
         })
     }
-    /// Memory of the table of chunks; each slot is charged to its block.
+    /// Memory of the table of chunks; slots are counted when they are made.
     pub fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.chunks) as u64
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
+        self.made.fetch_sub(chunks as u64 * CHUNK_BYTES, Relaxed);
     }
 }

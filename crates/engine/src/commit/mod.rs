@@ -58,8 +58,9 @@ fn alone(core: &Core, mut work: Work) -> Result<()> {
 
 /// What the leader does for its group, in the commit section.
 fn lead(core: &Core, group: &mut [Work]) -> Result<()> {
-    let _poison_on_panic = PanicGuard(core);
     let mut appender = core.wal.appender();
+    // Dropped before the lock: nobody gets in between a panic and the poison.
+    let _poison_on_panic = PanicGuard(core);
     core.health.check_writable()?;
     rotate::if_needed(core, &mut appender, group)?;
     group.iter_mut().for_each(Work::refuse_if_dropped);

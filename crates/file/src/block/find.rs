@@ -11,6 +11,10 @@ impl Block {
     /// the key's [`filter_hash`](KeyOrder::filter_hash).
     #[inline]
     pub fn find_by_print(&self, order: KeyOrder, key: &[u8], hash: u64, at: SeqNo) -> Option<usize> {
+        // Equal keys may have different hashes there: the first candidate need not be the newest version.
+        if !order.can_filter() {
+            return None;
+        }
         let mut candidates = self.prints().candidates(hash, || self.hashes(order))?;
         // Versions of a key lie together, the newest first.
         let first = candidates.find(|i| self.key_is(order, *i, key))?;

@@ -27,21 +27,21 @@ thread_local! {
 
 /// Runs `work` with `len` bytes of whatever content.
 pub(crate) fn with_frame<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
-    let mut frame = SPARE.with_borrow_mut(|spare| std::mem::take(&mut spare.frame));
+    let mut frame = SPARE.try_with(|s| std::mem::take(&mut s.borrow_mut().frame)).unwrap_or_default();
     if frame.len() < len {
         let missing = len - frame.len();
         grow(&mut frame, missing)?;
     }
     let done = work(&mut frame[..len]);
     if frame.capacity() <= KEPT_BYTES_MAX {
-        SPARE.with_borrow_mut(|spare| spare.frame = frame);
+        let _ = SPARE.try_with(|s| s.borrow_mut().frame = frame);
     }
     done
 }
 
 /// A buffer of `len` bytes of whatever content, which nobody else holds.
 pub(crate) fn take(len: usize) -> Result<Arc<Vec<u8>>> {
-    let mut kept = SPARE.with_borrow_mut(|spare| spare.blocks.pop()).unwrap_or_default();
+    let mut kept = SPARE.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten().unwrap_or_default();
     let buf = Arc::get_mut(&mut kept).expect("only buffers that nobody holds are kept");
     match len.checked_sub(buf.len()) {
         Some(missing) => grow(buf, missing)?,
@@ -54,9 +54,10 @@ pub(crate) fn take(len: usize) -> Result<Arc<Vec<u8>>> {
 pub(crate) fn give(block: Block) {
     let mut buf = block.into_buffer();
     if buf.capacity() <= KEPT_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
-        SPARE.with_borrow_mut(|spare| {
-            if spare.blocks.len() < KEPT_MAX {
-                spare.blocks.push(buf);
+        let _ = SPARE.try_with(|s| {
+            let blocks = &mut s.borrow_mut().blocks;
+            if blocks.len() < KEPT_MAX {
+                blocks.push(buf);
             }
         });
     }

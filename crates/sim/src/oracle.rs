@@ -51,7 +51,9 @@ impl Outcome {
     /// Whether `got` is what this (the oracle's outcome) allows.
     pub fn allows(&self, got: &Outcome) -> bool {
         match (self, got) {
-            (Outcome::Either(_, kind), Outcome::Refused(got)) => kind == got,
+            (Outcome::Either(expected, kind), got @ Outcome::Refused(refused)) => {
+                kind == refused || **expected == *got
+            }
             (Outcome::Either(expected, _), got) => **expected == *got,
             (Outcome::Time(least, most), Outcome::Time(got, _)) => (least..=most).contains(&got),
             (expected, got) => expected == got,
@@ -207,10 +209,13 @@ impl Oracle {
         if writes.iter().any(|w| self.handles[w.family].is_none()) {
             return Outcome::Skipped;
         }
+        let dropped = writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live));
         if writes.iter().any(|w| !self.is_possible(w)) {
-            return Outcome::Refused(ErrorKind::InvalidArgument);
+            let refused = Outcome::Refused(ErrorKind::InvalidArgument);
+            // Of two reasons the one that is met first is named.
+            return if dropped { Outcome::Either(Box::new(refused), ErrorKind::NotFound) } else { refused };
         }
-        if writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live)) {
+        if dropped {
             return Outcome::Refused(ErrorKind::NotFound);
         }
         for w in writes {

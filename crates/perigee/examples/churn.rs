@@ -3,16 +3,12 @@
 //!
 //! 16-byte keys, 100-byte values of which half the bytes are random, batches of 100, one thread. The first lines are the load.
 
+mod common;
+
+use common::cpu_s;
 use perigee::{Db, Durability, FamilyOptions, Options, WriteBatch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / 100.0
-}
 
 fn written(db: &Db) -> u64 {
     let wanted = ["flush_bytes_written", "compaction_bytes_written"];

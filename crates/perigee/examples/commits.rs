@@ -5,35 +5,12 @@
 //! held writers up. With `timeline` also the operations of every tenth of a second; with MIB, background
 //! work moves so many MiB a second at most, so that writers have to wait for it.
 
+mod common;
+
+use common::{cpu_s, key, value};
 use perigee::{Db, Durability, Options, WriteBatch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-fn key(i: u64) -> [u8; 16] {
-    let mut k = [0; 16];
-    let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    k[..8].copy_from_slice(&(mixed ^ mixed >> 29).to_be_bytes());
-    k[8..].copy_from_slice(&i.to_be_bytes());
-    k
-}
-
-fn value(i: u64) -> [u8; 100] {
-    let mut v = [b'v'; 100];
-    let mut x = i + 1;
-    for chunk in v[..48].chunks_mut(8) {
-        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        chunk.copy_from_slice(&x.to_le_bytes());
-    }
-    v
-}
-
-/// CPU time of this process, all threads, in seconds.
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-    (ticks(11) + ticks(12)) as f64 / 100.0
-}
 
 /// One thread's part: every commit's time in nanoseconds.
 fn write(db: &Db, range: std::ops::Range<u64>, batch: u64, done: &AtomicU64) -> perigee::Result<Vec<u64>> {

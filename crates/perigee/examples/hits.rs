@@ -4,26 +4,11 @@
 //! there (copied, pinned, into a buffer), of keys that are not, and of a few hot keys, on 1, 2 and 8 threads. CPU time of
 //! the process for each get: on a shared machine the only figure worth reading.
 
+mod common;
+
+use common::{key, value};
 use perigee::{Db, Durability, Options, WriteBatch};
 use std::hint::black_box;
-
-fn key(i: u64) -> [u8; 16] {
-    let mut k = [0; 16];
-    let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    k[..8].copy_from_slice(&(mixed ^ mixed >> 29).to_be_bytes());
-    k[8..].copy_from_slice(&i.to_be_bytes());
-    k
-}
-
-fn value(i: u64) -> [u8; 100] {
-    let mut v = [b'v'; 100];
-    let mut x = i + 1;
-    for chunk in v[..48].chunks_mut(8) {
-        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        chunk.copy_from_slice(&x.to_le_bytes());
-    }
-    v
-}
 
 /// Runs `work` for numbers from a generator on so many threads; what each costs.
 fn measure(what: &str, threads: u64, gets: u64, work: impl Fn(u64) + Sync) {

@@ -3,40 +3,17 @@
 //! 16-byte keys in random order, 100-byte values of which half the bytes are random, batches of 1000 and of 1, one
 //! thread. The peers and the real workloads are the business of the benchmark tool.
 
+mod common;
+
+use common::{cpu_s, key, value};
 use perigee::{Db, Durability, Options, WriteBatch, WriteOptions};
 use std::time::Instant;
 
-fn key(i: u64) -> [u8; 16] {
-    let mut k = [0; 16];
-    let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    k[..8].copy_from_slice(&(mixed ^ mixed >> 29).to_be_bytes());
-    k[8..].copy_from_slice(&i.to_be_bytes());
-    k
-}
-
-fn value(i: u64) -> [u8; 100] {
-    let mut v = [b'v'; 100];
-    let mut x = i + 1;
-    for chunk in v[..48].chunks_mut(8) {
-        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        chunk.copy_from_slice(&x.to_le_bytes());
-    }
-    v
-}
-
-/// CPU time of this process, all threads, in microseconds.
-fn cpu_us() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-    (ticks(11) + ticks(12)) * 10_000
-}
-
 fn time(what: &str, n: u64, work: impl FnOnce() -> perigee::Result<()>) -> perigee::Result<()> {
-    let (start, cpu) = (Instant::now(), cpu_us());
+    let (start, cpu) = (Instant::now(), cpu_s());
     work()?;
     let s = start.elapsed().as_secs_f64();
-    let each = (cpu_us() - cpu) as f64 / n as f64;
+    let each = (cpu_s() - cpu) * 1e6 / n as f64;
     println!("{what:<34} {:>10.0} per second {each:>8.2} us CPU each", n as f64 / s);
     Ok(())
 }

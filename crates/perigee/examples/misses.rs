@@ -4,6 +4,9 @@
 //! 16-byte random keys, 100-byte values, one thread; CPU microseconds of the process for each operation, and the size
 //! of the database.
 
+mod common;
+
+use common::cpu_s;
 use perigee::{Db, Durability, FamilyOptions, Options, WriteBatch};
 
 fn mix(i: u64) -> u64 {
@@ -37,18 +40,10 @@ fn value(i: u64, kind: &str) -> [u8; 100] {
     v
 }
 
-/// CPU time of this process, all threads, in microseconds.
-fn cpu_us() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-    (ticks(11) + ticks(12)) * 10_000
-}
-
 fn time(what: &str, n: u64, work: impl FnOnce() -> perigee::Result<()>) -> perigee::Result<()> {
-    let cpu = cpu_us();
+    let cpu = cpu_s();
     work()?;
-    print!("{what} {:.2}  ", (cpu_us() - cpu) as f64 / n as f64);
+    print!("{what} {:.2}  ", (cpu_s() - cpu) * 1e6 / n as f64);
     Ok(())
 }
 

@@ -66,7 +66,7 @@ mod tests {
             for batch in [200, 20_000, 120_000, 4_000_000] {
                 let (bytes, longest) = moved(writers, batch);
                 assert!(
-                    (bytes >> 20).abs_diff(625) < 20 + (batch * writers as u64 >> 20),
+                    (bytes >> 20).abs_diff(625) < 20 + ((batch * writers as u64) >> 20),
                     "{writers} {batch}: {} MiB",
                     bytes >> 20
                 );

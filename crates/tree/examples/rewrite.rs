@@ -167,7 +167,12 @@ fn main() {
         for (what, mut ns) in [("flush", flushes), ("merge of 4 + 1 runs", merges)] {
             ns.sort_by(f64::total_cmp);
             let again = if verify { ", outputs read again" } else { "" };
-            println!("{:<44} {:>7.0} ns least, {:>7.0} median", format!("{what}{again}"), ns[0], ns[ns.len() / 2]);
+            println!(
+                "{:<44} {:>7.0} ns least, {:>7.0} median",
+                format!("{what}{again}"),
+                ns[0],
+                ns[ns.len() / 2]
+            );
         }
         let _ = std::fs::remove_dir_all(&path);
     }

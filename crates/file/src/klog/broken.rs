@@ -25,7 +25,7 @@ impl KlogReader {
     ) -> Result<KlogReader> {
         let (start, length) = (HEADER_BYTES as u64, OVERHEAD_BYTES as u64);
         let mut index = IndexWriter::new(order);
-        index.add((&summary.last_key, SeqNo::ZERO), start, length);
+        index.add((&summary.last_key, SeqNo::ZERO), length);
         let mut raw = Vec::new();
         index.finish(&mut raw);
         raw.resize(raw.len() + Block::SLACK, 0);
@@ -47,6 +47,7 @@ impl KlogReader {
             index: Index::decode(raw, start..end, order)?.over_everything(),
             filter: None,
             sketch: None,
+            settled: SeqNo::ZERO,
             // Unknown too: every key is answered with the reason before they could matter.
             ranges: Arc::default(),
         };

@@ -57,6 +57,7 @@ pub struct KlogWriter {
     sketch: Sketch,
     keys: u64,
     ranges: Fragments,
+    settled: SeqNo,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -88,6 +89,7 @@ impl KlogWriter {
             sketch: Sketch::new(),
             keys: 0,
             ranges: Fragments::default(),
+            settled: SeqNo::ZERO,
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -142,8 +144,8 @@ impl KlogWriter {
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
         self.block.finish(&mut self.raw);
-        let (offset, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
-        self.index.add((separator, seq), offset, length);
+        let (_, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
+        self.index.add((separator, seq), length);
         Ok(())
     }
 
@@ -192,6 +194,11 @@ impl KlogWriter {
         self.ranges = ranges;
     }
 
+    /// The newest number that an entry had before it was added under number 0; 0 if there is none.
+    pub fn set_settled(&mut self, newest: SeqNo) {
+        self.settled = newest;
+    }
+
     /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
     /// tombstone.
     pub fn finish(mut self) -> Result<KlogSummary> {
@@ -216,6 +223,7 @@ impl KlogWriter {
         if self.keys >= props::SKETCHED_KEYS_MIN {
             props::append_sketch(&mut self.raw, &self.sketch);
         }
+        props::append_settled(&mut self.raw, self.settled);
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());

@@ -139,6 +139,13 @@ impl<'a> Collapse<'a> {
         self.bottom && self.strata.oldest(e.seq)
     }
 
+    /// Whether nobody will ever ask how old the entry is: it has a value that every reader sees, and nothing older lies
+    /// beneath. It goes on under number 0, which costs a table nothing.
+    pub fn settles(&self, e: &EntryRef<'_>) -> bool {
+        let seen = self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
+        self.bottom && seen && !e.value.is_tombstone()
+    }
+
     /// The verdict on the next entry, and whether it starts a new key.
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
@@ -215,6 +222,19 @@ mod tests {
         assert_eq!(run(false, &[6, 3], &entries), "a9:Keep a5:Keep a3:Keep b8:Keep b2:Keep");
         assert_eq!(run(true, &[6, 3], &entries), "a9:Keep a5:Keep a3:SpentTombstone b8:Keep b2:Keep");
         assert_eq!(run(true, &[8], &entries), "a9:Keep a5:Keep a3:Shadowed b8:SpentTombstone b2:Shadowed");
+    }
+
+    #[test]
+    fn at_the_bottom_values_that_every_reader_sees_settle() {
+        let settles = |bottom, snapshots: &[u64], seq, value| {
+            let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
+            c.settles(&EntryRef { key: b"a", seq: SeqNo(seq), value })
+        };
+        let value = ValueRef::Inline(b"v");
+        assert!(settles(true, &[], 9, value) && settles(true, &[9, 20], 9, value));
+        assert!(!settles(true, &[8, 20], 9, value), "a snapshot does not see it");
+        assert!(!settles(false, &[], 9, value) && !settles(true, &[], 9, ValueRef::None));
     }
 
     #[test]

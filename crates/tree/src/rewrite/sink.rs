@@ -4,7 +4,7 @@ use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::key::VlogPointer;
-use perigee_base::{EntryRef, FileId, Result};
+use perigee_base::{EntryRef, FileId, Result, SeqNo};
 use perigee_file::{Fragments, KlogOptions, KlogWriter, Shelf, VlogWriter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,6 +28,8 @@ pub struct Sink<'a> {
     ranges: Fragments,
     cut_at: Cut,
     over: u64,
+    /// The newest number that an entry of the current table had before it went under number 0.
+    settled: SeqNo,
     /// Finished tables.
     pub tables: Vec<TableMeta>,
     /// Finished value logs.
@@ -56,6 +58,7 @@ impl<'a> Sink<'a> {
             ranges: Fragments::default(),
             cut_at: Cut::First,
             over: 0,
+            settled: SeqNo::ZERO,
             tables: Vec::new(),
             vlogs: Vec::new(),
             write_calls: 0,
@@ -105,6 +108,11 @@ impl<'a> Sink<'a> {
         self.open_klog()?.add(e)
     }
 
+    /// The next entry had that number, and comes under number 0.
+    pub fn settle(&mut self, seq: SeqNo) {
+        self.settled = self.settled.max(seq);
+    }
+
     /// The range tombstones that go into the tables, each into those that it covers a part of.
     pub fn set_ranges(&mut self, ranges: Fragments) {
         self.ranges = ranges;
@@ -136,7 +144,9 @@ impl<'a> Sink<'a> {
         if !mine.is_empty() {
             self.open_klog()?.set_ranges(mine);
         }
-        let Some((id, klog)) = self.klog.take() else { return Ok(()) };
+        let settled = std::mem::take(&mut self.settled);
+        let Some((id, mut klog)) = self.klog.take() else { return Ok(()) };
+        klog.set_settled(settled);
         self.write_calls += klog.appends() + 1;
         let summary = klog.finish()?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {

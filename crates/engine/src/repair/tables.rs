@@ -59,8 +59,7 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
         Ok(())
     })?;
     let stamp = survey.stamp(id);
-    let numbered = stamp.is_some() || largest > SeqNo::ZERO || table.settled > SeqNo::ZERO;
-    let families = if !numbered && found > 0 && survey.families_of(id).is_empty() {
+    let families = if stamp.is_none() && largest == SeqNo::ZERO && found > 0 {
         // Beside other versions it would win or lose by chance.
         report.warn(format!(
             "{file} was loaded in bulk, perhaps by a load that was not finished, and its age is lost: its entries are \

@@ -184,10 +184,8 @@ impl Making {
     /// Merges, and writes log and manifest. The directory is synced; its name is the caller's.
     pub fn finish(&mut self, survey: &Survey, report: &mut Repaired) -> Result<()> {
         let newest = |f: &Found| {
-            let tables = f.tables.iter().map(|t| {
-                let stamp = t.meta.stamp.unwrap_or_default();
-                stamp.max(t.meta.summary.largest).max(t.reader.settled())
-            });
+            let tables =
+                f.tables.iter().map(|t| t.meta.stamp.unwrap_or_default().max(t.meta.summary.largest));
             let ranges = f.ranges.seqs().map(|(_, largest)| largest);
             tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
         };
@@ -225,6 +223,7 @@ impl Making {
             bottom: true,
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
             renumber: false,
+            dense: true,
         };
         let setting = Setting {
             version: &version,

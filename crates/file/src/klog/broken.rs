@@ -47,7 +47,6 @@ impl KlogReader {
             index: Index::decode(raw, start..end, order)?.over_everything(),
             filter: None,
             sketch: None,
-            settled: SeqNo::ZERO,
             // Unknown too: every key is answered with the reason before they could matter.
             ranges: Arc::default(),
         };

@@ -4,13 +4,12 @@
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
-//! Tag 24 (the newest number of entries that lost theirs) is there if there are such entries.
 //! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on.
 //! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
 
 use crate::ranges::Fragments;
 use crate::sketch::Sketch;
-use perigee_base::codec::{Decoder, put_bytes, put_varint, varint_len};
+use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
@@ -130,28 +129,6 @@ const SKETCH_TAG: u64 = 22;
 /// A table of fewer keys has no sketch: it is small enough to be walked.
 pub const SKETCHED_KEYS_MIN: u64 = 2048;
 
-/// The tag of the newest number that an entry had before it went under number 0.
-const SETTLED_TAG: u64 = 24;
-
-/// Adds that number to the raw form, if it is one.
-pub fn append_settled(out: &mut Vec<u8>, newest: SeqNo) {
-    if newest > SeqNo::ZERO {
-        put_varint(out, SETTLED_TAG);
-        put_varint(out, varint_len(newest.0) as u64);
-        put_varint(out, newest.0);
-    }
-}
-
-/// The number in the raw form; 0 if no entry lost its own.
-pub fn settled(raw: &[u8]) -> Result<SeqNo> {
-    let Some(value) = optional(raw, SETTLED_TAG)? else { return Ok(SeqNo::ZERO) };
-    let mut d = Decoder::new(value);
-    match (d.varint()?, d.is_empty()) {
-        (newest @ 1.., true) => Ok(SeqNo(newest)),
-        _ => Err(Error::corruption("the newest number of settled entries is malformed")),
-    }
-}
-
 /// Adds the sketch to the raw form.
 pub fn append_sketch(out: &mut Vec<u8>, sketch: &Sketch) {
     put_varint(out, SKETCH_TAG);
@@ -160,16 +137,11 @@ pub fn append_sketch(out: &mut Vec<u8>, sketch: &Sketch) {
 
 /// The sketch in the raw form, if it is there.
 pub fn sketch(raw: &[u8]) -> Result<Option<Sketch>> {
-    optional(raw, SKETCH_TAG)?.map(Sketch::decode).transpose()
-}
-
-/// What stands under a tag that need not be there.
-fn optional(raw: &[u8], wanted: u64) -> Result<Option<&[u8]>> {
     let mut d = Decoder::new(raw);
     while !d.is_empty() {
         let (tag, value) = (d.varint()?, d.bytes(BLOCK_RAW_BYTES_MAX)?);
-        if tag == wanted {
-            return Ok(Some(value));
+        if tag == SKETCH_TAG {
+            return Sketch::decode(value).map(Some);
         }
     }
     Ok(None)
@@ -425,13 +397,7 @@ mod tests {
         let raw = encode(&sample(), KeyOrder::Bytes);
         assert_eq!(decode(&raw).unwrap(), (sample(), KeyOrder::Bytes));
         let with = |extra: &[u8]| decode(&[&raw, extra].concat());
-        assert_eq!(with(&[26, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
-        let settled_in = |extra: &[u8]| settled(&[&raw, extra].concat());
-        let mut number = Vec::new();
-        append_settled(&mut number, SeqNo(300));
-        assert_eq!((settled_in(&[]).unwrap(), settled_in(&number).unwrap()), (SeqNo::ZERO, SeqNo(300)));
-        assert_eq!(with(&number).unwrap().0, sample());
-        assert!([&[24, 1, 0][..], &[24, 2, 7, 7], &[24, 0]].iter().all(|bad| settled_in(bad).is_err()));
+        assert_eq!(with(&[24, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
         assert_eq!(with(&[23, 1, 7]).unwrap_err().kind(), ErrorKind::FormatTooNew);
         assert!(with(&[1, 1, 7]).unwrap_err().is_corruption());
         for len in 0..raw.len() {

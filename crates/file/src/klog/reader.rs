@@ -114,7 +114,6 @@ pub(super) struct Parts {
     pub index: Index,
     pub filter: Option<Filter>,
     pub sketch: Option<Sketch>,
-    pub settled: SeqNo,
     pub ranges: Arc<Fragments>,
 }
 
@@ -127,10 +126,9 @@ impl Parts {
                 .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
         })?;
         let footer = read_footer(input)?;
-        let ((summary, order), sketch, settled) =
-            part(input, footer.properties, FrameKind::Properties, |raw| {
-                Ok((props::decode(&raw)?, props::sketch(&raw)?, props::settled(&raw)?))
-            })?;
+        let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
+            Ok((props::decode(&raw)?, props::sketch(&raw)?))
+        })?;
         let index = match footer.index {
             (0, 0) => Index::empty(),
             place => part_with_slack(input, place, FrameKind::Index, |raw| {
@@ -160,7 +158,7 @@ impl Parts {
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
         let (family, ranges) = (FamilyId(family), Arc::new(ranges));
-        Ok(Parts { family, footer, summary, order, index, filter, sketch, settled, ranges })
+        Ok(Parts { family, footer, summary, order, index, filter, sketch, ranges })
     }
 }
 
@@ -473,10 +471,6 @@ impl KlogReader {
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {
         &self.parts.summary
-    }
-    /// The newest number that an entry had before it was stored under number 0; 0 if none lost its own.
-    pub fn settled(&self) -> SeqNo {
-        self.parts.settled
     }
     /// The sketch of its keys; tables of few keys have none.
     pub fn sketch(&self) -> Option<&Sketch> {

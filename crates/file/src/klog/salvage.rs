@@ -9,7 +9,7 @@ use crate::block::frame::{Frame, FrameKind, HEAD_BYTES, OVERHEAD_BYTES, claimed_
 use crate::input::Input;
 use crate::ranges::Fragments;
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyOrder, Result, SeqNo};
+use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyOrder, Result};
 use perigee_env::Dir;
 use std::cell::Cell;
 
@@ -39,8 +39,6 @@ pub struct Salvage {
     pub family: Option<FamilyId>,
     /// The order of its keys, if its properties can be read.
     pub order: Option<KeyOrder>,
-    /// The newest number that entries had before they were stored under number 0, if its properties can be read.
-    pub settled: SeqNo,
     /// Entries that it should hold, if its footer can be read.
     pub entries: Option<u64>,
     /// Where its data ends.
@@ -70,7 +68,7 @@ impl Salvage {
         let properties = footer.and_then(|f| {
             let raw = input.read(f.properties.0, f.properties.1).ok()?;
             let raw = Frame::decode(id, f.properties.0, &raw, FrameKind::Properties).ok()?.unpack(0).ok()?;
-            Some((props::decode(&raw).ok()?.1, props::settled(&raw).ok()?))
+            props::decode(&raw).ok()
         });
         let (family, header) = match header {
             Ok(h) => (u32::try_from(h.a).ok().map(FamilyId), None),
@@ -79,8 +77,7 @@ impl Salvage {
         };
         Ok(Salvage {
             family,
-            order: properties.map(|(order, _)| order),
-            settled: properties.map_or(SeqNo::ZERO, |(_, settled)| settled),
+            order: properties.map(|(_, order)| order),
             entries: footer.map(|f| f.entries),
             end: footer.map_or(bytes, |f| f.data().end),
             header,

@@ -3,6 +3,7 @@
 //! Invariants: entries come strictly in entry order (checked); a separator is written only when the first entry
 //! behind it is known.
 
+use super::dense::Dense;
 use super::layout::Footer;
 use super::props::{self, KlogSummary, Tally};
 use crate::block::frame::{self, FrameKind};
@@ -57,7 +58,7 @@ pub struct KlogWriter {
     sketch: Sketch,
     keys: u64,
     ranges: Fragments,
-    settled: SeqNo,
+    dense: Dense,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -89,7 +90,7 @@ impl KlogWriter {
             sketch: Sketch::new(),
             keys: 0,
             ranges: Fragments::default(),
-            settled: SeqNo::ZERO,
+            dense: Dense::new(options.compression, options.block_bytes),
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -137,14 +138,15 @@ impl KlogWriter {
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
         let block = &self.block;
         !block.is_empty()
-            && (block.estimated_bytes_with(key, value_bytes) > self.options.block_bytes
+            && (block.estimated_bytes_with(key, value_bytes) > self.dense.block_bytes()
                 || block.gathered_bytes() > BLOCK_BYTES_MAX
                 || block.len() >= ENTRIES_MAX)
     }
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
         self.block.finish(&mut self.raw);
-        let (_, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
+        let (_, length) = self.write_frame(FrameKind::Data, self.dense.compression())?;
+        self.dense.wrote(self.raw.len(), length as usize);
         self.index.add((separator, seq), length);
         Ok(())
     }
@@ -167,6 +169,10 @@ impl KlogWriter {
             + TAIL_BYTES
     }
 
+    /// The table will lie deep: where its data is regular, blocks may be larger and compressed with Zstandard.
+    pub fn set_dense(&mut self) {
+        self.dense.turn_on();
+    }
     /// Gathers so many bytes before the file system is called.
     pub fn set_buffer_bytes(&mut self, bytes: usize) {
         self.output.set_buffer_bytes(bytes);
@@ -194,11 +200,6 @@ impl KlogWriter {
         self.ranges = ranges;
     }
 
-    /// The newest number that an entry had before it was added under number 0; 0 if there is none.
-    pub fn set_settled(&mut self, newest: SeqNo) {
-        self.settled = newest;
-    }
-
     /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
     /// tombstone.
     pub fn finish(mut self) -> Result<KlogSummary> {
@@ -223,7 +224,6 @@ impl KlogWriter {
         if self.keys >= props::SKETCHED_KEYS_MIN {
             props::append_sketch(&mut self.raw, &self.sketch);
         }
-        props::append_settled(&mut self.raw, self.settled);
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());

@@ -6,6 +6,9 @@ use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
 
+/// The smallest number that an operation can have. Zero is the place behind all versions of a key.
+const SETTLED: SeqNo = SeqNo(1);
+
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -139,11 +142,11 @@ impl<'a> Collapse<'a> {
         self.bottom && self.strata.oldest(e.seq)
     }
 
-    /// Whether nobody will ever ask how old the entry is: it has a value that every reader sees, and nothing older lies
-    /// beneath. It goes on under number 0, which costs a table nothing.
-    pub fn settles(&self, e: &EntryRef<'_>) -> bool {
+    /// The number that an entry goes on under. Nobody will ask how old a value is that every reader sees, and beneath which
+    /// nothing lies: it takes the smallest number, which costs a table nothing.
+    pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
         let seen = self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
-        self.bottom && seen && !e.value.is_tombstone()
+        if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
     }
 
     /// The verdict on the next entry, and whether it starts a new key.
@@ -226,15 +229,15 @@ mod tests {
 
     #[test]
     fn at_the_bottom_values_that_every_reader_sees_settle() {
-        let settles = |bottom, snapshots: &[u64], seq, value| {
+        let settled = |bottom, snapshots: &[u64], seq, value| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
             let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
-            c.settles(&EntryRef { key: b"a", seq: SeqNo(seq), value })
+            c.settled(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
         };
         let value = ValueRef::Inline(b"v");
-        assert!(settles(true, &[], 9, value) && settles(true, &[9, 20], 9, value));
-        assert!(!settles(true, &[8, 20], 9, value), "a snapshot does not see it");
-        assert!(!settles(false, &[], 9, value) && !settles(true, &[], 9, ValueRef::None));
+        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (1, 1));
+        assert_eq!(settled(true, &[8, 20], 9, value), 9, "a snapshot does not see it");
+        assert_eq!((settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::None)), (9, 9));
     }
 
     #[test]

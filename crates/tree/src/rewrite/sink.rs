@@ -4,7 +4,7 @@ use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::key::VlogPointer;
-use perigee_base::{EntryRef, FileId, Result, SeqNo};
+use perigee_base::{EntryRef, FileId, Result};
 use perigee_file::{Fragments, KlogOptions, KlogWriter, Shelf, VlogWriter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,8 +28,7 @@ pub struct Sink<'a> {
     ranges: Fragments,
     cut_at: Cut,
     over: u64,
-    /// The newest number that an entry of the current table had before it went under number 0.
-    settled: SeqNo,
+    dense: bool,
     /// Finished tables.
     pub tables: Vec<TableMeta>,
     /// Finished value logs.
@@ -58,7 +57,7 @@ impl<'a> Sink<'a> {
             ranges: Fragments::default(),
             cut_at: Cut::First,
             over: 0,
-            settled: SeqNo::ZERO,
+            dense: false,
             tables: Vec::new(),
             vlogs: Vec::new(),
             write_calls: 0,
@@ -108,9 +107,10 @@ impl<'a> Sink<'a> {
         self.open_klog()?.add(e)
     }
 
-    /// The next entry had that number, and comes under number 0.
-    pub fn settle(&mut self, seq: SeqNo) {
-        self.settled = self.settled.max(seq);
+    /// The tables will lie deep: regular data is stored densely.
+    #[must_use]
+    pub fn dense(self, dense: bool) -> Sink<'a> {
+        Sink { dense, ..self }
     }
 
     /// The range tombstones that go into the tables, each into those that it covers a part of.
@@ -125,7 +125,11 @@ impl<'a> Sink<'a> {
     fn open_klog(&mut self) -> Result<&mut KlogWriter> {
         if self.klog.is_none() {
             let id = self.next_id();
-            self.klog = Some((id, self.shelf.klog_writer(id, self.options.clone())?));
+            let mut klog = self.shelf.klog_writer(id, self.options.clone())?;
+            if self.dense {
+                klog.set_dense();
+            }
+            self.klog = Some((id, klog));
             self.created.0.push(id);
         }
         Ok(&mut self.klog.as_mut().expect("made above").1)
@@ -144,9 +148,7 @@ impl<'a> Sink<'a> {
         if !mine.is_empty() {
             self.open_klog()?.set_ranges(mine);
         }
-        let settled = std::mem::take(&mut self.settled);
-        let Some((id, mut klog)) = self.klog.take() else { return Ok(()) };
-        klog.set_settled(settled);
+        let Some((id, klog)) = self.klog.take() else { return Ok(()) };
         self.write_calls += klog.appends() + 1;
         let summary = klog.finish()?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {

@@ -3,8 +3,7 @@
 use crate::memtable::Memtable;
 use crate::rewrite::{Created, Input, Output, Setting, run};
 use crate::scan::{MergeCursor, Source};
-use crate::version::{AddedTable, Version, VersionEdit};
-use perigee_base::cut::CutRef;
+use crate::version::{AddedTable, VersionEdit};
 use perigee_base::{LevelNo, Result, RunId};
 use perigee_file::Fragments;
 use std::collections::BTreeSet;
@@ -18,10 +17,9 @@ pub fn flush(
     created: &mut Created,
 ) -> Result<(VersionEdit, Output)> {
     let order = setting.options.order;
-    let mut source = MergeCursor::new(order, vec![Source::from(memtable.cursor())]);
-    let dense = lies_alone(&mut source, setting.version)?;
+    let source = MergeCursor::new(order, vec![Source::from(memtable.cursor())]);
     let ranges = memtable.ranges().with(Fragments::clone).unwrap_or_default();
-    let input = Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber: false, dense };
+    let input = Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber: false };
     let output = run(input, setting, created)?;
     let added = |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {
@@ -31,18 +29,4 @@ pub fn flush(
         ..VersionEdit::default()
     };
     Ok((edit, output))
-}
-
-/// Whether no table holds anything between the source's first and last key: then its tables will be moved down as they are.
-fn lies_alone(source: &mut MergeCursor, version: &Version) -> Result<bool> {
-    source.seek_first()?;
-    if !source.valid() {
-        return Ok(true);
-    }
-    let first = source.entry().key.to_vec();
-    source.seek_last()?;
-    let (order, last) = (version.order, source.entry().key.to_vec());
-    let span = (CutRef::Before(&first), CutRef::After(&last));
-    let shares = |s: &perigee_file::KlogSummary| CutRef::overlap(order, span, (s.begin(order), s.end(order)));
-    Ok(!version.tables().any(|(_, _, t)| shares(&t.meta.summary)))
 }

@@ -223,7 +223,6 @@ impl Making {
             bottom: true,
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
             renumber: false,
-            dense: true,
         };
         let setting = Setting {
             version: &version,

@@ -169,10 +169,6 @@ impl KlogWriter {
             + TAIL_BYTES
     }
 
-    /// The table will lie deep: where its data is regular, blocks may be larger and compressed with Zstandard.
-    pub fn set_dense(&mut self) {
-        self.dense.turn_on();
-    }
     /// Gathers so many bytes before the file system is called.
     pub fn set_buffer_bytes(&mut self, bytes: usize) {
         self.output.set_buffer_bytes(bytes);

@@ -59,8 +59,6 @@ pub struct Input {
     pub relocate: BTreeSet<FileId>,
     /// Every entry is written under number 0: the table will get a stamp.
     pub renumber: bool,
-    /// The output will stay: regular data is worth a denser form.
-    pub dense: bool,
 }
 
 /// What was made.
@@ -109,7 +107,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let mut source = input.source;
     let place = Place { threshold: job.threshold, relocate: input.relocate };
     let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
-    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created).dense(input.dense);
+    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let order = job.options.order;
     let mut collapse =
         Collapse::new(order, job.strata.clone(), input.bottom, job.now).with_ranges(input.ranges);
@@ -210,7 +208,7 @@ pub fn write_sorted<'e>(
 ) -> Result<Output> {
     let place = Place { threshold: job.threshold, relocate: BTreeSet::new() };
     let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
-    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created).dense(true);
+    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     for entry in entries {
         if quantum.is_full() {

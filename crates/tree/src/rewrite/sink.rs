@@ -28,7 +28,6 @@ pub struct Sink<'a> {
     ranges: Fragments,
     cut_at: Cut,
     over: u64,
-    dense: bool,
     /// Finished tables.
     pub tables: Vec<TableMeta>,
     /// Finished value logs.
@@ -57,7 +56,6 @@ impl<'a> Sink<'a> {
             ranges: Fragments::default(),
             cut_at: Cut::First,
             over: 0,
-            dense: false,
             tables: Vec::new(),
             vlogs: Vec::new(),
             write_calls: 0,
@@ -107,12 +105,6 @@ impl<'a> Sink<'a> {
         self.open_klog()?.add(e)
     }
 
-    /// The tables will lie deep: regular data is stored densely.
-    #[must_use]
-    pub fn dense(self, dense: bool) -> Sink<'a> {
-        Sink { dense, ..self }
-    }
-
     /// The range tombstones that go into the tables, each into those that it covers a part of.
     pub fn set_ranges(&mut self, ranges: Fragments) {
         self.ranges = ranges;
@@ -125,11 +117,7 @@ impl<'a> Sink<'a> {
     fn open_klog(&mut self) -> Result<&mut KlogWriter> {
         if self.klog.is_none() {
             let id = self.next_id();
-            let mut klog = self.shelf.klog_writer(id, self.options.clone())?;
-            if self.dense {
-                klog.set_dense();
-            }
-            self.klog = Some((id, klog));
+            self.klog = Some((id, self.shelf.klog_writer(id, self.options.clone())?));
             self.created.0.push(id);
         }
         Ok(&mut self.klog.as_mut().expect("made above").1)

@@ -9,7 +9,6 @@
 //! All arithmetic wraps. A parsed column may be read at every index below its n without a check that fails,
 //! in a buffer with [`SLACK_BYTES`] spare bytes at its end.
 
-use perigee_base::codec::Decoder;
 use perigee_base::{Error, Result};
 
 /// Bytes before the deltas, usually: two of widths, one of base, one of stride.
@@ -38,6 +37,7 @@ pub fn encode(values: &[u64], out: &mut Vec<u8>) {
 fn zigzag(x: u64) -> u64 {
     x << 1 ^ ((x as i64) >> 63) as u64
 }
+#[inline]
 fn unzigzag(z: u64) -> u64 {
     z >> 1 ^ (z & 1).wrapping_neg()
 }
@@ -65,6 +65,23 @@ fn model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     (low as u64, stride, width_of(span))
 }
 
+/// The zigzag number of `width` bytes at `at`, which lie inside `raw`: eight bytes at once where there are so many.
+#[inline]
+fn number(raw: &[u8], at: usize, width: usize) -> u64 {
+    if width == 0 {
+        return 0;
+    }
+    let bytes = match raw.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(bytes) => *bytes,
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..width].copy_from_slice(&raw[at..at + width]);
+            bytes
+        }
+    };
+    unzigzag(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
+}
+
 /// A column inside a buffer that the caller keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
@@ -78,25 +95,24 @@ pub struct Column {
 impl Column {
     /// Parses the column of `n` integers that starts at `at` of `raw`. Also where the next thing starts.
     pub fn parse(raw: &[u8], at: usize, n: usize) -> Result<(Column, usize)> {
-        let mut d = Decoder::new(raw.get(at..).unwrap_or_default());
-        let (width, widths) = (usize::from(d.u8()?), usize::from(d.u8()?));
-        let (base_width, stride_width) = (widths & 15, widths >> 4);
+        let head = raw.get(at..).and_then(|rest| rest.first_chunk::<2>());
+        let Some(&[width, widths]) = head else { return Err(Error::corruption("a column is cut off")) };
+        let (width, base_width, stride_width) =
+            (usize::from(width), usize::from(widths & 15), usize::from(widths >> 4));
         if width.max(base_width).max(stride_width) > 8 {
             return Err(Error::corruption("malformed column head")
                 .expected("widths of at most 8", format_args!("{width}, {base_width}, {stride_width}")));
         }
-        let mut number = |width: usize| -> Result<u64> {
-            let mut bytes = [0; 8];
-            bytes[..width].copy_from_slice(d.take(width)?);
-            Ok(unzigzag(u64::from_le_bytes(bytes)))
+        let (base_at, stride_at) = (at + 2, at + 2 + base_width);
+        let start = stride_at + stride_width;
+        let end = n.checked_mul(width).and_then(|deltas| deltas.checked_add(start));
+        let Some(end) = end.filter(|end| *end <= raw.len()) else {
+            return Err(Error::corruption("a column reaches over the end of its block"));
         };
-        let (base, stride) = (number(base_width)?, number(stride_width)?);
-        let start = at + d.position();
-        let deltas = n.checked_mul(width).ok_or_else(|| Error::corruption("a column is too long"))?;
-        d.take(deltas)?;
-        let start = u32::try_from(start);
-        let start = start.map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
-        Ok((Column { base, stride, deltas: start, width: width as u8 }, at + d.position()))
+        let (base, stride) = (number(raw, base_at, base_width), number(raw, stride_at, stride_width));
+        let deltas = u32::try_from(start)
+            .map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
+        Ok((Column { base, stride, deltas, width: width as u8 }, end))
     }
 
     /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.

@@ -145,12 +145,11 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
     if bug::on(Bug::RemoveLogEarly) {
         remove_logs(core, &removable);
     }
-    let change = |(m, made): (&Member, &Made)| Change {
-        family: Arc::clone(&m.family),
-        edit: made.edit.clone(),
-        flushed: Some(Arc::clone(&m.memtable)),
+    let change = |m: &mut Member| {
+        let edit = std::mem::take(&mut m.made.as_mut()?.edit);
+        Some(Change { family: Arc::clone(&m.family), edit, flushed: Some(Arc::clone(&m.memtable)) })
     };
-    let installed = install(core, made().map(change).collect(), &removable);
+    let installed = install(core, group.iter_mut().filter_map(change).collect(), &removable);
     core.flushed.store(0, Relaxed);
     let installed = installed?;
     in_section(core, held, |appender| appender.forget(&removable));

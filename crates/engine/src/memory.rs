@@ -147,12 +147,7 @@ pub struct Active {
 
 /// Which active memtables to seal, so that `excess` bytes go. Where most bytes are in batches that families share, flushing
 /// one of them frees nothing: all go that hold the oldest batches, those up to number `oldest(excess)`. Else by size.
-pub fn to_seal(
-    active: &[Active],
-    shared: u64,
-    excess: u64,
-    oldest: impl FnOnce(u64) -> u64,
-) -> Vec<usize> {
+pub fn to_seal(active: &[Active], shared: u64, excess: u64, oldest: impl FnOnce(u64) -> u64) -> Vec<usize> {
     let sum = |of: fn(&Active) -> u64| active.iter().map(of).sum::<u64>();
     if (sum(|a| a.parts) + shared) * 2 <= sum(|a| a.bytes) + shared {
         return candidates(active, excess);

@@ -81,7 +81,10 @@ mod tests {
     fn a_buffer_counts_until_its_last_holder_goes() {
         let all = SharedBatches::default();
         let mut kept: Vec<_> = (1..=100u64).map(|i| all.add(1000 - BATCH_BYTES as usize, i * 10)).collect();
-        assert_eq!((all.held(), all.oldest(1), all.oldest(2500), all.oldest(u64::MAX)), (100_000, 10, 30, 1000));
+        assert_eq!(
+            (all.held(), all.oldest(1), all.oldest(2500), all.oldest(u64::MAX)),
+            (100_000, 10, 30, 1000)
+        );
         let other = Arc::clone(&kept[0]);
         kept.drain(..50);
         assert_eq!((all.held(), all.oldest(1000), all.oldest(1001)), (51_000, 10, 510));

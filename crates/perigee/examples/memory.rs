@@ -25,7 +25,9 @@ fn main() -> Done {
             load(&dir, budget << 20, mb.unwrap_or(1024), readers, families)?;
         }
         (Some("bulk"), Some(budget), mb) => bulk(&dir, budget << 20, mb.unwrap_or(1024))?,
-        _ => println!("memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB"),
+        _ => println!(
+            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB"
+        ),
     }
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
@@ -58,7 +60,9 @@ fn families(dir: &std::path::Path, n: u64) -> Done {
         let (s, resident) = (start.elapsed().as_secs_f64(), each(status("VmRSS") - before));
         let allocated = (HEAP.allocated() - heap) as u64 / n;
         let accounted = db.stats().memory.iter().map(|(_, bytes)| bytes).sum::<u64>() / n;
-        println!("{round} flushed in {s:.1} s, bytes each {resident:.0}, allocated {allocated}, accounted {accounted}");
+        println!(
+            "{round} flushed in {s:.1} s, bytes each {resident:.0}, allocated {allocated}, accounted {accounted}"
+        );
         for f in families.iter().filter(|_| round < 3) {
             f.put("key", "a small value")?;
         }

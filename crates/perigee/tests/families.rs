@@ -183,7 +183,11 @@ fn a_batch_over_many_families_is_counted_once() {
     assert!((written..3 * written).contains(&held(&db)), "{} of {written}", held(&db));
     assert_eq!(counter(&db, "flushes"), 0);
     families[1..].iter().for_each(|f| f.flush().unwrap());
-    assert!((written..2 * written).contains(&held(&db)), "one family holds all of it: {}", held(&db));
+    assert!(
+        (written * 9 / 10..2 * written).contains(&held(&db)),
+        "one family holds all of it: {}",
+        held(&db)
+    );
     db.flush().unwrap();
     db.wait_idle().unwrap();
     // A background thread may hold the last of it just now.

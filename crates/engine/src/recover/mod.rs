@@ -122,8 +122,14 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         changed,
     };
     let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
-    let core =
-        assemble(standing, (found.database, catalog.next.2), &mut replayed, writer, (manifest, dir_sync), ids);
+    let core = assemble(
+        standing,
+        (found.database, catalog.next.2),
+        &mut replayed,
+        writer,
+        (manifest, dir_sync),
+        ids,
+    );
     Ok((core, report))
 }
 

@@ -10,8 +10,8 @@ pub mod pace;
 pub mod filter;
 pub mod pipeline;
 
-pub use later::Later;
 pub use filter::{CompactionFilter, FilterDecision, FilterEntry, Filtering};
+pub use later::Later;
 pub use pace::{Moved, Pace, Unhindered};
 pub use pipeline::{Counts, Input, Output, Setting, run, write_sorted};
 pub use sink::Created;

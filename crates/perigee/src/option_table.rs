@@ -91,7 +91,7 @@ pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
     block_bytes, put_length, take_length,
         "Data read and decompressed at once: larger compresses better and needs less index, smaller makes single reads cheaper.";
     compression, put_compression, take_compression,
-        "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them.";
+        "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them. `lz4` stores regular data in larger blocks under Zstandard; `lz4-fast 1` never does.";
     filter_bits, put_filter, take_filter,
         "Bloom filter bits a key (or `off`, or a rate of false positives such as `1 %`): more memory against fewer useless reads for keys that are not there.";
     target_file_bytes, put_size, take_size,

@@ -28,10 +28,12 @@ pub enum Durability {
 pub enum Compression {
     /// Not at all.
     None,
-    /// LZ4: fast both ways.
+    /// LZ4: fast both ways. Where data is regular (counters, repeated records: LZ4 leaves a quarter of it or less, and
+    /// Zstandard half of that or so), blocks are two and a half times as large and under Zstandard: such tables are half as
+    /// large, and a read that misses the cache costs about two microseconds more.
     #[default]
     Lz4,
-    /// LZ4 that looks for repetitions less often, by this acceleration (1 to 65537; 1 is `Lz4`, 8 compresses about three
+    /// LZ4 and nothing else, which looks for repetitions less often, by this acceleration (1 to 65537; 1 as often as `Lz4`, 8 compresses about three
     /// times as fast and a little less). Read like `Lz4`.
     Lz4Fast(u32),
     /// Snappy: about as fast as LZ4 and about as small.

@@ -3,6 +3,7 @@
 //! Invariants: entries come strictly in entry order (checked); a separator is written only when the first entry
 //! behind it is known.
 
+use super::dense::Dense;
 use super::layout::Footer;
 use super::props::{self, KlogSummary, Tally};
 use crate::block::frame::{self, FrameKind};
@@ -58,6 +59,7 @@ pub struct KlogWriter {
     sketch: Sketch,
     keys: u64,
     ranges: Fragments,
+    dense: Dense,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -89,6 +91,7 @@ impl KlogWriter {
             sketch: Sketch::new(),
             keys: 0,
             ranges: Fragments::default(),
+            dense: Dense::new(options.compression, options.block_bytes),
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -136,15 +139,16 @@ impl KlogWriter {
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
         let block = &self.block;
         !block.is_empty()
-            && (block.estimated_bytes_with(key, value_bytes) > self.options.block_bytes
+            && (block.estimated_bytes_with(key, value_bytes) > self.dense.block_bytes()
                 || block.gathered_bytes() > BLOCK_BYTES_MAX
                 || block.len() >= ENTRIES_MAX)
     }
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
         self.block.finish(&mut self.raw);
-        let (offset, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
-        self.index.add((separator, seq), offset, length);
+        let (_, length) = self.write_frame(FrameKind::Data, self.dense.compression())?;
+        self.dense.wrote(self.raw.len(), length as usize);
+        self.index.add((separator, seq), length);
         Ok(())
     }
 

@@ -6,6 +6,9 @@ use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
 
+/// The smallest number that an operation can have. Zero is the place behind all versions of a key.
+const SETTLED: SeqNo = SeqNo(1);
+
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -139,6 +142,13 @@ impl<'a> Collapse<'a> {
         self.bottom && self.strata.oldest(e.seq)
     }
 
+    /// The number that an entry goes on under. Nobody will ask how old a value is that every reader sees, and beneath which
+    /// nothing lies: it takes the smallest number, which costs a table nothing.
+    pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
+        let seen = self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
+        if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
+    }
+
     /// The verdict on the next entry, and whether it starts a new key.
     pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
@@ -215,6 +225,19 @@ mod tests {
         assert_eq!(run(false, &[6, 3], &entries), "a9:Keep a5:Keep a3:Keep b8:Keep b2:Keep");
         assert_eq!(run(true, &[6, 3], &entries), "a9:Keep a5:Keep a3:SpentTombstone b8:Keep b2:Keep");
         assert_eq!(run(true, &[8], &entries), "a9:Keep a5:Keep a3:Shadowed b8:SpentTombstone b2:Shadowed");
+    }
+
+    #[test]
+    fn at_the_bottom_values_that_every_reader_sees_settle() {
+        let settled = |bottom, snapshots: &[u64], seq, value| {
+            let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
+            c.settled(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
+        };
+        let value = ValueRef::Inline(b"v");
+        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (1, 1));
+        assert_eq!(settled(true, &[8, 20], 9, value), 9, "a snapshot does not see it");
+        assert_eq!((settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::None)), (9, 9));
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 if let Some(at) = split.cut(entry.key, new_key, table_bytes, index_bytes) {
                     sink.cut(at)?;
                 }
-                let seq = if input.renumber { SeqNo::ZERO } else { entry.seq };
+                let seq = if input.renumber { SeqNo::ZERO } else { collapse.settled(&entry) };
                 write(job.version, &place, &mut sink, EntryRef { seq, ..entry })?;
                 counts.written += 1;
             }

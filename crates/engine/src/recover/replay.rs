@@ -341,8 +341,8 @@ impl Replay<'_> {
     /// The log reaches as far as anything says it must.
     fn check_end(&self) -> Result<()> {
         let c = &self.found.catalog;
-        let newest = |t: &Box<AddedTable>| t.meta.stamp.unwrap_or(t.meta.summary.largest);
-        let largest = |f: &FamilyEntry| f.tables.values().map(newest).max();
+        let newest = |t: &AddedTable| t.meta.stamp.unwrap_or(t.meta.summary.largest);
+        let largest = |f: &FamilyEntry| f.tables.values().map(|t| newest(t)).max();
         let ahead =
             c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.out.next);
         if ahead

@@ -101,6 +101,7 @@ impl World {
             pace: &Unhindered,
             now: &Frozen(0),
             filter: None,
+            later: None,
         }
     }
 

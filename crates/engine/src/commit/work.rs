@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::family::Family;
 use crate::settings::Durability;
+use crate::shared;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -20,6 +21,13 @@ pub struct Part {
     pub family: Arc<Family>,
     /// Its operations.
     pub ops: Numbered,
+}
+
+impl Part {
+    /// Bytes of its operations, for dividing the batch.
+    pub fn bytes(&self) -> u64 {
+        shared::bytes_of(&self.ops)
+    }
 }
 
 /// A batch ready to be logged.

@@ -21,7 +21,8 @@ use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
-use perigee_env::Dir;
+use perigee_env::{Append, Dir};
+use std::sync::Arc;
 
 /// Largest block size that may be asked for, and most bytes gathered for a block: with one entry more and the
 /// columns that still fits under the readers' bound.
@@ -198,7 +199,12 @@ impl KlogWriter {
 
     /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
     /// tombstone.
-    pub fn finish(mut self) -> Result<KlogSummary> {
+    pub fn finish(self) -> Result<KlogSummary> {
+        self.finish_and_sync(None)
+    }
+
+    /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
+    pub fn finish_and_sync(mut self, later: Option<&mut Vec<Arc<dyn Append>>>) -> Result<KlogSummary> {
         let last = self.tally.last().map(|(key, _)| key.to_vec());
         if last.is_none() && self.ranges.is_empty() {
             return Err(Error::internal("a klog without entries").in_file(self.output.name()));
@@ -224,7 +230,7 @@ impl KlogWriter {
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
-        let (bytes, checksum) = self.output.finish()?;
+        let (bytes, checksum) = self.output.finish(later)?;
         Ok(KlogSummary { bytes, checksum, ..summary })
     }
 

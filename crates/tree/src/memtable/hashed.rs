@@ -6,7 +6,7 @@
 //! there, because a reader's sequence number is older than its cursor.
 
 use super::arena::Slots;
-use super::entries::{Entries, Node, RECORD_BYTES};
+use super::entries::{Entries, Node};
 use super::hash::HashIndex;
 use super::sorted::{Item, Keys, Prefix, Sorted, shared};
 use super::sync::{AtomicU32, AtomicU64};
@@ -69,9 +69,9 @@ impl Hashed {
     pub fn keys(&self) -> u64 {
         self.index.keys()
     }
-    /// Bytes of memory that its order takes: readers made it.
-    pub fn sorted_bytes(&self) -> u64 {
-        self.sorted_bytes.load(Relaxed)
+    /// Bytes of memory beside what inserts have returned: of its entries, and of its order, which readers made.
+    pub fn memory_bytes(&self) -> u64 {
+        self.entries.memory_bytes() + self.sorted_bytes.load(Relaxed)
     }
     /// Entry `i`, whose number a reader was given.
     #[inline]
@@ -111,7 +111,6 @@ impl Hashed {
                     kind: op.kind,
                 };
                 self.insert_one(&node, &buf[op.key.clone()], hash, batches)?;
-                grown += RECORD_BYTES;
             }
         }
         self.published.store(self.entries.count(), Release);

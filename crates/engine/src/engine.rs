@@ -101,7 +101,7 @@ impl Engine {
     }
     /// The same, measured as that operation.
     pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        let started = self.core.start(operation, self.core.counters.commits.get());
+        let started = self.core.start(operation, self.core.counters.commits.own());
         let durability = durability.unwrap_or(self.core.settings.durability);
         let written = commit::write(&self.core, &self.writers, batch, durability);
         match &written {

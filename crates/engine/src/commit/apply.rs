@@ -24,7 +24,8 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
                 core.visible.store(base + u64::from(work.record.count) - 1, Release);
                 core.env.clock.sleep_us(1);
             }
-            let active = part.family.tree.active();
+            let family = Arc::clone(part.family());
+            let active = family.tree.active();
             let before = active.bytes();
             active.insert(&buffer, base, &part.ops).map_err(|e| {
                 let e = e.wrap(ErrorKind::OutcomeUnknown, "a logged batch could not be applied");
@@ -32,7 +33,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
                 e
             })?;
             grown += active.bytes().saturating_sub(before);
-            if let Some(hook) = part.family.hook() {
+            if let Some(hook) = family.hook() {
                 told.push((
                     hook,
                     Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec()),

@@ -21,9 +21,9 @@ const CLAIMED: u32 = 1;
 const ANSWERED: u32 = 2;
 
 /// Turns that a writer waits for its answer before it lets others run: longer than a group takes.
-const ANSWER_TURNS: u32 = 200;
+const ANSWER_TURNS: u32 = 150;
 /// How often it lets others run before it sleeps.
-const ANSWER_YIELDS: u32 = 10;
+const ANSWER_YIELDS: u32 = 4;
 
 /// What is handed over.
 pub trait Job {

@@ -59,9 +59,6 @@ pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durabilit
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
     let work = Work::prepare(core, batch, durability)?;
-    if work.grows() {
-        admit::space(core, work.bytes())?;
-    }
     admit::wait(core, work.bytes())?;
     let outcome = match durability {
         Durability::Full => {
@@ -100,8 +97,8 @@ fn lead(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Result<()> 
     // Dropped before the lock: nobody gets in between a panic and the poison.
     let _poison_on_panic = PanicGuard(core);
     core.health.check_writable()?;
+    group.iter_mut().for_each(|work| work.refuse_if_vain(core));
     rotate::if_needed(core, appender, group)?;
-    group.iter_mut().for_each(Work::refuse_if_dropped);
     let first = log::append(core, appender, group)?;
     let told = apply::apply(core, group, first)?;
     apply::publish(core, appender.next_lsn - 1, told);

@@ -15,24 +15,6 @@ pub fn until(turns: u32, mut done: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// The same, but between two questions other threads may run on this processor.
-pub fn until_yielding(turns: u32, mut done: impl FnMut() -> bool) -> bool {
-    if done() {
-        return true;
-    }
-    let turns = if sched::simulated() { 0 } else { turns };
-    (0..turns).any(|_| {
-        std::thread::yield_now();
-        done()
-    })
-}
-
-/// A number for this thread that few others have: where to begin the search for a place that nobody else uses. The same for
-/// all threads of a simulation, which must not depend on the threads of the process.
-pub fn hint() -> usize {
-    if sched::simulated() { 0 } else { perigee_base::stripe::mine() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,7 +29,5 @@ mod tests {
         assert!(!until(1, &mut at_third));
         assert!(until(0, &mut at_third));
         assert_eq!(asked, 3);
-        assert!(!until_yielding(2, || false));
-        assert!(until_yielding(0, || true));
     }
 }

@@ -1,7 +1,7 @@
 //! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
 //!
-//! Writers that want a sync queue for it (`group`). The others go straight to the commit section; a small batch that finds it
-//! taken is done by whoever enters next (`handover`), a large one waits for its turn.
+//! Writers that want a sync queue for it (`group`). The others go straight to the commit section, and where they meet there all
+//! the time, they take turns (`turns`).
 //!
 //! Why writers without a sync may pass by the queue: the order of commits is not the queue's. Whoever leads, for itself or for
 //! a group, holds `wal.appender` from the first number it takes until the watermark has passed the last one. So numbers, log
@@ -12,25 +12,36 @@
 mod admit;
 mod work;
 mod group;
-mod cells;
-mod handover;
+mod turns;
 mod log;
 mod apply;
 pub mod rotate;
+
+use crate::core::Core;
+use crate::settings::Durability;
+use crate::wal::Appender;
+use group::Queue;
+use perigee_base::{Error, Result};
+use perigee_file::log::Batch;
+use turns::Turns;
+use work::Work;
+
+/// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.
+const SMALL_BYTES: usize = 8 << 10;
 
 /// Where writers meet.
 #[derive(Debug)]
 pub struct Writers {
     /// Those that want a sync.
     queue: Queue,
-    /// The others, with small batches.
-    handover: Handover<Work, 32>,
+    /// The others.
+    turns: Turns,
 }
 
 impl Writers {
     /// Nobody there.
     pub fn new() -> Writers {
-        Writers { queue: Queue::new(), handover: Handover::new() }
+        Writers { queue: Queue::new(), turns: Turns::new() }
     }
 }
 
@@ -38,18 +49,6 @@ impl Writers {
 pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
     apply::publish(core, seq.0, Vec::new());
 }
-
-use crate::core::Core;
-use crate::settings::Durability;
-use crate::wal::Appender;
-use group::Queue;
-use handover::{Handover, Job};
-use perigee_base::{Error, Result};
-use perigee_file::log::Batch;
-use work::Work;
-
-/// Larger batches are not handed over: their writer has more to do than the way costs.
-const HANDED_OVER_BYTES_MAX: usize = 4 << 10;
 
 /// Commits a batch.
 pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<()> {
@@ -64,13 +63,7 @@ pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durabilit
         Durability::Full => {
             writers.queue.submit(&*core.env.clock, work, |group| lead(core, &mut core.wal.appender(), group))
         }
-        _ if work.bytes() > HANDED_OVER_BYTES_MAX => alone(core, work),
-        _ => writers.handover.submit(
-            work,
-            || core.wal.try_appender(),
-            || core.wal.appender(),
-            |appender, group| lead(core, appender, group),
-        ),
+        _ => alone(core, &writers.turns, work),
     };
     core.hooks.call();
     outcome?;
@@ -80,15 +73,14 @@ pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durabilit
     Ok(())
 }
 
-impl Job for Work {
-    fn refused(&mut self) -> Option<Error> {
-        self.refused.take()
-    }
-}
-
-/// A large batch that waits for no sync has nothing to share: its writer goes through the commit section by itself.
-fn alone(core: &Core, mut work: Work) -> Result<()> {
-    lead(core, &mut core.wal.appender(), std::slice::from_mut(&mut work))?;
+/// A writer that waits for no sync has nothing to share: it goes through the commit section by itself.
+fn alone(core: &Core, turns: &Turns, mut work: Work) -> Result<()> {
+    let wait = || core.wal.appender();
+    let small = work.bytes() <= SMALL_BYTES;
+    let mut appender =
+        if small { turns.enter(&*core.env.clock, || core.wal.try_appender(), wait) } else { wait() };
+    lead(core, &mut appender, std::slice::from_mut(&mut work))?;
+    drop(appender);
     work.refused.map_or(Ok(()), Err)
 }
 

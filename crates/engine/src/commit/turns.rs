@@ -100,7 +100,7 @@ mod tests {
             }
             rests
         });
-        assert!((50..150).contains(&rests.count()), "seven of eight");
+        assert!((100..300).contains(&rests.count()), "seven of eight");
     }
 
     #[test]

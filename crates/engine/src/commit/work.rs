@@ -5,6 +5,7 @@ use super::admit;
 use crate::core::Core;
 use crate::family::Family;
 use crate::settings::Durability;
+use crate::shared;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -28,6 +29,10 @@ impl Part {
     /// The family; of a batch that was not refused.
     pub fn family(&self) -> &Arc<Family> {
         self.family.as_ref().expect("a batch whose families were not found was refused")
+    }
+    /// Bytes of its operations, for dividing the batch.
+    pub fn bytes(&self) -> u64 {
+        shared::bytes_of(&self.ops)
     }
 }
 

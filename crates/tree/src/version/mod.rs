@@ -6,7 +6,7 @@ mod check;
 mod apply;
 
 pub use apply::Opener;
-pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, is_dense};
+pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, expired_min, is_dense};
 pub use run::{Run, Table, Vlog};
 
 use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, limits};
@@ -30,6 +30,8 @@ pub struct Version {
     pub has_ranges: bool,
     /// Whether any table is mostly tombstones.
     pub is_dense: bool,
+    /// When the first of its tables will be worth a merge for what has expired in it, in milliseconds (`u64::MAX`: none ever).
+    pub expires_ms: u64,
     /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
     pub gap: Option<Error>,
 }
@@ -38,7 +40,8 @@ impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        Version { order, levels, vlogs: BTreeMap::new(), has_ranges: false, is_dense: false, gap: None }
+        let (vlogs, expires_ms) = (BTreeMap::new(), u64::MAX);
+        Version { order, levels, vlogs, has_ranges: false, is_dense: false, expires_ms, gap: None }
     }
 
     /// "Not here", if that can be said.

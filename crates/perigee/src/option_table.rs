@@ -70,6 +70,8 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
     background_rate, put_rate, take_rate,
         "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
+    space_amplification, put_count, take_count,
+        "Percent of what readers see that tables may take up when keys are overwritten faster than compaction keeps up, 0 for anything: less slows such writers down more.";
     scrub_interval, put_time, take_time,
         "Time in which the background reads and checks every table and value log once, 0 for never: shorter finds damage sooner and reads more.";
     latency_stats, put_flag, take_flag,

@@ -198,6 +198,7 @@ fn assemble(
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),
+        waste: AtomicU64::new(0),
         log_bytes_max: AtomicU64::new(0),
         refreshing: std::sync::Mutex::new(()),
     };

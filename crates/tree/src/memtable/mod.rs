@@ -143,6 +143,7 @@ impl Memtable {
         self.batches.get(batch).expect("a linked entry's batch is in its slot (invariant 2)")
     }
 
+    #[inline]
     fn key_of(&self, n: &Node) -> &[u8] {
         &self.buffer(n.batch)[n.key.0 as usize..n.key.0 as usize + n.key.1 as usize]
     }
@@ -157,6 +158,7 @@ impl Memtable {
         }
     }
 
+    #[inline]
     fn value_of(&self, n: &Node) -> ValueRef<'_> {
         let start = n.value.0 as usize;
         let stored = &self.buffer(n.batch)[start..start + n.value.1 as usize];
@@ -247,6 +249,12 @@ impl Memtable {
             }
             Index::Listed(list) if forward => list.seek(key, seq, |n| self.key_of(n), order),
             Index::Listed(list) => list.seek_before(key, seq, |n| self.key_of(n), order),
+        }
+    }
+    /// From now on entries are fetched ahead.
+    fn walk_through(&self, walk: &mut Option<Walk>) {
+        if let Index::Hashed(t) = &self.index {
+            walk.get_or_insert_with(|| Walk::new(t, &self.batches)).through();
         }
     }
     fn end(&self, walk: &mut Option<Walk>, forward: bool) -> Option<u32> {

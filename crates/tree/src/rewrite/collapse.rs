@@ -149,10 +149,10 @@ impl<'a> Collapse<'a> {
         if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
     }
 
-    /// The verdict on the next entry, and whether it starts a new key.
-    pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
+    /// The verdict on the next entry, and whether it starts a new key; `another`: it is known to.
+    pub fn judge(&mut self, e: &EntryRef<'_>, another: bool) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
-        let new_key = !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
+        let new_key = another || !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
         let spent = self.bottom && stratum == 0;
         let verdict = match self.last.as_ref().filter(|_| !new_key).map(|(_, wake)| *wake) {
             Some(Wake::Hides(s)) if s == stratum => Verdict::Shadowed,
@@ -211,7 +211,7 @@ mod tests {
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };
-            let verdict = c.judge(&EntryRef { key: k.as_bytes(), seq: SeqNo(*s), value }).0;
+            let verdict = c.judge(&EntryRef { key: k.as_bytes(), seq: SeqNo(*s), value }, false).0;
             out.push_str(&format!("{k}{s}:{verdict:?} "));
         }
         out.trim_end().to_owned()
@@ -247,7 +247,7 @@ mod tests {
             let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
             entries
                 .iter()
-                .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }).0)
+                .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }, false).0)
                 .collect::<Vec<_>>()
         };
         let until = |ms| ValueRef::InlineUntil(b"v", Expiry(ms));

@@ -129,9 +129,10 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
             }
         }
         counts.read += 1;
+        let another = source.on_another_key();
         let mut entry = source.entry();
         quantum.add(moved_bytes(&entry));
-        let (verdict, new_key) = collapse.judge(&entry);
+        let (verdict, new_key) = collapse.judge(&entry, another);
         if let Some(single) = held.take() {
             if matches!(verdict, Verdict::Cancel | Verdict::Replace) {
                 counts.cancelled += 1;

@@ -3,11 +3,13 @@
 mod edit;
 mod run;
 mod check;
+mod waste;
 mod apply;
 
 pub use apply::Opener;
 pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, expired_min, is_dense};
 pub use run::{Run, Table, Vlog};
+pub use waste::{SPACE_SHARE, Waste, is_worth_counting};
 
 use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +36,15 @@ pub struct Version {
     pub expires_ms: u64,
     /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
     pub gap: Option<Error>,
+    counted: waste::Counted,
 }
 
 impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        let (vlogs, expires_ms) = (BTreeMap::new(), u64::MAX);
-        Version { order, levels, vlogs, has_ranges: false, is_dense: false, expires_ms, gap: None }
+        let (vlogs, counted, expires_ms) = (BTreeMap::new(), waste::Counted::default(), u64::MAX);
+        Version { order, levels, vlogs, has_ranges: false, is_dense: false, expires_ms, gap: None, counted }
     }
 
     /// "Not here", if that can be said.

@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Seals the memtables that are full, and those that keep too much log alive.
 pub fn if_needed(core: &Core, appender: &mut Appender, group: &[Work]) -> Result<()> {
-    let writing = group.iter().flat_map(|w| &w.parts).map(|p| &p.family);
+    let logged = group.iter().filter(|w| w.refused.is_none());
+    let writing = logged.flat_map(|w| &w.parts).map(|p| p.family());
     let mut full: Vec<Arc<Family>> = writing.filter(|f| f.is_full()).cloned().collect();
     full.extend(pinning(core, appender));
     full.extend(over_budget(core));

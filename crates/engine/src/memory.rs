@@ -84,9 +84,10 @@ pub fn object_bytes(families: usize, tables: usize) -> u64 {
     families as u64 * FAMILY_BYTES + with_tables * FIRST_TABLE_BYTES + tables as u64 * TABLE_BYTES
 }
 
-/// What is divided: a sixteenth stays for what the allocator adds (headers, pages of which a part is in use).
+/// What is divided: three of 32 parts stay for what the allocator adds (headers, pages of which a part is in use). Measured: 5 to
+/// 15 parts are needed, and the account is seldom full.
 fn usable(budget: u64) -> u64 {
-    budget - budget / 16
+    budget - budget / 32 * 3
 }
 
 /// The share of the memtables, active and sealed: never less than an eighth of the budget, or nothing could be written.
@@ -346,9 +347,9 @@ mod tests {
         let at = |active, tables| {
             cache_capacity(64 * MIB, u64::MAX, &Owners { active, indexes: tables, ..Owners::default() })
         };
-        assert_eq!(at(0, 0), 59 * MIB);
-        assert_eq!(at(10 * MIB, 20 * MIB), 29 * MIB);
-        assert_eq!(at(10 * MIB + 1, 20 * MIB), 28 * MIB, "in steps");
+        assert_eq!(at(0, 0), 57 * MIB);
+        assert_eq!(at(10 * MIB, 20 * MIB), 27 * MIB);
+        assert_eq!(at(10 * MIB + 1, 20 * MIB), 26 * MIB, "in steps");
         assert_eq!(at(30 * MIB, 40 * MIB), 0);
         assert_eq!(cache_capacity(64 * MIB, MIB, &Owners::default()), MIB, "never more than was allowed");
     }
@@ -357,7 +358,7 @@ mod tests {
     fn memtables_can_be_written_however_much_the_filters_take() {
         let o = Owners { filters: 100 * MIB, ..Owners::default() };
         assert_eq!(memtable_share(64 * MIB, &o), 8 * MIB);
-        assert_eq!(memtable_share(64 * MIB, &Owners::default()), 30 * MIB);
+        assert_eq!(memtable_share(64 * MIB, &Owners::default()), 29 * MIB);
     }
 
     #[test]
@@ -401,11 +402,11 @@ mod tests {
         let m = Memory::new(64 * MIB, u64::MAX);
         assert_eq!(m.excess(), None);
         assert!(!m.grew(MIB / 2));
-        assert!(m.grew(14 * MIB));
+        assert!(m.grew(13 * MIB));
         assert_eq!(m.excess(), None);
-        m.grew(MIB / 2);
-        assert_eq!(m.excess(), Some(15 * MIB / 2));
-        assert_eq!(m.balance(&m.owners(0, (0, 0), 0)), 60 * MIB - 15 * MIB - MIB);
+        m.grew(MIB);
+        assert_eq!(m.excess(), Some(29 * MIB / 4));
+        assert_eq!(m.balance(&m.owners(0, (0, 0), 0)), 58 * MIB - 15 * MIB - MIB);
     }
 
     #[test]

@@ -95,6 +95,12 @@ pub fn fuzz_props(raw: &[u8]) -> bool {
         assert_eq!(crate::Sketch::decode(sketch.raw()).ok(), Some(sketch.clone()));
         std::hint::black_box(sketch.estimate());
     }
+    if let Ok(expiries) = props::expiries(raw) {
+        assert!(
+            expiries.is_empty() || crate::Expiries::decode(&expiries.encode()).ok() == Some(expiries.clone())
+        );
+        std::hint::black_box((expiries.passed(1 << 40), expiries.when(7)));
+    }
     true
 }
 

@@ -219,3 +219,52 @@ fn what_is_put_while_the_clock_is_not_believed_can_be_read_and_lives_longer_if_i
     let left = db.get_with_ttl("a").unwrap().unwrap().remaining;
     assert_eq!(left, Some(Duration::from_millis(YEARS + HOUR)));
 }
+
+/// The story: data with an end that nobody overwrote lay in its tables for ever, unless somebody asked for a compaction.
+#[test]
+fn what_has_expired_is_reclaimed_though_nobody_writes() {
+    let world = World::new();
+    let db = world.open();
+    let entries = |db: &Db| db.files().iter().map(|f| f.entries).sum::<u64>();
+    for i in 0..100u32 {
+        let ttl = Duration::from_millis(if i % 2 == 0 { HOUR / 2 } else { 10 * HOUR });
+        db.put_with_ttl(i.to_be_bytes(), "a value that is separated", ttl).unwrap();
+    }
+    db.put("stays", "for ever").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 101);
+    let snapshot = db.snapshot().unwrap();
+    world.hands.pass(HOUR / 2 + HOUR / 10);
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 51, "the snapshot is newer than all of them");
+    assert_eq!(db.iter().unwrap().count(), 51);
+    drop(snapshot);
+    // A clock that leaps hides, but destroys nothing.
+    world.hands.wall.fetch_add(YEARS, SeqCst);
+    db.wait_idle().unwrap();
+    assert_eq!((entries(&db), db.iter().unwrap().count()), (51, 1));
+    world.hands.wall.fetch_sub(YEARS, SeqCst);
+    assert_eq!(db.iter().unwrap().count(), 51);
+    world.hands.pass(11 * HOUR);
+    db.close().unwrap();
+    let db = world.open();
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 1, "also after a reopen");
+    assert_eq!(db.get("stays").unwrap().unwrap(), b"for ever");
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+/// The compaction thread wakes by itself when the time has come.
+#[test]
+fn nobody_has_to_ask() {
+    let disk = SimDisk::new(5);
+    let db = Db::open("/ttl", Options::in_env(Env { fs: disk, ..Env::real() })).unwrap();
+    db.put_with_ttl("soon", "gone", Duration::from_millis(200)).unwrap();
+    db.flush().unwrap();
+    let gone = (0..3000).any(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        db.files().is_empty()
+    });
+    assert!(gone, "{:?}", db.files());
+}

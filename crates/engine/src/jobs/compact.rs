@@ -11,11 +11,11 @@ use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
-use perigee_base::{ErrorKind, FileId, Result};
+use perigee_base::{ErrorKind, FileId, Now, Result};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
 use perigee_tree::compact::pick::manual::{self, Span};
-use perigee_tree::compact::pick::{Limits, Progress, covered, dense, pick, spooky};
+use perigee_tree::compact::pick::{Limits, Progress, covered, dense, expired, pick, spooky};
 use perigee_tree::compact::{Plan, Reason, Shape, compact};
 use perigee_tree::mvcc::Strata;
 use perigee_tree::rewrite::{Created, Filtering, Output, Pace, Setting};
@@ -77,18 +77,32 @@ fn next(core: &Core, family: &Arc<Family>) -> Option<Due> {
     Some(Due { family: Arc::clone(family), version, plan, progress, score })
 }
 
-/// The tables of a family that range tombstones hide as a whole, from everybody, or that are mostly tombstones which
-/// everybody sees.
+/// The tables of a family that range tombstones hide as a whole, from everybody, that are mostly tombstones which everybody
+/// sees, or of which much has expired.
 fn unneeded(core: &Core, family: &Arc<Family>) -> Option<Due> {
     let version = Arc::clone(&family.tree.view().version);
-    if !version.has_ranges && !version.is_dense {
+    // Only where an entry expires somebody asks for the time.
+    let now_ms = if version.expires_ms == u64::MAX { 0 } else { core.now.settled_ms() };
+    let expired = version.expires_ms <= now_ms;
+    if !version.has_ranges && !version.is_dense && !expired {
         return None;
     }
     let (snapshots, present) = core.snapshots.strata(&core.visible);
     let (shape, strata) = (Shape::of(&version), Strata::new(snapshots, present));
-    let plan = covered::pick(&shape, &strata).or_else(|| dense::pick(&shape, &strata))?;
+    let plan = covered::pick(&shape, &strata).or_else(|| dense::pick(&shape, &strata));
+    let plan = plan.or_else(|| expired::pick(&shape, &strata, now_ms).filter(|_| expired))?;
     let progress = Progress::default();
     Some(Due { family: Arc::clone(family), version, plan, progress, score: f64::MAX })
+}
+
+/// How long until the next table will be worth a merge for what has expired in it, if there is one. What is due already waits
+/// for something else, which rings.
+pub fn next_expiry_us(core: &Core) -> Option<u64> {
+    let all = core.families.all();
+    let times = || all.iter().map(|f| f.tree.pin().version.expires_ms).filter(|ms| *ms < u64::MAX);
+    times().next()?;
+    let now = core.now.settled_ms();
+    times().filter(|ms| *ms > now).min().map(|ms| (ms - now).saturating_mul(1000))
 }
 
 /// Whether a family has tables that go once a snapshot does.

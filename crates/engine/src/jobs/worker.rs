@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering::SeqCst;
 const BACK_OFF_US_MIN: u64 = 50_000;
 const BACK_OFF_US_MAX: u64 = 5_000_000;
 
+/// The clock is looked at this often while somebody waits for entries to expire: it may have been set.
+const EXPIRY_US_MAX: u64 = 600_000_000;
+
 /// Looks for one job and does it; false if there was none.
 type Job = fn(&Arc<Core>) -> Result<bool>;
 
@@ -126,8 +129,14 @@ fn rest(core: &Core, us: u64) {
     }
 }
 
-/// Until the bell rings, or, for the log syncer, until a sync is due.
+/// Until the bell rings, or, for the log syncer, until a sync is due, and for compaction until entries expire.
 fn wait(core: &Core, slot: Slot, seen: u64) {
+    if slot == Slot::Compact
+        && let Some(us) = compact::next_expiry_us(core)
+    {
+        core.signal.wait_us(seen, us.min(EXPIRY_US_MAX));
+        return;
+    }
     match core.sync_due.load(SeqCst) {
         due if slot == Slot::Sync && due != u64::MAX => {
             core.signal.wait_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));

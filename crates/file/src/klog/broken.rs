@@ -47,6 +47,7 @@ impl KlogReader {
             index: Index::decode(raw, start..end, order)?.over_everything(),
             filter: None,
             sketch: None,
+            expiries: Arc::default(),
             // Unknown too: every key is answered with the reason before they could matter.
             ranges: Arc::default(),
         };

@@ -4,9 +4,11 @@
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
-//! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on.
+//! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on, tag 24 (when entries expire, see
+//! `expiries.rs`) if any do.
 //! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
 
+use crate::expiries::Expiries;
 use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
@@ -136,16 +138,37 @@ pub fn append_sketch(out: &mut Vec<u8>, sketch: &Sketch) {
     put_bytes(out, sketch.raw());
 }
 
-/// The sketch in the raw form, if it is there.
-pub fn sketch(raw: &[u8]) -> Result<Option<Sketch>> {
+/// The tag of the times at which entries expire.
+const EXPIRIES_TAG: u64 = 24;
+
+/// Adds them to the raw form, if there are any; behind the sketch.
+pub fn append_expiries(out: &mut Vec<u8>, expiries: &Expiries) {
+    if !expiries.is_empty() {
+        put_varint(out, EXPIRIES_TAG);
+        put_bytes(out, &expiries.encode());
+    }
+}
+
+/// The value of a tag in the raw form, if it is there.
+fn optional(raw: &[u8], wanted: u64) -> Result<Option<&[u8]>> {
     let mut d = Decoder::new(raw);
     while !d.is_empty() {
         let (tag, value) = (d.varint()?, d.bytes(BLOCK_RAW_BYTES_MAX)?);
-        if tag == SKETCH_TAG {
-            return Sketch::decode(value).map(Some);
+        if tag == wanted {
+            return Ok(Some(value));
         }
     }
     Ok(None)
+}
+
+/// The sketch in the raw form, if it is there.
+pub fn sketch(raw: &[u8]) -> Result<Option<Sketch>> {
+    optional(raw, SKETCH_TAG)?.map(Sketch::decode).transpose()
+}
+
+/// The times at which entries expire: none, if the raw form does not say.
+pub fn expiries(raw: &[u8]) -> Result<Expiries> {
+    Ok(optional(raw, EXPIRIES_TAG)?.map(Expiries::decode).transpose()?.unwrap_or_default())
 }
 
 /// The raw form of the property frame.
@@ -279,6 +302,7 @@ pub(crate) struct Tally {
     raw_value_bytes: u64,
     vlogs: BTreeMap<FileId, u64>,
     ranges: Option<RangeSummary>,
+    expiries: Expiries,
 }
 
 impl Tally {
@@ -296,7 +320,13 @@ impl Tally {
             raw_value_bytes: 0,
             vlogs: BTreeMap::new(),
             ranges: None,
+            expiries: Expiries::default(),
         }
+    }
+
+    /// When its entries expire.
+    pub fn expiries(&self) -> &Expiries {
+        &self.expiries
     }
 
     /// The last entry's place, if there is one.
@@ -327,6 +357,9 @@ impl Tally {
         self.largest = self.largest.max(e.seq);
         self.raw_key_bytes = self.raw_key_bytes.wrapping_add(e.key.len() as u64);
         self.add_value(e.value);
+        if let Some(at) = e.value.expiry() {
+            self.expiries.add(at);
+        }
         Some(new_key)
     }
 
@@ -399,7 +432,7 @@ mod tests {
         let raw = encode(&sample(), KeyOrder::Bytes);
         assert_eq!(decode(&raw).unwrap(), (sample(), KeyOrder::Bytes));
         let with = |extra: &[u8]| decode(&[&raw, extra].concat());
-        assert_eq!(with(&[24, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
+        assert_eq!(with(&[26, 2, 7, 7]).unwrap().0, sample(), "an unknown even tag is skipped");
         assert_eq!(with(&[23, 1, 7]).unwrap_err().kind(), ErrorKind::FormatTooNew);
         assert!(with(&[1, 1, 7]).unwrap_err().is_corruption());
         for len in 0..raw.len() {

@@ -9,6 +9,7 @@ use super::props::{self, KlogSummary, RangeSummary};
 use crate::block::Block;
 use crate::block::frame::{Frame, FrameKind};
 use crate::cache::{BlockCache, FileBlocks};
+use crate::expiries::Expiries;
 use crate::filter::Filter;
 use crate::handles::Handles;
 use crate::index::Index;
@@ -114,6 +115,7 @@ pub(super) struct Parts {
     pub index: Index,
     pub filter: Option<Filter>,
     pub sketch: Option<Sketch>,
+    pub expiries: Arc<Expiries>,
     pub ranges: Arc<Fragments>,
 }
 
@@ -126,9 +128,10 @@ impl Parts {
                 .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
         })?;
         let footer = read_footer(input)?;
-        let ((summary, order), sketch) = part(input, footer.properties, FrameKind::Properties, |raw| {
-            Ok((props::decode(&raw)?, props::sketch(&raw)?))
-        })?;
+        let ((summary, order), sketch, expiries) =
+            part(input, footer.properties, FrameKind::Properties, |raw| {
+                Ok((props::decode(&raw)?, props::sketch(&raw)?, props::expiries(&raw)?))
+            })?;
         let index = match footer.index {
             (0, 0) => Index::empty(),
             place => part_with_slack(input, place, FrameKind::Index, |raw| {
@@ -157,8 +160,8 @@ impl Parts {
             return Err(input.damage(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        let (family, ranges) = (FamilyId(family), Arc::new(ranges));
-        Ok(Parts { family, footer, summary, order, index, filter, sketch, ranges })
+        let (family, ranges, expiries) = (FamilyId(family), Arc::new(ranges), Arc::new(expiries));
+        Ok(Parts { family, footer, summary, order, index, filter, sketch, expiries, ranges })
     }
 }
 
@@ -463,6 +466,7 @@ impl KlogReader {
             + self.parts.index.memory_bytes()
             + filter
             + sketch
+            + self.parts.expiries.memory_bytes()
     }
     /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
     pub fn filter_bytes(&self) -> u64 {
@@ -475,6 +479,10 @@ impl KlogReader {
     /// The sketch of its keys; tables of few keys have none.
     pub fn sketch(&self) -> Option<&Sketch> {
         self.parts.sketch.as_ref()
+    }
+    /// When its entries expire.
+    pub fn expiries(&self) -> &Arc<Expiries> {
+        &self.parts.expiries
     }
     /// Whether the filter lets the hash of a key pass. Without a filter everything passes.
     pub fn may_hold(&self, hash: u64) -> bool {

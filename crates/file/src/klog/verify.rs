@@ -55,6 +55,10 @@ impl KlogReader {
             pass.take(length)?;
         }
         pass.take(FOOTER_BYTES as u64)?;
+        if walk.tally.expiries() != &*parts.expiries {
+            let e = Error::corruption("the times at which entries expire are not those of the entries");
+            return Err(self.input.damage(parts.footer.properties.0, e));
+        }
         if walk.sketch() != parts.sketch {
             let e = Error::corruption("the sketch of keys is not that of the keys");
             return Err(self.input.damage(parts.footer.properties.0, e));

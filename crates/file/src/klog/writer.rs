@@ -221,11 +221,13 @@ impl KlogWriter {
             index = self.write_frame(FrameKind::Index, self.options.compression)?;
         }
         let order = self.options.order;
+        let expiries = self.tally.expiries().clone();
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
         if self.keys >= props::SKETCHED_KEYS_MIN {
             props::append_sketch(&mut self.raw, &self.sketch);
         }
+        props::append_expiries(&mut self.raw, &expiries);
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());

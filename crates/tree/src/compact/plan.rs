@@ -3,7 +3,7 @@
 use crate::version::Version;
 use perigee_base::cut::Cut;
 use perigee_base::{FileId, KeyOrder, LevelNo, RunId, SeqNo};
-use perigee_file::Fragments;
+use perigee_file::{Expiries, Fragments};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct TableShape {
     pub largest: SeqNo,
     /// Its range tombstones, if it has any.
     pub ranges: Option<Arc<Fragments>>,
+    /// When its entries expire, if any do.
+    pub expiries: Option<Arc<Expiries>>,
     /// Value logs that it references.
     pub vlogs: Vec<FileId>,
 }
@@ -48,6 +50,7 @@ impl TableShape {
             smallest: SeqNo(1),
             largest: SeqNo(1),
             ranges: None,
+            expiries: None,
             vlogs: Vec::new(),
         }
     }
@@ -81,6 +84,7 @@ impl Shape {
             smallest: t.meta.seqs().0,
             largest: t.meta.seqs().1,
             ranges: Some(t.reader.ranges()).filter(|r| !r.is_empty()).cloned(),
+            expiries: Some(t.reader.expiries()).filter(|e| !e.is_empty()).cloned(),
             vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
         };
         Shape {
@@ -132,6 +136,8 @@ pub enum Reason {
     Tombstones,
     /// Small tables beside each other become one.
     Small,
+    /// Many entries of a table have expired.
+    Expired,
 }
 
 impl Reason {
@@ -146,6 +152,7 @@ impl Reason {
             Reason::Space => "overwritten entries",
             Reason::Tombstones => "tombstones",
             Reason::Small => "small tables",
+            Reason::Expired => "expired entries",
         }
     }
 }

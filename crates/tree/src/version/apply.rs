@@ -1,6 +1,6 @@
 //! Version + edit = version. Fails rather than build a version that breaks an invariant.
 
-use super::edit::{TableMeta, VersionEdit, VlogMeta, is_dense};
+use super::edit::{TableMeta, VersionEdit, VlogMeta, expired_min, is_dense};
 use super::run::{Run, Table, Vlog};
 use super::{Version, check};
 use perigee_base::bug::{self, Bug};
@@ -52,6 +52,9 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
     let dense = |t: &Table| is_dense(t.meta.summary.entries, t.meta.summary.tombstones);
     let is_dense = new.tables().any(|(_, _, t)| dense(t));
     new.is_dense = is_dense;
+    let due = |t: &Table| t.reader.expiries().when(expired_min(t.meta.summary.entries));
+    let expires_ms = new.tables().filter_map(|(_, _, t)| due(t)).min().unwrap_or(u64::MAX);
+    new.expires_ms = expires_ms;
     check::check(&new)?;
     Ok(new)
 }

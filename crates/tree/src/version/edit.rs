@@ -29,6 +29,12 @@ pub fn is_dense(entries: u64, tombstones: u64) -> bool {
     tombstones >= DENSE_MIN && tombstones.saturating_mul(2) >= entries
 }
 
+/// So many of a table's entries must have expired before it is worth a merge of its own: a quarter, as much space as overwritten
+/// entries may take in all.
+pub fn expired_min(entries: u64) -> u64 {
+    entries.div_ceil(4).max(1)
+}
+
 /// What the manifest knows of a value log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlogMeta {

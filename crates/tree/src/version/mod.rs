@@ -7,7 +7,7 @@ mod waste;
 mod apply;
 
 pub use apply::Opener;
-pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, is_dense};
+pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, expired_min, is_dense};
 pub use run::{Run, Table, Vlog};
 pub use waste::{SPACE_SHARE, Waste, is_worth_counting};
 
@@ -32,6 +32,8 @@ pub struct Version {
     pub has_ranges: bool,
     /// Whether any table is mostly tombstones.
     pub is_dense: bool,
+    /// When the first of its tables will be worth a merge for what has expired in it, in milliseconds (`u64::MAX`: none ever).
+    pub expires_ms: u64,
     /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
     pub gap: Option<Error>,
     counted: waste::Counted,
@@ -41,8 +43,8 @@ impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        let (vlogs, counted) = (BTreeMap::new(), waste::Counted::default());
-        Version { order, levels, vlogs, has_ranges: false, is_dense: false, gap: None, counted }
+        let (vlogs, counted, expires_ms) = (BTreeMap::new(), waste::Counted::default(), u64::MAX);
+        Version { order, levels, vlogs, has_ranges: false, is_dense: false, expires_ms, gap: None, counted }
     }
 
     /// "Not here", if that can be said.

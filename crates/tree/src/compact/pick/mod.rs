@@ -7,6 +7,7 @@ pub mod garbage;
 pub mod manual;
 pub mod covered;
 pub mod dense;
+pub mod expired;
 
 use super::plan::{Plan, Shape};
 pub use spooky::Progress;

@@ -123,7 +123,7 @@ fn rewrite(
         let meta = TableMeta { id: reader.id(), summary: reader.summary().clone(), stamp: None };
         Arc::new(Table { meta, reader })
     };
-    let all = Arc::new(Run { id: RunId(0), tables: readers.into_iter().map(table).collect() });
+    let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), order));
     let source = MergeCursor::new(order, vec![Source::Run(RunCursor::new(all, order, false))]);
     let (empty, pace) = (Version::empty(order), LoadPace::new(core));
     let job = setting(core, &family, &empty, &pace);

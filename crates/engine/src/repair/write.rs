@@ -213,7 +213,7 @@ impl Making {
         version.vlogs = self.vlogs.clone();
         let mut sources = vec![Source::from(found.memtable.cursor())];
         for t in &found.tables {
-            let run = Arc::new(Run { id: RunId(0), tables: vec![Arc::clone(t)] });
+            let run = Arc::new(Run::new(RunId(0), vec![Arc::clone(t)], order));
             sources.push(Source::Run(RunCursor::new(run, order, false)));
         }
         let of_log = found.memtable.ranges().with(Fragments::clone).unwrap_or_default();

@@ -118,7 +118,7 @@ impl Pile {
                 Ok(Arc::new(Table { meta: meta.clone(), reader }))
             };
             let tables = sorted.tables.iter().map(open).collect::<Result<_>>()?;
-            let run = Arc::new(Run { id: RunId(n as u64), tables });
+            let run = Arc::new(Run::new(RunId(n as u64), tables, self.order));
             sources.push(Source::Run(RunCursor::new(run, self.order, false)));
         }
         let source = MergeCursor::new(self.order, sources);

@@ -60,7 +60,7 @@ fn gather(plan: &Plan, version: &Version) -> Result<Vec<Arc<Run>>> {
             let tables: Vec<_> = run.tables.iter().filter(in_plan).cloned().collect();
             found += tables.len();
             if !tables.is_empty() {
-                runs.push(Arc::new(Run { id: run.id, tables }));
+                runs.push(Arc::new(Run::new(run.id, tables, version.order)));
             }
         }
     }

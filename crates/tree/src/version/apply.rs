@@ -69,7 +69,7 @@ fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
                 let kept: Vec<_> =
                     run.tables.iter().filter(|t| !gone.contains(&(level, t.meta.id))).cloned().collect();
                 found += run.tables.len() - kept.len();
-                *run = Arc::new(Run { id: run.id, tables: kept });
+                *run = Arc::new(Run::new(run.id, kept, new.order));
             }
         }
         runs.retain(|r| !r.tables.is_empty());
@@ -85,8 +85,8 @@ fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
 fn place(new: &mut Version, level: LevelNo, run: perigee_base::RunId, table: Arc<Table>) {
     let runs = &mut new.levels[level.index()];
     match runs.iter_mut().find(|r| r.id == run) {
-        Some(r) => Arc::make_mut(r).tables.push(table),
-        None => runs.push(Arc::new(Run { id: run, tables: vec![table] })),
+        Some(r) => Arc::make_mut(r).push(new.order, table),
+        None => runs.push(Arc::new(Run::new(run, vec![table], new.order))),
     }
 }
 
@@ -103,7 +103,7 @@ fn sort(new: &mut Version) {
             };
             let sorted = run.tables.windows(2).all(|w| cmp(&w[0], &w[1]) == Ordering::Less);
             if !sorted {
-                Arc::make_mut(run).tables.sort_by(cmp);
+                Arc::make_mut(run).sort(order);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The version: which tables a family consists of, immutable. Only a [`VersionEdit`] makes another one.
 
 mod edit;
+mod bounds;
 mod run;
 mod check;
 mod waste;

@@ -93,7 +93,11 @@ impl KlogReader {
                 ahead.window = 0;
                 return self.read_block(i, cause, kept);
             };
-            self.read_ahead(i, forward, cause, ahead)?;
+            // An error ahead belongs to the block that it hits: the walk meets it there, or not at all.
+            if self.read_ahead(i, forward, cause, ahead).is_err() {
+                ahead.window = 0;
+                return self.read_block(i, cause, kept);
+            }
         }
         let frame = ahead.frame(place).expect("what was read ahead begins or ends with this block");
         self.decode_block(place.0, frame, kept)
@@ -252,6 +256,62 @@ mod tests {
             let e = walk(&mut c, forward).unwrap_err();
             assert!(!c.valid() && e.to_string().contains(&offset.to_string()), "{e}");
         }
+    }
+
+    /// A file of which some bytes cannot be read.
+    #[derive(Debug)]
+    struct Scratched {
+        bytes: Vec<u8>,
+        bad: std::ops::Range<u64>,
+    }
+
+    impl perigee_env::ReadAt for Scratched {
+        fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+            if offset < self.bad.end && self.bad.start < offset + buf.len() as u64 {
+                return Err(perigee_base::Error::new(perigee_base::ErrorKind::Io, "scratched"));
+            }
+            buf.copy_from_slice(&self.bytes[offset as usize..][..buf.len()]);
+            Ok(())
+        }
+        fn len(&self) -> Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+    }
+
+    /// Reads ahead used to fail as a whole: a walk ended up to 64 KiB before what could not be read.
+    #[test]
+    fn a_walk_shows_everything_before_what_cannot_be_read() {
+        let (dir, r, _) = klog(0);
+        let (offset, length, _) = r.blocks().unwrap()[50];
+        let bytes = dir.get(NAME);
+        let len = bytes.len() as u64;
+        let file = Arc::new(Scratched { bytes, bad: offset + length / 2..offset + length / 2 + 1 });
+        let input = crate::input::Input::over(file, ID, NAME.into(), len).unwrap();
+        let cache = Arc::new(BlockCache::new(0));
+        let r = Arc::new(KlogReader::over(input, 1, cache, Arc::default()).unwrap());
+        let shown = |forward: bool| {
+            let (mut c, mut n) = (r.cursor(false), 0);
+            if forward {
+                c.seek_first().unwrap()
+            } else {
+                c.seek_last().unwrap()
+            }
+            while c.valid() {
+                n += 1;
+                let stepped = if forward { c.next() } else { c.prev() };
+                assert!(stepped.is_ok() || !c.valid());
+            }
+            n
+        };
+        let (mut c, mut in_block) = (r.cursor(false), [0, 0]);
+        let first_behind = r.blocks().unwrap()[50].2.clone();
+        c.seek(&first_behind, SeqNo::ZERO).unwrap();
+        let behind = u32::from_be_bytes(c.entry().key.try_into().unwrap());
+        in_block[1] = (ENTRIES - behind) as usize;
+        let before = r.blocks().unwrap()[49].2.clone();
+        c.seek_before(&before, SeqNo::ZERO).unwrap();
+        in_block[0] = u32::from_be_bytes(c.entry().key.try_into().unwrap()) as usize + 1;
+        assert_eq!([shown(true), shown(false)], in_block);
     }
 
     #[test]

@@ -6,9 +6,40 @@ use std::sync::Arc;
 /// Bytes inside a reference-counted buffer. Cloning copies no bytes.
 #[derive(Clone)]
 pub struct Shared {
-    buf: Arc<Vec<u8>>,
+    buf: Buffer,
     start: usize,
     end: usize,
+}
+
+/// A reference-counted buffer.
+#[derive(Clone)]
+pub enum Buffer {
+    /// One that grew.
+    Grown(Arc<Vec<u8>>),
+    /// One whose bytes lie beside its counter: one place in memory less on the way to them.
+    Fixed(Arc<[u8]>),
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Buffer::Grown(buf) => buf,
+            Buffer::Fixed(buf) => buf,
+        }
+    }
+}
+
+impl From<Arc<Vec<u8>>> for Buffer {
+    fn from(buf: Arc<Vec<u8>>) -> Buffer {
+        Buffer::Grown(buf)
+    }
+}
+impl From<Arc<[u8]>> for Buffer {
+    fn from(buf: Arc<[u8]>) -> Buffer {
+        Buffer::Fixed(buf)
+    }
 }
 
 impl Shared {
@@ -17,7 +48,8 @@ impl Shared {
     /// # Panics
     /// If the range is not inside the buffer.
     #[inline]
-    pub fn new(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+    pub fn new(buf: impl Into<Buffer>, range: Range<usize>) -> Self {
+        let buf = buf.into();
         assert!(range.start <= range.end && range.end <= buf.len(), "a slice lies inside its buffer");
         Shared { buf, start: range.start, end: range.end }
     }
@@ -31,7 +63,7 @@ impl Shared {
 impl From<Vec<u8>> for Shared {
     fn from(v: Vec<u8>) -> Self {
         let end = v.len();
-        Shared { buf: Arc::new(v), start: 0, end }
+        Shared { buf: Arc::new(v).into(), start: 0, end }
     }
 }
 

@@ -113,7 +113,7 @@ pub struct Core {
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
     pub sync_due: AtomicU64,
-    /// The worst load of any family: sealed memtables in the high half, level 0 runs in the low.
+    /// The worst load of any family: sealed memtables (thousandths) in the high half, level 0 runs in the low.
     pub load: AtomicU64,
     /// The log may grow to this before the families with the oldest operations are flushed.
     pub log_bytes_max: AtomicU64,
@@ -154,11 +154,12 @@ impl Core {
         for f in &families {
             let v = f.tree.view();
             v.sealed.iter().for_each(|m| self.retire.follow(m));
-            worst = (worst.0.max(v.sealed.len()), worst.1.max(v.version.levels[0].len()));
+            let waiting = pressure::waiting(v.sealed.iter().map(|m| m.bytes()), f.settings().memtable_bytes);
+            worst = (worst.0.max(waiting), worst.1.max(v.version.levels[0].len()));
             active += v.active.bytes();
             sealed += v.sealed.iter().map(|m| m.bytes()).sum::<u64>();
         }
-        self.load.store((worst.0 as u64) << 32 | worst.1 as u64, SeqCst);
+        self.load.store(worst.0.min(u64::from(u32::MAX)) << 32 | worst.1 as u64, SeqCst);
         let kept = self.retire.memtable_bytes().saturating_sub(sealed);
         let objects = memory::object_bytes(families.len(), self.shelf.tables());
         self.memory.count(active, sealed, kept, objects);
@@ -226,7 +227,7 @@ impl Core {
     pub fn pressure(&self) -> Pressure {
         let load = self.load.load(SeqCst);
         pressure::pressure(Load {
-            sealed: (load >> 32) as usize,
+            sealed: load >> 32,
             flushed: self.flushed.load(Relaxed),
             level0_runs: (load & 0xffff_ffff) as usize,
             memtable_full: self.log_bytes_max.load(Relaxed) / LOG_MEMTABLES,

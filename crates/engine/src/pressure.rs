@@ -11,8 +11,8 @@ use perigee_base::limits;
 /// What the function looks at, the worst of all families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Sealed memtables that wait for their flush.
-    pub sealed: usize,
+    /// Sealed memtables that wait for their flush, in thousandths of full ones ([`waiting`]).
+    pub sealed: u64,
     /// How far the running flush is with its memtable, in thousandths.
     pub flushed: u64,
     /// Runs in level 0.
@@ -86,6 +86,12 @@ fn zone(at: u64, begin: u64, end: u64) -> Option<u64> {
     Some(at.saturating_sub(begin).saturating_mul(MIDDLE_US) / left)
 }
 
+/// What a family's sealed memtables of so many bytes count as, in thousandths of full ones. One that was sealed early counts
+/// for what it holds, but an eighth at least, for reads ask each of them; one that a giant batch made longer counts once.
+pub fn waiting(sealed_bytes: impl Iterator<Item = u64>, full: u64) -> u64 {
+    sealed_bytes.map(|bytes| (bytes.saturating_mul(1000) / full.max(1)).clamp(125, 1000)).sum()
+}
+
 /// The pressure of a load: the longest of the delays.
 pub fn pressure(load: Load) -> Pressure {
     let runs = zone(load.level0_runs as u64, LEVEL0_DELAY, LEVEL0_STOP.min(limits::LEVEL0_RUNS_MAX as u64));
@@ -109,12 +115,9 @@ pub fn pressure(load: Load) -> Pressure {
 /// Memtables that are sealed, less what is flushed of the one in work, and the one that grows. While nothing waits beside
 /// the one in work nobody is delayed.
 fn sealed(load: &Load) -> Option<u64> {
-    if load.sealed < 2 {
-        return Some(0);
-    }
     let growing = load.memtable_bytes.0.saturating_mul(1000).checked_div(load.memtable_full).unwrap_or(0);
-    let written = (load.sealed as u64).saturating_mul(1000) + growing.min(999);
-    zone(written - load.flushed.min(1000), SEALED_DELAY, SEALED_STOP)
+    let written = load.sealed.saturating_add(growing.min(999));
+    zone(written.saturating_sub(load.flushed.min(1000)), SEALED_DELAY, SEALED_STOP)
 }
 
 /// The last quarter of the memtables' share. While nothing is sealed nobody waits: the next commit seals.
@@ -130,8 +133,15 @@ fn memory(load: &Load) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn at(sealed: usize, level0_runs: usize) -> Pressure {
-        pressure(Load { sealed, level0_runs, ..Load::default() })
+    fn at(sealed: u64, level0_runs: usize) -> Pressure {
+        pressure(Load { sealed: sealed * 1000, level0_runs, ..Load::default() })
+    }
+
+    #[test]
+    fn small_memtables_count_for_what_they_hold() {
+        assert_eq!(waiting([64, 64, 6400].into_iter(), 64), 3000);
+        assert_eq!(waiting([32, 1, 0].into_iter(), 64), 750);
+        assert_eq!(waiting([9].into_iter(), 0), 1000, "no size known");
     }
 
     #[test]
@@ -167,8 +177,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert!(delay(3, 999, 500).abs_diff(delay(4, 0, 500)) < 10, "a memtable is sealed");
-        assert!(delay(4, 500, 1000).abs_diff(delay(3, 500, 0)) < 10, "and one is flushed");
+        assert!(delay(3000, 999, 500).abs_diff(delay(4000, 0, 500)) < 10, "a memtable is sealed");
+        assert!(delay(4000, 500, 1000).abs_diff(delay(3000, 500, 0)) < 10, "and one is flushed");
     }
 
     /// Writers that are as fast as the delay lets them and a flush of a given speed: after the beginning nobody is ever
@@ -181,7 +191,7 @@ mod tests {
             while now_us < 60_000_000 {
                 let done = flushed / FULL;
                 let load = Load {
-                    sealed: (written / FULL - done) as usize,
+                    sealed: (written / FULL - done) * 1000,
                     flushed: flushed % FULL * 1000 / FULL,
                     memtable_bytes: (written % FULL, 0),
                     memtable_full: FULL,

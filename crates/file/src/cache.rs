@@ -190,7 +190,7 @@ impl Shard {
     }
 
     fn insert(&mut self, slots: &Arc<Slots>, i: usize, block: Arc<Block>) {
-        let bytes = block.memory_bytes() + block.print_bytes() + PLACE_BYTES;
+        let bytes = block.memory_bytes() + PLACE_BYTES;
         let slot = slots.slot(i);
         if bytes > self.budget || slot.is_full() {
             return;
@@ -210,7 +210,7 @@ impl Shard {
             }
         };
         self.used += bytes;
-        slot.put(Some(Held { block, at }));
+        slot.put(Some(Held::new(block, at)));
     }
 
     /// Takes the first block without a mark; after two rounds any, because readers set marks meanwhile. Called only while

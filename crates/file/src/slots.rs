@@ -16,30 +16,41 @@ const CHUNK: usize = 64;
 pub struct Held {
     pub block: Arc<Block>,
     /// Its place in the ring of its shard.
-    pub at: u32,
+    at: u32,
+    /// The mark of the clock: somebody asked since the hand came by.
+    touched: AtomicBool,
+}
+
+impl Held {
+    /// A block, unmarked, in that place of the ring of its shard.
+    pub fn new(block: Arc<Block>, at: u32) -> Held {
+        Held { block, at, touched: AtomicBool::new(false) }
+    }
 }
 
 /// The place of one block.
 #[derive(Debug, Default)]
 pub struct Slot {
     held: RwLock<Option<Held>>,
-    /// The mark of the clock: somebody asked since the hand came by.
-    touched: AtomicBool,
 }
 
+/// Slots that are made together; two of them to a line of memory, none in two lines.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Chunk([Slot; CHUNK]);
+
 /// Memory of the slots that are made together.
-const CHUNK_BYTES: u64 = (CHUNK * size_of::<Slot>()) as u64;
+const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
 
 impl Slot {
     /// Puts something in, unmarked, or takes it out; what was in it.
     pub fn put(&self, held: Option<Held>) -> Option<Held> {
-        self.touched.store(false, Relaxed);
         let mut slot = self.held.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *slot, held)
     }
     /// Clears the mark; whether there was one.
     pub fn take_mark(&self) -> bool {
-        self.touched.swap(false, Relaxed)
+        self.with(|held| held.touched.swap(false, Relaxed)).unwrap_or(false)
     }
     /// Shows what it holds.
     #[inline]
@@ -55,7 +66,7 @@ impl Slot {
 /// The slots of one file.
 #[derive(Debug)]
 pub struct Slots {
-    chunks: Box<[OnceLock<Box<[Slot; CHUNK]>>]>,
+    chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// Memory of the slots of all files.
     made: Arc<AtomicU64>,
 }
@@ -69,21 +80,21 @@ impl Slots {
     pub fn slot(&self, i: usize) -> &Slot {
         let make = || {
             self.made.fetch_add(CHUNK_BYTES, Relaxed);
-            Box::new(std::array::from_fn(|_| Slot::default()))
+            Box::new(Chunk(std::array::from_fn(|_| Slot::default())))
         };
-        &self.chunks[i / CHUNK].get_or_init(make)[i % CHUNK]
+        &self.chunks[i / CHUNK].get_or_init(make).0[i % CHUNK]
     }
     #[inline]
     fn existing(&self, i: usize) -> Option<&Slot> {
-        Some(&self.chunks.get(i / CHUNK)?.get()?[i % CHUNK])
+        Some(&self.chunks.get(i / CHUNK)?.get()?.0[i % CHUNK])
     }
     /// Shows block `i`, if it is cached, and marks it. `show` asks nothing of the cache.
     #[inline]
     pub fn with<T>(&self, i: usize, show: impl FnOnce(&Arc<Block>) -> T) -> Option<T> {
         let slot = self.existing(i)?;
         slot.with(|held| {
-            if !slot.touched.load(Relaxed) {
-                slot.touched.store(true, Relaxed);
+            if !held.touched.load(Relaxed) {
+                held.touched.store(true, Relaxed);
             }
             show(&held.block)
         })
@@ -100,7 +111,7 @@ impl Slots {
     pub fn full(&self) -> impl Iterator<Item = usize> {
         let made = self.chunks.iter().enumerate().filter_map(|(c, chunk)| Some((c, chunk.get()?)));
         made.flat_map(|(c, slots)| {
-            slots.iter().enumerate().filter(|(_, s)| s.is_full()).map(move |(i, _)| c * CHUNK + i)
+            slots.0.iter().enumerate().filter(|(_, s)| s.is_full()).map(move |(i, _)| c * CHUNK + i)
         })
     }
     /// Memory of the table of chunks; slots are counted when they are made.

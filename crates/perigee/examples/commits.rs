@@ -1,8 +1,8 @@
-//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH] [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB]`
+//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH] [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random. Prints throughput, CPU time of an
+//! 16-byte keys in random order, values of 100 bytes (or VALUE_BYTES) of which half are random. Prints throughput, CPU time of an
 //! operation (all threads), and how long a commit took: median, 99th and 99.9th percentile, the longest; then what
-//! held writers up. With `timeline` also the operations of every tenth of a second; with MIB, background
+//! held writers up. With `timeline` (else `-`) also the operations of every tenth of a second; with MIB (0: no limit), background
 //! work moves so many MiB a second at most, so that writers have to wait for it.
 
 mod common;
@@ -12,8 +12,25 @@ use perigee::{Db, Durability, Options, WriteBatch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// A value of so many bytes.
+fn sized(i: u64, bytes: usize) -> Vec<u8> {
+    let mut v = Vec::with_capacity(bytes + 100);
+    let mut part = i;
+    while v.len() < bytes {
+        v.extend_from_slice(&value(part));
+        part = part.wrapping_mul(6364136223846793005).wrapping_add(i);
+    }
+    v.truncate(bytes);
+    v
+}
+
 /// One thread's part: every commit's time in nanoseconds.
-fn write(db: &Db, range: std::ops::Range<u64>, batch: u64, done: &AtomicU64) -> perigee::Result<Vec<u64>> {
+fn write(
+    db: &Db,
+    range: std::ops::Range<u64>,
+    (batch, bytes): (u64, usize),
+    done: &AtomicU64,
+) -> perigee::Result<Vec<u64>> {
     let family = db.default_family();
     let mut took = Vec::with_capacity(((range.end - range.start) / batch) as usize + 1);
     let mut at = range.start;
@@ -21,10 +38,10 @@ fn write(db: &Db, range: std::ops::Range<u64>, batch: u64, done: &AtomicU64) -> 
         let end = (at + batch).min(range.end);
         let start = Instant::now();
         if batch == 1 {
-            family.put(key(at), value(at))?;
+            family.put(key(at), sized(at, bytes))?;
         } else {
             let mut ops = WriteBatch::new();
-            (at..end).try_for_each(|i| ops.put(&family, key(i), value(i)))?;
+            (at..end).try_for_each(|i| ops.put(&family, key(i), sized(i, bytes)))?;
             db.write(ops)?;
         }
         took.push(start.elapsed().as_nanos() as u64);
@@ -38,6 +55,7 @@ fn main() -> perigee::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |i: usize, or: u64| args.get(i).and_then(|a| a.parse().ok()).unwrap_or(or);
     let (threads, batch, n) = (number(0, 2).max(1), number(1, 1).max(1), number(2, 500_000));
+    let bytes = number(7, 100) as usize;
     let durability = match args.get(3).map(String::as_str) {
         Some("full") => Durability::Full,
         Some("interval") => Durability::Interval(Duration::from_secs(1)),
@@ -46,7 +64,7 @@ fn main() -> perigee::Result<()> {
     let parent = args.get(4).map_or_else(std::env::temp_dir, Into::into);
     let dir = parent.join(format!("perigee-commits-{}", std::process::id()));
     let db = Db::open(&dir, Options::new().durability(durability))?;
-    if let Some(mib) = args.get(6).and_then(|a| a.parse::<u64>().ok()) {
+    if let Some(mib) = args.get(6).and_then(|a| a.parse::<u64>().ok()).filter(|mib| *mib > 0) {
         db.set_background_rate(Some(mib << 20));
     }
     let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -55,10 +73,10 @@ fn main() -> perigee::Result<()> {
         let parts: Vec<_> = (0..threads)
             .map(|t| {
                 let range = n * t / threads..n * (t + 1) / threads;
-                scope.spawn(|| write(&db, range, batch, &done))
+                scope.spawn(|| write(&db, range, (batch, bytes), &done))
             })
             .collect();
-        if args.get(5).is_some() {
+        if args.get(5).is_some_and(|a| a == "timeline") {
             scope.spawn(|| {
                 let mut before = 0;
                 while !over.load(Relaxed) {

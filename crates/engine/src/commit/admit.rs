@@ -7,8 +7,8 @@ use crate::pressure::{CHUNK_BYTES, Pressure, Reason};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Longest single delay.
-const DELAY_US_MAX: u64 = 50_000;
+/// A delayed writer looks this often whether the load is gone.
+const SLICE_US: u64 = 20_000;
 /// A stopped writer looks again at least this often.
 const STOP_US: u64 = 50_000;
 
@@ -25,6 +25,17 @@ fn try_again(core: &Core) {
 pub fn space(core: &Core, bytes: usize) -> Result<()> {
     let admitted = core.space.admit(&*core.dir, core.env.clock.monotonic_us(), bytes as u64);
     admitted.inspect_err(|_| try_again(core))
+}
+
+/// Sleeps so long, or until nobody has to wait any more; returns how long it was.
+fn delay(core: &Core, us: u64) -> u64 {
+    let mut slept = 0;
+    while slept < us && (slept == 0 || core.pressure() != Pressure::None) {
+        let slice = SLICE_US.min(us - slept);
+        core.env.clock.sleep_us(slice);
+        slept += slice;
+    }
+    slept
 }
 
 /// Delays or stops the writer of a batch of `bytes`, as the pressure demands.
@@ -44,9 +55,8 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
             Pressure::None => break,
             Pressure::Delay(us_per_chunk, reason) => {
                 let now = core.env.clock.monotonic_us();
-                let us = core.intake.take(now, bytes as u64, CHUNK_BYTES, us_per_chunk).min(DELAY_US_MAX);
+                let us = delay(core, core.intake.take(now, bytes as u64, CHUNK_BYTES, us_per_chunk));
                 if us > 0 {
-                    core.env.clock.sleep_us(us);
                     core.counters.delay_us.add(us);
                     core.stalls.delayed(reason.name(), us);
                 }

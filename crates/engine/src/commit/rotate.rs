@@ -40,7 +40,8 @@ fn over_budget(core: &Core) -> Vec<Arc<Family>> {
     memory::candidates(&sizes, excess).into_iter().map(|i| Arc::clone(&all[i])).collect()
 }
 
-/// The families whose active memtable keeps the oldest operations of a log that has grown too long.
+/// The families whose active memtable keeps the oldest operations of a log that has grown too long. What only sealed
+/// memtables keep does not count: it goes with their flush, and sealing more would not make that sooner.
 fn pinning(core: &Core, appender: &Appender) -> Vec<Arc<Family>> {
     let limit = core.log_bytes_max.load(Relaxed);
     if appender.total_bytes() < limit {
@@ -49,6 +50,9 @@ fn pinning(core: &Core, appender: &Appender) -> Vec<Arc<Family>> {
     let first = |f: &Arc<Family>| f.tree.view().active.first_seq().0;
     let all: Vec<_> = core.families.all().into_iter().filter(|f| first(f) != 0).collect();
     let Some(oldest) = all.iter().map(first).min() else { return Vec::new() };
+    if appender.bytes_from(oldest) < limit {
+        return Vec::new();
+    }
     let end = appender.end_of_segment_with(oldest);
     all.into_iter().filter(|f| first(f) < end).collect()
 }

@@ -42,6 +42,12 @@ impl Appender {
     pub fn total_bytes(&self) -> u64 {
         self.older.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
     }
+    /// Bytes of the segment that holds `lsn` and of all later ones.
+    pub fn bytes_from(&self, lsn: u64) -> u64 {
+        let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
+        let kept = self.older.iter().zip(ends).filter(|(_, end)| *end > lsn);
+        kept.map(|(s, _)| s.bytes).sum::<u64>() + self.writer.offset()
+    }
     /// Whether the newest segment holds operations.
     pub fn has_operations(&self) -> bool {
         self.next_lsn > self.first_lsn

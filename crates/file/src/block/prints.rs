@@ -1,59 +1,65 @@
-//! Fingerprints: one byte of each key's hash, side by side, so that a look-up in a block that is asked often reads a few
-//! neighbouring lines of memory and one key, where a binary search meets a new line at every step. Made on the way, once a
-//! block was asked a few times: most blocks that are read never are. Must not know blocks.
+//! Fingerprints: one byte for each key of a block, beside the block's head, so that a look-up in a block that is kept goes
+//! straight to one key, where a binary search meets a new line of memory at every step. Must not know blocks.
 //!
 //! A fingerprint never answers: it says where to look first. Whole keys are compared, and where nothing is found the
 //! search goes the long way.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use crate::heads::head;
 
-/// A block has fingerprints from this look-up on: making them costs as much as five to ten searches save.
-pub const WORTH: u8 = 8;
+/// As many lie in place; those of more keys lie elsewhere.
+const HERE: usize = 64;
 
 /// The fingerprints of a block, when there are any.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Prints {
-    asked: AtomicU8,
-    bytes: OnceLock<Box<[u8]>>,
+    here: [u8; HERE],
+    elsewhere: Box<[u8]>,
+    count: u32,
 }
 
-/// A copy begins without any.
-impl Clone for Prints {
-    fn clone(&self) -> Prints {
-        Prints::default()
+impl Default for Prints {
+    fn default() -> Prints {
+        Prints { here: [0; HERE], elsewhere: Box::default(), count: 0 }
     }
 }
 
 impl Prints {
-    /// The entries that may have the key of that hash, in order; `None` if there are no fingerprints. `hashes` makes them: the
-    /// hash of every entry's key.
-    #[inline]
-    pub fn candidates<I: Iterator<Item = u64>>(
-        &self,
-        hash: u64,
-        hashes: impl FnOnce() -> I,
-    ) -> Option<impl Iterator<Item = usize>> {
-        let prints = match self.bytes.get() {
-            Some(prints) => prints,
-            None => self.begin(hashes)?,
-        };
-        Some(memchr::memchr_iter(print(hash), prints))
+    /// Of keys without what they have in common.
+    pub fn new<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Prints {
+        let mut prints = Prints { count: keys.len() as u32, ..Prints::default() };
+        if keys.len() <= HERE {
+            prints.here.iter_mut().zip(keys).for_each(|(print, key)| *print = print_of(key));
+        } else {
+            prints.elsewhere = keys.map(print_of).collect();
+        }
+        prints
     }
 
-    /// Counts a look-up; the fingerprints, if it is time for them.
-    #[cold]
-    fn begin<I: Iterator<Item = u64>>(&self, hashes: impl FnOnce() -> I) -> Option<&[u8]> {
-        let asked = self.asked.load(Relaxed).saturating_add(1);
-        self.asked.store(asked, Relaxed); // a count that gets lost costs nothing
-        (asked >= WORTH).then(|| &**self.bytes.get_or_init(|| hashes().map(print).collect()))
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The entries that may have that key, in order.
+    #[inline]
+    pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = usize> {
+        let all = if self.elsewhere.is_empty() { &self.here[..self.count as usize] } else { &self.elsewhere };
+        memchr::memchr_iter(print_of(key), all)
+    }
+
+    /// Memory beside the struct.
+    pub fn memory_bytes(&self) -> u64 {
+        self.elsewhere.len() as u64
     }
 }
 
-/// Any byte of the hash will do: within a block, what the filter asked says little.
+/// Neighbours differ in their first bytes, in their last, or in length.
 #[inline]
-fn print(hash: u64) -> u8 {
-    hash as u8
+fn print_of(key: &[u8]) -> u8 {
+    let last = key.last_chunk::<8>().map_or(0, |last| u64::from_le_bytes(*last));
+    let mixed = (head(key) ^ last.rotate_left(29) ^ key.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 56) as u8
 }
 
 #[cfg(test)]
@@ -61,14 +67,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_come_with_the_eighth_question_and_miss_nobody() {
-        let prints = Prints::default();
-        let hashes = [7, 300, 44, 7 + 256, u64::MAX];
-        let ask = |hash| prints.candidates(hash, || hashes.into_iter()).map(|c| c.collect::<Vec<_>>());
-        assert!((1..WORTH).all(|_| ask(7).is_none()));
-        assert_eq!(ask(7), Some(vec![0, 3]), "256 hashes share a fingerprint");
-        assert_eq!(ask(44), Some(vec![1, 2]));
-        assert_eq!(ask(5), Some(vec![]));
-        assert!(prints.clone().candidates(7, || hashes.into_iter()).is_none());
+    fn they_miss_nobody_and_tell_most_apart() {
+        for n in [1, 2, HERE, HERE + 1, 5000] {
+            for wide in [0, 4, 12] {
+                let keys: Vec<Vec<u8>> =
+                    (0..n as u32).map(|i| [&i.to_be_bytes()[..], &vec![7; wide]].concat()).collect();
+                let prints = Prints::new(keys.iter().map(|k| &k[..]));
+                assert!(!prints.is_empty());
+                let mut sum = 0;
+                for (i, key) in keys.iter().enumerate() {
+                    let found: Vec<usize> = prints.candidates(key).collect();
+                    assert!(found.contains(&i) && found.is_sorted());
+                    sum += found.len();
+                }
+                assert!(sum < n * (2 + n / 100), "{sum} candidates for {n} keys");
+            }
+        }
+        assert!(Prints::default().is_empty());
+        assert_eq!(Prints::default().candidates(b"").count(), 0);
     }
 }

@@ -14,8 +14,10 @@ use std::sync::Arc;
 /// A verified block, searchable as it lies.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The raw form and the slack.
-    buf: Arc<Vec<u8>>,
+    /// The raw form, the slack, and the fingerprints that have no room in `prints`; a spare buffer may be longer.
+    buf: Arc<[u8]>,
+    /// Bytes of the raw form.
+    raw_bytes: u32,
     layout: Layout,
     prints: Prints,
 }
@@ -26,15 +28,27 @@ impl Block {
 
     /// Verifies the block in `buf`, whose last [`Block::SLACK`] bytes are not part of it.
     pub fn parse(buf: Vec<u8>) -> Result<Block> {
-        Block::parse_shared(Arc::new(buf))
-    }
-    /// The same for a buffer that comes with its counter.
-    pub fn parse_shared(buf: Arc<Vec<u8>>) -> Result<Block> {
         let len = buf.len().saturating_sub(SLACK_BYTES);
-        let layout = Layout::parse(&buf, len)?;
-        Ok(Block { buf, layout, prints: Prints::default() })
+        Block::parse_shared(buf.into(), len)
     }
-    /// Fingerprints of its keys, if it was asked often enough.
+    /// The same for the first `len` bytes of a buffer that comes with its counter, and has the slack behind them.
+    pub fn parse_shared(buf: Arc<[u8]>, len: usize) -> Result<Block> {
+        let layout = Layout::parse(&buf, len)?;
+        let raw_bytes = u32::try_from(len).map_err(|_| Error::corruption("a block is too long"))?;
+        Ok(Block { buf, raw_bytes, layout, prints: Prints::default() })
+    }
+    /// A copy to be kept: in a buffer of its own length, with fingerprints.
+    pub fn to_keep(&self, order: KeyOrder) -> Block {
+        let prints = if order.is_bytewise() {
+            Prints::new((0..self.len()).map(|i| self.suffix(i)))
+        } else {
+            Prints::default() // equal keys may be different bytes
+        };
+        let bytes = &self.buf[..self.raw_bytes as usize + SLACK_BYTES];
+        Block { buf: bytes.into(), raw_bytes: self.raw_bytes, layout: self.layout, prints }
+    }
+    /// Fingerprints of its keys, if it has any.
+    #[inline]
     pub(super) fn prints(&self) -> &Prints {
         &self.prints
     }
@@ -53,8 +67,20 @@ impl Block {
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buf[range]
     }
+    /// The key without as many bytes as all keys have in common, whether or not it begins with those.
+    #[inline]
+    pub(super) fn tail<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        key.get(self.layout.suffixes - self.layout.prefix..)
+    }
+    /// Begins to fetch the value of entry `i`, and the counter of the buffer, from memory, while something else is looked at.
+    #[inline]
+    pub(super) fn touch(&self, i: usize) {
+        let value = self.layout.value_range(&self.buf, i);
+        let ends = self.buf[value.start] ^ self.buf[value.end];
+        std::hint::black_box((ends, Arc::strong_count(&self.buf)));
+    }
     /// The buffer it lies in.
-    pub(crate) fn into_buffer(self) -> Arc<Vec<u8>> {
+    pub(crate) fn into_buffer(self) -> Arc<[u8]> {
         self.buf
     }
 
@@ -66,11 +92,11 @@ impl Block {
     }
     /// The raw form.
     pub fn raw(&self) -> &[u8] {
-        &self.buf[..self.buf.len() - SLACK_BYTES]
+        &self.buf[..self.raw_bytes as usize]
     }
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        (self.buf.len() + size_of::<Block>() + 2 * size_of::<usize>()) as u64
+        (self.buf.len() + size_of::<Block>() + 4 * size_of::<usize>()) as u64 + self.prints.memory_bytes()
     }
 
     /// The part that all keys begin with.

@@ -10,6 +10,8 @@ use perigee_base::Result;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+/// Buffers of blocks have at least this length, so that one that comes back fits the next block.
+const BYTES_MIN: usize = 5 << 10;
 /// Longest buffer that is kept.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Most buffers of blocks that a thread keeps: a scan gives one back for each that it takes.
@@ -18,7 +20,7 @@ const KEPT_MAX: usize = 4;
 #[derive(Default)]
 struct Spare {
     frame: Vec<u8>,
-    blocks: Vec<Arc<Vec<u8>>>,
+    blocks: Vec<Arc<[u8]>>,
 }
 
 thread_local! {
@@ -39,21 +41,23 @@ pub(crate) fn with_frame<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T
     done
 }
 
-/// A buffer of `len` bytes of whatever content, which nobody else holds.
-pub(crate) fn take(len: usize) -> Result<Arc<Vec<u8>>> {
-    let mut kept = SPARE.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten().unwrap_or_default();
-    let buf = Arc::get_mut(&mut kept).expect("only buffers that nobody holds are kept");
-    match len.checked_sub(buf.len()) {
-        Some(missing) => grow(buf, missing)?,
-        None => buf.truncate(len),
+/// A buffer of at least `len` bytes of whatever content, which nobody else holds.
+pub(crate) fn take(len: usize) -> Result<Arc<[u8]>> {
+    let kept = SPARE.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten();
+    match kept.filter(|buf| buf.len() >= len) {
+        Some(buf) => Ok(buf),
+        None => {
+            let mut buf = Vec::new();
+            grow(&mut buf, len.max(BYTES_MIN))?;
+            Ok(buf.into())
+        }
     }
-    Ok(kept)
 }
 
 /// Keeps the buffer of a block, unless somebody still holds it.
 pub(crate) fn give(block: Block) {
     let mut buf = block.into_buffer();
-    if buf.capacity() <= KEPT_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
+    if buf.len() <= KEPT_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
         let _ = SPARE.try_with(|s| {
             let blocks = &mut s.borrow_mut().blocks;
             if blocks.len() < KEPT_MAX {
@@ -76,7 +80,7 @@ mod tests {
         w.finish(&mut raw);
         let mut buf = take(raw.len() + Block::SLACK).unwrap();
         Arc::get_mut(&mut buf).unwrap()[..raw.len()].copy_from_slice(&raw);
-        Block::parse_shared(buf).unwrap()
+        Block::parse_shared(buf, raw.len()).unwrap()
     }
 
     #[test]

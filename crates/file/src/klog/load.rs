@@ -37,12 +37,7 @@ impl Ahead {
 
 impl KlogReader {
     /// What a look-up that has come to data block `i` finds there, if that is not in the cache.
-    pub(super) fn get_missed(
-        &self,
-        i: usize,
-        key: (&[u8], u64),
-        at: SeqNo,
-    ) -> Result<Option<(SeqNo, Found)>> {
+    pub(super) fn get_missed(&self, i: usize, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
         self.count_cache_miss();
         if self.cache.admits(i) {
             let block = Arc::new(self.read_block(i, Cause::Get, true)?);
@@ -136,19 +131,19 @@ impl KlogReader {
         let decode = || {
             let frame = Frame::decode(self.id(), offset, frame, FrameKind::Data)?;
             let length = frame.raw_bytes + Block::SLACK;
-            let mut buf = if kept { fresh(length)? } else { spare::take(length)? };
+            let mut buf = spare::take(length)?;
             let raw = Arc::get_mut(&mut buf).expect("nobody else holds it yet");
             frame.unpack_to(&mut raw[..frame.raw_bytes])?;
-            Block::parse_shared(buf)?.under(self.parts.order)
+            let block = Block::parse_shared(buf, frame.raw_bytes)?.under(self.parts.order)?;
+            if !kept {
+                return Ok(block);
+            }
+            let copy = block.to_keep(self.parts.order);
+            spare::give(block);
+            Ok(copy)
         };
         decode().map_err(|e| self.input.damage(offset, e))
     }
-}
-
-fn fresh(length: usize) -> Result<Arc<Vec<u8>>> {
-    let mut buf = Vec::new();
-    grow(&mut buf, length)?;
-    Ok(Arc::new(buf))
 }
 
 #[cfg(test)]

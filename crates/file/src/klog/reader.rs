@@ -241,12 +241,12 @@ impl KlogReader {
     /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
         let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
-        match self.cache.with(i, |block| self.answer(block, i, (key, hash), at, Found::of)) {
+        match self.cache.with(i, |block| self.answer(block, i, key, at, Found::of)) {
             Some(answer) => {
                 self.counters.cache_hits.add(1);
                 Ok(answer)
             }
-            None => self.get_missed(i, (key, hash), at),
+            None => self.get_missed(i, key, at),
         }
     }
 
@@ -310,7 +310,7 @@ impl KlogReader {
     ) -> Result<Option<(SeqNo, Found)>> {
         let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
         let block = block(i)?;
-        Ok(self.answer(&block, i, (key, hash), at, Found::of))
+        Ok(self.answer(&block, i, key, at, Found::of))
     }
 
     /// The one data block that may hold the newest version of `key` that is not newer than `at`.
@@ -334,12 +334,12 @@ impl KlogReader {
         &self,
         block: &Block,
         i: usize,
-        (key, hash): (&[u8], u64),
+        key: &[u8],
         at: SeqNo,
         found: impl FnOnce(&Block, usize) -> Found,
     ) -> Option<(SeqNo, Found)> {
         let order = self.parts.order;
-        let by_print = block.find_by_print(order, key, hash, at);
+        let by_print = block.find_by_print(order, key, at);
         let entry = by_print.unwrap_or_else(|| block.lower_bound(order, key, at));
         if by_print.is_some() || (entry < block.len() && block.key_is(order, entry, key)) {
             return self.seen(block, entry, at, found);

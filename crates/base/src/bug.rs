@@ -94,6 +94,8 @@ bugs! {
     RangeCoversNewer = 34,
     /// Whole tables inside a range tombstone are dropped although a snapshot still reads them.
     DropTableIgnoresSnapshot = 35,
+    /// Compaction forgets numbers that a snapshot still tells entries by.
+    SettleUnderSnapshot = 38,
     /// Compaction drops range tombstones above the bottom.
     DropRangeEarly = 36,
     /// A scan that leaves a deleted stretch backward lands one key too far.

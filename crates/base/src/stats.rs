@@ -21,7 +21,7 @@ impl Counter {
     }
 }
 
-/// What every read bumps is striped, so that threads that read at once do not meet at a counter.
+/// What every read or write bumps is striped, so that threads that do it at once do not meet at a counter.
 macro_rules! counter {
     () => {
         Counter
@@ -54,11 +54,11 @@ macro_rules! counters {
 
 counters! {
     /// Write calls that were acknowledged.
-    commits,
+    commits: StripedCounter,
     /// Operations inside them.
-    operations,
+    operations: StripedCounter,
     /// Bytes of user keys and values in them.
-    user_bytes_written,
+    user_bytes_written: StripedCounter,
     /// Group commits (one log append each).
     commit_groups,
     /// Bytes appended to the write-ahead log.

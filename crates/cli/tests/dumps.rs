@@ -145,17 +145,17 @@ fn the_worked_examples_of_the_format_pages_are_understood() {
     let text = w.ok(&["dump", "db", "7"]);
     let wanted = [
         "@0 header: database 0x1122334455667788, file 7, A 2, B 0x0",
-        "@72 data block: stored 156, raw 156, codec none, entries 3",
+        "@72 data block: stored 45, raw 45, codec none, entries 3",
         "  12 put apple\tred",
         "  9 delete apple",
         "  10 put apricot\t-> vlog 10 at 72, 31 bytes stored, 7 bytes",
-        "@252 filter: stored 40, raw 40, codec none, blocks 1",
-        "@316 index: stored 122, raw 122, codec none, blocks 1",
-        "  block: at 72, bytes 180, up to apricot",
-        "@462 properties: stored 48, raw 48, codec none",
+        "@141 filter: stored 40, raw 40, codec none, blocks 1",
+        "@205 index: stored 21, raw 21, codec none, blocks 1",
+        "  block: at 72, bytes 69, up to apricot",
+        "@250 properties: stored 48, raw 48, codec none",
         "  vlogs: is [(file 10, bytes 31)]",
         "  key order: is bytes",
-        "@534 footer: filter (at 252, bytes 64), index (at 316, bytes 146), properties (at 462, bytes 72), \
+        "@322 footer: filter (at 141, bytes 64), index (at 205, bytes 45), properties (at 250, bytes 72), \
          data blocks 1, entries 3, range bytes 0",
         "end: 3 entries",
     ];

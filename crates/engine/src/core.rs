@@ -13,9 +13,10 @@ use crate::manifest::Manifest;
 use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
 use crate::pressure::{self, Load, Pressure};
-use crate::retire::Retire;
+use crate::retire::{Retire, sealed_bytes};
 use crate::scrub::Scrub;
 use crate::settings::Settings;
+use crate::shared::SharedBatches;
 use crate::signal::Signal;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -65,6 +66,8 @@ pub struct Core {
     pub now: Arc<LogicalClock>,
     /// Who may hold how much memory.
     pub memory: Memory,
+    /// Batches that several families share.
+    pub shared: SharedBatches,
     /// Guards the last free space of the disk.
     pub space: Space,
     /// Grows when a writer was refused for want of space: jobs try again.
@@ -115,6 +118,8 @@ pub struct Core {
     pub sync_due: AtomicU64,
     /// The worst load of any family: sealed memtables (thousandths) in the high half, level 0 runs in the low.
     pub load: AtomicU64,
+    /// Table bytes that merges would free, in thousandths of the others.
+    pub waste: AtomicU64,
     /// The log may grow to this before the families with the oldest operations are flushed.
     pub log_bytes_max: AtomicU64,
     /// Held while the load or the limits are counted and stored, so that an older count never replaces a newer one. No I/O
@@ -149,20 +154,27 @@ impl Core {
     pub fn refresh_load(&self) {
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worst = (0, 0);
-        let (mut active, mut sealed) = (0, 0);
+        let (mut active, mut sealed, mut parts) = (0, 0, 0);
+        let (mut wasted, mut stored) = (0u64, 0u64);
         let families = self.families.all();
         for f in &families {
             let v = f.tree.view();
             v.sealed.iter().for_each(|m| self.retire.follow(m));
             let waiting = pressure::waiting(v.sealed.iter().map(|m| m.bytes()), f.settings().memtable_bytes);
             worst = (worst.0.max(waiting), worst.1.max(v.version.levels[0].len()));
+            let waste = v.version.waste();
+            (wasted, stored) = (wasted + waste.bytes, stored + waste.of);
             active += v.active.bytes();
-            sealed += v.sealed.iter().map(|m| m.bytes()).sum::<u64>();
+            sealed += v.sealed.iter().map(|m| sealed_bytes(m)).sum::<u64>();
+            parts += v.active.part_bytes();
         }
         self.load.store(worst.0.min(u64::from(u32::MAX)) << 32 | worst.1 as u64, SeqCst);
-        let kept = self.retire.memtable_bytes().saturating_sub(sealed);
+        self.waste.store(wasted.saturating_mul(1000) / stored.saturating_sub(wasted).max(1), SeqCst);
+        let (held, held_parts) = self.retire.memtable_bytes();
+        let (kept, parts) = (held.saturating_sub(sealed), parts + held_parts);
+        let shared = self.shared.held().saturating_sub(parts);
         let objects = memory::object_bytes(families.len(), self.shelf.tables());
-        self.memory.count(active, sealed, kept, objects);
+        self.memory.count((active, sealed), (shared, kept), objects);
         self.balance();
     }
     /// Who holds how much memory.
@@ -188,6 +200,7 @@ impl Core {
     }
     /// A job is over: what it held is free, and perhaps it is time to hand freed memory back.
     pub fn job_over(&self) {
+        self.memory.look_again();
         self.refresh_load();
         self.give_back();
     }
@@ -233,6 +246,8 @@ impl Core {
             memtable_full: self.log_bytes_max.load(Relaxed) / LOG_MEMTABLES,
             memtable_bytes: self.memory.memtables(),
             memtable_share: self.memory.share(),
+            waste: self.waste.load(Relaxed),
+            waste_max: u64::from(self.settings.space_amplification).saturating_sub(100) * 10,
         })
     }
     /// Makes creations in the database directory durable.

@@ -1,6 +1,6 @@
 //! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
 
-use crate::commit::{self, Queue, rotate};
+use crate::commit::{self, Writers, rotate};
 use crate::control::Kind;
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering::SeqCst;
 /// An open database. Dropping the last handle closes it.
 pub struct Engine {
     pub(crate) core: Arc<Core>,
-    queue: Queue,
+    writers: Writers,
     workers: Mutex<Option<Workers>>,
     recovery: recover::Report,
     path: PathBuf,
@@ -83,7 +83,7 @@ impl Engine {
     ) -> Engine {
         Engine {
             core,
-            queue: Queue::new(),
+            writers: Writers::new(),
             workers: Mutex::new(workers),
             recovery,
             path: path.to_owned(),
@@ -101,9 +101,9 @@ impl Engine {
     }
     /// The same, measured as that operation.
     pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        let started = self.core.start(operation, self.core.counters.commits.get());
+        let started = self.core.start(operation, self.core.counters.commits.own());
         let durability = durability.unwrap_or(self.core.settings.durability);
-        let written = commit::write(&self.core, &self.queue, batch, durability);
+        let written = commit::write(&self.core, &self.writers, batch, durability);
         match &written {
             Ok(()) => self.core.stop(operation, started),
             Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {

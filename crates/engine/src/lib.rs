@@ -20,6 +20,7 @@ pub mod manifest;
 mod picked;
 pub mod family;
 pub mod memory;
+pub mod shared;
 pub mod space;
 pub mod ballast;
 pub mod pressure;

@@ -14,8 +14,10 @@ const UNKNOWN_BYTES: u64 = 4 << 30;
 const BUFFER_BYTES: u64 = 512 << 10;
 /// A family without tables: its names, settings, views (striped by thread), empty memtable, and its place in the catalog (measured).
 const FAMILY_BYTES: u64 = 4_150;
+/// What its first table adds to that: levels, runs, maps (measured).
+const FIRST_TABLE_BYTES: u64 = 1_200;
 /// A table beside its index and filter: what version, catalog, shelf and reader say of it (measured).
-const TABLE_BYTES: u64 = 2_800;
+const TABLE_BYTES: u64 = 1_000;
 /// So much freed memory is handed back even if the budget does not need it, but not more often than this.
 const BURST_BYTES: u64 = 64 << 20;
 const BURST_US: u64 = 5_000_000;
@@ -32,6 +34,8 @@ pub struct Owners {
     pub active: u64,
     /// Sealed memtables.
     pub sealed: u64,
+    /// What batches over several families hold for families that are flushed, until the last of them is.
+    pub shared: u64,
     /// Memtables that are in tables already, but not yet free: readers hold them, or the job that wrote them.
     pub kept: u64,
     /// The block cache.
@@ -54,6 +58,7 @@ impl Owners {
         vec![
             ("active memtables", self.active),
             ("sealed memtables", self.sealed),
+            ("batches shared by families", self.shared),
             ("memtables kept by readers", self.kept),
             ("block cache", self.cache),
             ("indexes", self.indexes),
@@ -69,13 +74,14 @@ impl Owners {
     }
     /// Those that take what they need.
     fn fixed(&self) -> u64 {
-        self.kept + self.indexes + self.filters + self.objects + self.jobs + self.loads
+        self.shared + self.kept + self.indexes + self.filters + self.objects + self.jobs + self.loads
     }
 }
 
 /// Families and tables, beside what is counted of them elsewhere.
 pub fn object_bytes(families: usize, tables: usize) -> u64 {
-    families as u64 * FAMILY_BYTES + tables as u64 * TABLE_BYTES
+    let with_tables = families.min(tables) as u64;
+    families as u64 * FAMILY_BYTES + with_tables * FIRST_TABLE_BYTES + tables as u64 * TABLE_BYTES
 }
 
 /// What is divided: a sixteenth stays for what the allocator adds (headers, pages of which a part is in use).
@@ -128,15 +134,37 @@ pub fn give_back_due(budget: u64, freed: u64, resident: Option<u64>, since_us: u
     (tight && freed >= (budget / 16).max(1)) || (freed >= BURST_BYTES && since_us >= BURST_US)
 }
 
-/// Which active memtables to seal, by (first sequence number, bytes), so that `excess` bytes go: the largest first, because a
+/// An active memtable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Active {
+    /// Number of its first operation.
+    pub first: u64,
+    /// Its bytes; 0 if it is empty.
+    pub bytes: u64,
+    /// Those of them in batches that other families share.
+    pub parts: u64,
+}
+
+/// Which active memtables to seal, so that `excess` bytes go. Where most bytes are in batches that families share, flushing
+/// one of them frees nothing: all go that hold the oldest batches, those up to number `oldest(excess)`. Else by size.
+pub fn to_seal(active: &[Active], shared: u64, excess: u64, oldest: impl FnOnce(u64) -> u64) -> Vec<usize> {
+    let sum = |of: fn(&Active) -> u64| active.iter().map(of).sum::<u64>();
+    if (sum(|a| a.parts) + shared) * 2 <= sum(|a| a.bytes) + shared {
+        return candidates(active, excess);
+    }
+    let oldest = oldest(excess);
+    (0..active.len()).filter(|i| active[*i].parts > 0 && active[*i].first <= oldest).collect()
+}
+
+/// Which active memtables to seal, so that `excess` bytes go: the largest first, because a
 /// flush costs a file whatever its size; among equals the oldest, because it holds the log back.
-pub fn candidates(active: &[(u64, u64)], excess: u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..active.len()).filter(|i| active[*i].1 > 0).collect();
-    order.sort_by_key(|i| (std::cmp::Reverse(active[*i].1), active[*i].0));
+fn candidates(active: &[Active], excess: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..active.len()).filter(|i| active[*i].bytes > 0).collect();
+    order.sort_by_key(|i| (std::cmp::Reverse(active[*i].bytes), active[*i].first));
     let mut going = 0;
     let mut enough = |i: &usize| {
         let more = going < excess;
-        going += active[*i].1;
+        going += active[*i].bytes;
         more
     };
     order.into_iter().take_while(|i| enough(i)).collect()
@@ -152,9 +180,12 @@ pub struct Memory {
     pub cache_max: u64,
     active: AtomicU64,
     sealed: AtomicU64,
+    shared: AtomicU64,
     kept: AtomicU64,
     objects: AtomicU64,
     loads: AtomicU64,
+    /// Below this there was nothing to seal the last time.
+    barren: AtomicU64,
     share: AtomicU64,
     told: AtomicU64,
     told_jobs: AtomicU64,
@@ -168,16 +199,18 @@ impl Memory {
     /// Nothing held yet.
     pub fn new(budget: u64, cache_max: u64) -> Memory {
         let share = AtomicU64::new(memtable_share(budget, &Owners::default()));
-        let (active, sealed, kept, objects, loads) = Default::default();
+        let (active, sealed, shared, kept, objects, loads, barren) = Default::default();
         let (told, told_jobs, capacity, freed, rung, given_us) = Default::default();
         Memory {
             budget,
             cache_max,
             active,
             sealed,
+            shared,
             kept,
             objects,
             loads,
+            barren,
             share,
             told,
             told_jobs,
@@ -195,12 +228,15 @@ impl Memory {
     pub fn share(&self) -> u64 {
         self.share.load(Relaxed)
     }
-    /// They were counted.
-    pub fn count(&self, active: u64, sealed: u64, kept: u64, objects: u64) {
+    /// They were counted; and what shared batches and readers hold beside them.
+    pub fn count(&self, (active, sealed): (u64, u64), (shared, kept): (u64, u64), objects: u64) {
         let swap = |at: &AtomicU64, to: u64| at.swap(to, Relaxed);
-        let before = swap(&self.active, active) + swap(&self.sealed, sealed) + swap(&self.kept, kept);
+        let before = swap(&self.active, active)
+            + swap(&self.sealed, sealed)
+            + swap(&self.shared, shared)
+            + swap(&self.kept, kept);
         self.objects.store(objects, Relaxed);
-        self.freed(before.saturating_sub(active + sealed + kept));
+        self.freed(before.saturating_sub(active + sealed + shared + kept));
     }
     /// Active memtables grew; whether so much that the balance is due.
     pub fn grew(&self, bytes: u64) -> bool {
@@ -220,9 +256,10 @@ impl Memory {
     /// All owners: what was counted, and what others know.
     pub fn owners(&self, cache: u64, (indexes, filters): (u64, u64), jobs: u64) -> Owners {
         let (active, sealed) = self.memtables();
-        let (kept, objects, loads) =
-            (self.kept.load(Relaxed), self.objects.load(Relaxed), self.loads.load(Relaxed));
-        Owners { active, sealed, kept, cache, indexes, filters, objects, jobs, loads }
+        let load = |at: &AtomicU64| at.load(Relaxed);
+        let (shared, kept) = (load(&self.shared), load(&self.kept));
+        let (objects, loads) = (load(&self.objects), load(&self.loads));
+        Owners { active, sealed, shared, kept, cache, indexes, filters, objects, jobs, loads }
     }
     /// Divides the budget; returns what the cache may hold now.
     pub fn balance(&self, owners: &Owners) -> u64 {
@@ -233,10 +270,21 @@ impl Memory {
         self.freed(self.capacity.swap(capacity, Relaxed).saturating_sub(capacity));
         capacity
     }
-    /// Whether memtables are to be sealed although none is full, and how many bytes of them.
+    /// Whether memtables are to be sealed although none is full, and how many bytes of them: active ones have half of the share,
+    /// or flushed ones have left a quarter of it behind in batches that others share.
     pub fn excess(&self) -> Option<u64> {
-        let share = self.share();
-        (self.memtables().0 >= share / 2).then_some(share / 4)
+        let (share, active, shared) = (self.share(), self.memtables().0, self.shared.load(Relaxed));
+        let due = active >= share / 2 || shared >= (share / 4).max(1);
+        (due && active + shared >= self.barren.load(Relaxed)).then_some(share / 4)
+    }
+    /// There was nothing to seal: no need to look again before something changes.
+    pub fn was_barren(&self) {
+        let now = self.memtables().0 + self.shared.load(Relaxed);
+        self.barren.store(now + step(self.budget), Relaxed);
+    }
+    /// Something did.
+    pub fn look_again(&self) {
+        self.barren.store(0, Relaxed);
     }
     /// So much was freed.
     pub fn freed(&self, bytes: u64) {
@@ -314,12 +362,38 @@ mod tests {
 
     #[test]
     fn the_largest_goes_first_and_the_oldest_of_equals() {
-        let active = [(50, 10), (7, 30), (0, 0), (9, 40), (3, 30)];
+        let alone = |(first, bytes)| Active { first, bytes, parts: 0 };
+        let active = [(50, 10), (7, 30), (0, 0), (9, 40), (3, 30)].map(alone);
         assert_eq!(candidates(&active, 1), [3]);
         assert_eq!(candidates(&active, 41), [3, 4]);
         assert_eq!(candidates(&active, 71), [3, 4, 1]);
         assert_eq!(candidates(&active, 10_000), [3, 4, 1, 0], "an empty one never");
         assert_eq!(candidates(&[], 5), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn what_shares_batches_goes_together_the_oldest_first() {
+        let of = |first, bytes, parts| Active { first, bytes, parts };
+        let active = [of(50, 10, 8), of(7, 30, 30), of(0, 0, 0), of(9, 4, 3), of(3, 9, 0)];
+        let oldest = |excess| move |asked| (asked == excess).then_some(10).unwrap();
+        assert_eq!(to_seal(&active, 0, 5, oldest(5)), [1, 3]);
+        assert_eq!(to_seal(&[of(9, 400, 3), of(3, 9, 1)], 0, 5, |_| panic!()), [0]);
+        assert_eq!(to_seal(&[of(9, 400, 3), of(3, 9, 1)], 500, 5, |_| 8), [1], "a small one that holds much");
+        assert_eq!(to_seal(&[of(9, 400, 3)], 500, 5, |_| 8), [0; 0], "sealed ones hold it");
+    }
+
+    #[test]
+    fn what_was_looked_at_in_vain_is_looked_at_again_after_a_change() {
+        let m = Memory::new(64 * MIB, u64::MAX);
+        m.count((MIB, 0), (20 * MIB, 0), 0);
+        assert!(m.excess().is_some());
+        m.was_barren();
+        assert_eq!(m.excess(), None);
+        m.grew(MIB);
+        assert!(m.excess().is_some());
+        m.was_barren();
+        m.look_again();
+        assert!(m.excess().is_some());
     }
 
     #[test]
@@ -342,9 +416,9 @@ mod tests {
         assert!(due(64, 50, BURST_US) && !due(64, 50, 0));
         assert!(!give_back_due(64 * MIB, 4 * MIB, None, u64::MAX));
         let m = Memory::new(64 * MIB, u64::MAX);
-        m.count(10 * MIB, 10 * MIB, 0, 0);
+        m.count((10 * MIB, 10 * MIB), (0, 0), 0);
         assert!(!m.look_due());
-        m.count(0, 10 * MIB, 0, 0);
+        m.count((0, 10 * MIB), (0, 0), 0);
         assert!(m.look_due() && !m.look_due());
         assert!(!m.give_back(0, || Some(0)), "freed, but there is room");
         assert!(m.give_back(0, || Some(64 * MIB)));

@@ -23,6 +23,10 @@ pub struct Load {
     pub memtable_full: u64,
     /// What they may have together; 0: not limited.
     pub memtable_share: u64,
+    /// Table bytes that merges would free, in thousandths of the others.
+    pub waste: u64,
+    /// What that may become; 0: anything.
+    pub waste_max: u64,
 }
 
 /// Why a writer waits.
@@ -34,6 +38,8 @@ pub enum Reason {
     Level0Runs,
     /// The memtables have used up their share of the memory budget.
     Memory,
+    /// Overwritten entries pile up faster than compaction takes them away.
+    Space,
 }
 
 impl Reason {
@@ -43,6 +49,7 @@ impl Reason {
             Reason::SealedMemtables => "sealed memtables",
             Reason::Level0Runs => "level 0 runs",
             Reason::Memory => "memory budget",
+            Reason::Space => "space",
         }
     }
 }
@@ -77,6 +84,10 @@ const LEVEL0_STOP: u64 = 36;
 /// Thousandths of memtables, those written and not yet flushed: about one is being flushed and one waits.
 const SEALED_DELAY: u64 = 2_000;
 const SEALED_STOP: u64 = 4_000;
+/// Less waste than this (in thousandths) delays nobody: compaction begins at an eighth.
+const WASTE_DELAY_MIN: u64 = 130;
+/// The longest delay for space: 4 MiB a second.
+const WASTE_US_MAX: u64 = 16_000;
 /// The delay in the middle of a zone: 64 MiB a second.
 const MIDDLE_US: u64 = 1_000;
 
@@ -99,6 +110,7 @@ pub fn pressure(load: Load) -> Pressure {
         (sealed(&load), Reason::SealedMemtables),
         (runs, Reason::Level0Runs),
         (memory(&load), Reason::Memory),
+        (space(&load), Reason::Space),
     ];
     let mut worst = Pressure::None;
     for (delay, reason) in causes {
@@ -129,6 +141,16 @@ fn memory(load: &Load) -> Option<u64> {
     zone(used, share / 4 * 3, share)
 }
 
+/// From half of what overwritten entries may take up, where compaction is at work on them. Nobody is stopped for space, and
+/// the delay has an end: an estimate is no reason to stand still, nor is what a compaction does not free in the end.
+fn space(load: &Load) -> Option<u64> {
+    if load.waste_max == 0 {
+        return Some(0);
+    }
+    let begin = (load.waste_max / 2).max(WASTE_DELAY_MIN);
+    Some(zone(load.waste, begin, load.waste_max).map_or(WASTE_US_MAX, |us| us.min(WASTE_US_MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +176,19 @@ mod tests {
         assert_eq!(at(0, 35), Pressure::Delay(23_000, Reason::Level0Runs));
         assert_eq!(at(4, 0), Pressure::Stop(Reason::SealedMemtables));
         assert_eq!(at(0, 36), Pressure::Stop(Reason::Level0Runs));
+    }
+
+    #[test]
+    fn waste_delays_and_never_stops() {
+        let at = |waste, waste_max| pressure(Load { waste, waste_max, ..Load::default() });
+        assert_eq!(
+            (at(200, 400), at(5000, 0), at(130, 200)),
+            (Pressure::None, Pressure::None, Pressure::None)
+        );
+        assert_eq!(at(300, 400), Pressure::Delay(1000, Reason::Space));
+        assert_eq!(at(375, 400), Pressure::Delay(7000, Reason::Space));
+        assert_eq!(at(399, 400), Pressure::Delay(16_000, Reason::Space));
+        assert_eq!(at(9999, 400), Pressure::Delay(16_000, Reason::Space));
     }
 
     #[test]

@@ -27,6 +27,11 @@ pub struct Retire {
     sweeping: perigee_env::sync::Mutex<()>,
 }
 
+/// Bytes of a sealed memtable: its family has an empty one beside it.
+pub fn sealed_bytes(m: &Memtable) -> u64 {
+    m.bytes() + Memtable::EMPTY_BYTES
+}
+
 impl Retire {
     /// Lists the files that `old` has and `new` has not.
     pub fn difference(&self, old: &Version, new: &Version) {
@@ -45,12 +50,17 @@ impl Retire {
         let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(Arc::as_ptr(memtable) as usize).or_insert_with(|| Arc::downgrade(memtable));
     }
-    /// Bytes of all sealed memtables that somebody holds: families, jobs, readers.
-    pub fn memtable_bytes(&self) -> u64 {
+    /// Bytes of all sealed memtables that somebody holds: families, jobs, readers; and how many of them are parts of batches
+    /// that several families share.
+    pub fn memtable_bytes(&self) -> (u64, u64) {
         let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = 0;
-        all.retain(|_, m| m.upgrade().inspect(|m| bytes += m.bytes()).is_some());
-        bytes
+        let (mut bytes, mut parts) = (0, 0);
+        let mut add = |m: &Arc<Memtable>| {
+            bytes += sealed_bytes(m);
+            parts += m.part_bytes();
+        };
+        all.retain(|_, m| m.upgrade().inspect(&mut add).is_some());
+        (bytes, parts)
     }
 
     /// Removes the files that nobody reads and no family names any more. A file that cannot be removed becomes an orphan of the next open.

@@ -20,6 +20,9 @@ pub enum Durability {
 /// With less memory nothing useful can be done.
 const MEMORY_BUDGET_MIN: u64 = 64 << 10;
 
+/// Below this compaction would not have begun; above it, the limits of level 0 come first.
+const SPACE_PERCENT: std::ops::RangeInclusive<u32> = 120..=1000;
+
 /// Settings of a database.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -49,6 +52,8 @@ pub struct Settings {
     pub orders: Vec<KeyOrder>,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
+    /// Writers are slowed so that tables stay below so many percent of what readers see of them, about; 0: they are not.
+    pub space_amplification: u32,
     /// The scrub reads every table and value log once in so many microseconds; 0: never.
     pub scrub_interval_us: u64,
     /// Measure how long operations take.
@@ -69,6 +74,10 @@ impl Settings {
         if self.memory_budget != 0 && self.memory_budget < MEMORY_BUDGET_MIN {
             return Err(Error::invalid("the option memory_budget is out of range")
                 .expected(format_args!("at least {MEMORY_BUDGET_MIN}, or 0"), self.memory_budget));
+        }
+        if self.space_amplification != 0 && !SPACE_PERCENT.contains(&self.space_amplification) {
+            return Err(Error::invalid("the option space_amplification is out of range")
+                .expected(format_args!("{SPACE_PERCENT:?} percent, or 0"), self.space_amplification));
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ fn settings() -> Settings {
         min_free_space: 0,
         verify_outputs: true,
         background_bytes_per_second: 0,
+        space_amplification: 150,
         scrub_interval_us: 0,
         latency_stats: true,
         log_file_bytes: 1 << 20,

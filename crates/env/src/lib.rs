@@ -8,6 +8,7 @@ pub mod clock;
 pub mod rand;
 pub mod spawn;
 mod sched;
+pub mod spin;
 pub mod sync;
 pub mod fs;
 pub mod env;

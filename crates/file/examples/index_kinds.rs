@@ -73,7 +73,7 @@ fn raw(keys: &[Vec<u8>]) -> (Vec<u8>, usize) {
             Some(next) if b + 1 < blocks => separator(KeyOrder::Bytes, (last, SeqNo(1)), next),
             _ => (last.clone(), SeqNo::ZERO),
         };
-        writer.add((&key, seq), 72 + 9000 * b as u64, 9000);
+        writer.add((&key, seq), 9000);
     }
     let mut out = Vec::new();
     writer.finish(&mut out);

@@ -105,11 +105,14 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the rest and puts the file on stable storage. Its length and whole-file checksum.
-    pub fn finish(mut self) -> Result<(u64, u64)> {
+    /// Writes the rest and puts the file on stable storage, unless the caller takes it to do so later. Its length and
+    /// whole-file checksum.
+    pub fn finish(mut self, later: Option<&mut Vec<Arc<dyn Append>>>) -> Result<(u64, u64)> {
         self.flush()?;
-        if !bug::on(Bug::SkipTableSync) {
-            self.file.sync().map_err(|e| e.in_file(&self.name))?;
+        match later {
+            _ if bug::on(Bug::SkipTableSync) => {}
+            Some(files) => files.push(self.file),
+            None => self.file.sync().map_err(|e| e.in_file(&self.name))?,
         }
         Ok((self.appended, self.checksum.finish()))
     }

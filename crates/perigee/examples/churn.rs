@@ -1,7 +1,7 @@
 //! Random overwrites of a set ten times as large as a memtable, for ever: what is written, and what lies on the disk.
-//! `cargo run --release -p perigee --example churn [ENTRIES [ROUNDS]]`
+//! `cargo run --release -p perigee --example churn [ENTRIES [ROUNDS [SPACE]]]`
 //!
-//! 16-byte keys, 100-byte values of which half the bytes are random, batches of 100, one thread. The first lines are the load.
+//! 16-byte keys, 100-byte values of which half the bytes are random, batches of 100, one thread. SPACE: the option `space_amplification`.
 
 mod common;
 
@@ -22,15 +22,29 @@ fn on_disk(dir: &std::path::Path) -> u64 {
     klogs.filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum()
 }
 
+/// What lies in each level.
+fn levels(db: &Db) -> String {
+    let stats = db.stats();
+    let level = |(i, l): (usize, &perigee::LevelStats)| {
+        (l.runs > 0).then(|| format!("{i}: {}: {} MB", l.runs, l.bytes / 1_000_000))
+    };
+    stats.families[0].levels.iter().enumerate().filter_map(level).collect::<Vec<_>>().join(", ")
+}
+
 fn main() -> perigee::Result<()> {
     let number = |i: usize| std::env::args().nth(i).and_then(|a| a.parse::<u64>().ok());
     let (n, rounds) = (number(1).unwrap_or(1_000_000), number(2).unwrap_or(8));
+    let options = Options::new().durability(Durability::None);
+    let options = match number(3) {
+        Some(percent) => options.space_amplification(percent as u32),
+        None => options,
+    };
     let dir = std::env::temp_dir().join(format!("perigee-churn-{}", std::process::id()));
     let family = FamilyOptions::new()
         .memtable_bytes(n * 116 / 10)
         .target_file_bytes(n * 116 / 10)
         .level1_bytes(n * 116 * 4 / 10);
-    let db = Db::open(&dir, Options::new().durability(Durability::None).default_family(family))?;
+    let db = Db::open(&dir, options.default_family(family))?;
     let mut x = 7u64;
     let mut random = move || {
         x ^= x << 13;
@@ -68,13 +82,13 @@ fn main() -> perigee::Result<()> {
                 } else {
                     // Table bytes for each stored byte of what was written.
                     println!(
-                        "round {round}: {:.0} per second, {:.2} us CPU each, write amplification {:.2}, space {:.2} (worst {:.2}), runs {}",
+                        "round {round}: {:.0} per second, {:.2} us CPU each, write amplification {:.2}, space {:.2} (worst {:.2}), levels (runs: bytes) {}",
                         n as f64 / seconds,
                         (cpu_s() - cpu) * 1e6 / n as f64,
                         (written(&db) - before) as f64 / live as f64,
                         on_disk(&dir) as f64 / live as f64,
                         peak.load(SeqCst) as f64 / live as f64,
-                        db.stats().families[0].levels.iter().map(|l| l.runs).sum::<usize>()
+                        levels(&db)
                     );
                 }
                 peak.store(0, SeqCst);
@@ -86,7 +100,14 @@ fn main() -> perigee::Result<()> {
         done
     });
     sampled?;
+    for s in &db.stats().stalls {
+        println!("waited for {}: {} ms in all, stopped {} ms", s.reason, s.delay_us / 1000, s.stop_us / 1000);
+    }
     db.close()?;
+    if std::env::var_os("KEEP").is_some() {
+        println!("{}", dir.display());
+        return Ok(());
+    }
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
 }

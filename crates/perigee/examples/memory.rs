@@ -1,7 +1,7 @@
 //! Measures memory: what a family costs, and whether a budget is kept. Not a test: it prints figures of this machine.
 //!
 //! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS [FAMILIES]]`: so much written
-//! and read, with so many iterators held open, in so many families.
+//! and read, with so many iterators and snapshots held, in so many families. `memory bulk BUDGET_MIB MIB`: so much loaded unsorted.
 
 use cap::Cap;
 use perigee::{Db, Durability, Options, WriteBatch};
@@ -24,7 +24,10 @@ fn main() -> Done {
             let (readers, families) = (number(4).unwrap_or(0) as usize, number(5).unwrap_or(1));
             load(&dir, budget << 20, mb.unwrap_or(1024), readers, families)?;
         }
-        _ => println!("memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]]"),
+        (Some("bulk"), Some(budget), mb) => bulk(&dir, budget << 20, mb.unwrap_or(1024))?,
+        _ => println!(
+            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB"
+        ),
     }
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
@@ -38,7 +41,7 @@ fn status(field: &str) -> u64 {
 
 fn families(dir: &std::path::Path, n: u64) -> Done {
     let db = Db::open(dir, Options::new().durability(Durability::None).min_free_space(0))?;
-    let (start, before) = (Instant::now(), status("VmRSS"));
+    let (start, before, heap) = (Instant::now(), status("VmRSS"), HEAP.allocated());
     let families: Vec<_> = (0..n)
         .map(|i| db.create_family(&format!("family {i}"), Default::default()))
         .collect::<Result<_, _>>()?;
@@ -51,13 +54,19 @@ fn families(dir: &std::path::Path, n: u64) -> Done {
     let each = |kib: u64| kib as f64 * 1024.0 / n as f64;
     println!("bytes each: empty {:.0}, with one entry {:.0}", each(made - before), each(written - before));
     println!("{:?}", db.stats().memory);
-    let start = Instant::now();
-    db.flush()?;
-    println!(
-        "flushed in {:.1} s, bytes each {:.0}",
-        start.elapsed().as_secs_f64(),
-        each(status("VmRSS") - before)
-    );
+    for round in 1..=3 {
+        let start = Instant::now();
+        db.flush()?;
+        let (s, resident) = (start.elapsed().as_secs_f64(), each(status("VmRSS") - before));
+        let allocated = (HEAP.allocated() - heap) as u64 / n;
+        let accounted = db.stats().memory.iter().map(|(_, bytes)| bytes).sum::<u64>() / n;
+        println!(
+            "{round} flushed in {s:.1} s, bytes each {resident:.0}, allocated {allocated}, accounted {accounted}"
+        );
+        for f in families.iter().filter(|_| round < 3) {
+            f.put("key", "a small value")?;
+        }
+    }
     db.close()?;
     drop((families, db));
     let start = Instant::now();
@@ -119,9 +128,9 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
                     .get((random() % 20_000_000).to_be_bytes())?;
             }
             if readers > 0 && i % (batches / 10 / readers as u64).max(1) == 0 {
-                let mut iter = db.iter()?;
+                let (mut iter, snapshot) = (db.iter()?, db.snapshot()?);
                 iter.next().transpose()?;
-                open.push_back(iter);
+                open.push_back((iter, snapshot));
                 if open.len() > readers {
                     open.pop_front();
                 }
@@ -140,17 +149,43 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
         Ok(watcher.join().expect("the watcher only reads"))
     })?;
     println!("{mb} MiB written, {} reads, in {:.0} s", batches * 100, begun.elapsed().as_secs_f64());
-    println!("accounted at most {:.1} MiB of {:.1}", mib(sum), mib(budget));
+    let flushes = db.stats().counters.iter().find(|(name, _)| *name == "flushes").map_or(0, |(_, n)| *n);
+    println!("accounted at most {:.1} MiB of {:.1}; flushes {}", mib(sum), mib(budget), flushes);
+    told(&db, most, start, budget);
+    drop((open, families));
+    Ok(db.close()?)
+}
+
+/// Loads unsorted entries, and reads half of them again.
+fn bulk(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
+    let start = (status("VmRSS") * 1024, HEAP.allocated() as u64);
+    let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
+    let stop = AtomicBool::new(false);
+    let n = (mb << 20) / 112;
+    let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
+        let watcher = s.spawn(|| watch(&stop));
+        let mut load = db.bulk_load(&db.default_family())?;
+        (0..n).try_for_each(|i| load.put(key(i), [i as u8; 104]))?;
+        load.finish()?;
+        (0..n / 2).try_for_each(|i| db.get(key(i)).map(drop))?;
+        stop.store(true, Relaxed);
+        Ok(watcher.join().expect("the watcher only reads"))
+    })?;
+    println!("{mb} MiB loaded, {} reads; budget {:.1}", n / 2, mib(budget));
+    told(&db, most, start, budget);
+    Ok(db.close()?)
+}
+
+fn told(db: &Db, most: (u64, u64), start: (u64, u64), budget: u64) {
     println!(
         "resident at most {:.1} MiB, with {:.1} allocated; without what was there before the open {:.1} ({:.0} % of the budget)",
         mib(most.0),
-        mib(most.1 - start.1),
+        mib(most.1.saturating_sub(start.1)),
         mib(most.0 - start.0),
         (most.0 - start.0) as f64 * 100.0 / budget as f64
     );
     println!("{:?}", db.stats().memory);
-    drop((open, families));
-    Ok(db.close()?)
 }
 
 fn mib(bytes: u64) -> f64 {

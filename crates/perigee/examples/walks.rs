@@ -121,7 +121,7 @@ fn main() -> Result<()> {
     let n: u64 = arg(1, 1_000_000);
     let dir = std::env::temp_dir().join(format!("perigee-walks-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let cache = arg(3, n * 64 >> 20).max(1);
+    let cache = arg(3, (n * 64) >> 20).max(1);
     let options =
         Options::new().durability(Durability::None).block_cache_bytes(cache << 20).memory_budget(4 << 30);
     let db = Db::open(&dir, options)?;

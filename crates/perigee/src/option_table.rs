@@ -70,6 +70,8 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
     background_rate, put_rate, take_rate,
         "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
+    space_amplification, put_count, take_count,
+        "Percent of what readers see that tables may take up when keys are overwritten faster than compaction keeps up, 0 for anything: less slows such writers down more.";
     scrub_interval, put_time, take_time,
         "Time in which the background reads and checks every table and value log once, 0 for never: shorter finds damage sooner and reads more.";
     latency_stats, put_flag, take_flag,
@@ -91,7 +93,7 @@ pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
     block_bytes, put_length, take_length,
         "Data read and decompressed at once: larger compresses better and needs less index, smaller makes single reads cheaper.";
     compression, put_compression, take_compression,
-        "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them.";
+        "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them. `lz4` stores regular data in larger blocks under Zstandard; `lz4-fast 1` never does.";
     filter_bits, put_filter, take_filter,
         "Bloom filter bits a key (or `off`, or a rate of false positives such as `1 %`): more memory against fewer useless reads for keys that are not there.";
     target_file_bytes, put_size, take_size,

@@ -1,7 +1,8 @@
 //! Families as a user changes them: rename, clone, clear, and what bad input gets.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::{Env, fs::memory::SimDisk};
+use perigee::env::Env;
+use perigee::env::fs::memory::{Fault, SimDisk};
 use perigee::{Db, ErrorKind, FamilyOptions, Options, WriteBatch};
 use std::sync::Arc;
 
@@ -107,4 +108,92 @@ fn bad_names_and_missing_families_are_refused() {
     assert_eq!(kind(db.rename_family("default", "d")), ErrorKind::InvalidArgument);
     db.close().unwrap();
     assert_eq!(kind(db.clear_family("a")), ErrorKind::Closed);
+}
+
+fn counter(db: &Db, name: &str) -> u64 {
+    db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+/// The story: flushing n families took n edits, and n looks at all n.
+#[test]
+fn small_memtables_of_many_families_are_flushed_together() {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk)).unwrap();
+    let families: Vec<_> =
+        (0..700).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+    families.iter().for_each(|f| f.put("key", f.name()).unwrap());
+    let edits = counter(&db, "manifest_edits");
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(counter(&db, "flushes"), 700);
+    assert!(counter(&db, "manifest_edits") - edits < 6, "one for the segment, one for each group");
+    assert_eq!(db.files().iter().filter(|f| f.file.ends_with(".klog")).count(), 700);
+    db.drop_family("f3").unwrap();
+    db.close().unwrap();
+    let db = Db::open("/db", options(&disk)).unwrap();
+    for i in (0..700).filter(|i| *i != 3) {
+        let f = db.family(&format!("f{i}")).unwrap();
+        assert_eq!(f.get("key").unwrap().unwrap(), f.name().as_bytes());
+    }
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+/// A sync fails in the middle of a group: what shares the sync is made again, nothing is lost.
+#[test]
+fn a_group_whose_sync_fails_is_flushed_again() {
+    for at in [1, 10, 100, 300, 550] {
+        let disk = SimDisk::new(at);
+        let db = Db::open("/db", options(&disk)).unwrap();
+        let families: Vec<_> =
+            (0..150).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+        families.iter().for_each(|f| f.put("key", f.name()).unwrap());
+        disk.fail_at(at, Fault::Enospc, false);
+        let _ = db.flush();
+        disk.heal();
+        while db.flush().is_err() || db.wait_idle().is_err() {}
+        for f in &families {
+            assert_eq!(f.get("key").unwrap().unwrap(), f.name().as_bytes());
+        }
+        db.close().unwrap();
+        let db = Db::open("/db", options(&disk)).unwrap();
+        assert!(families.iter().all(|f| db.family(&f.name()).unwrap().get("key").unwrap().is_some()));
+        assert!(db.verify().unwrap().errors.is_empty());
+    }
+}
+
+/// The story: each family's memtable was charged the whole batch, so that 1,000 families held 1,000 times what there was, and
+/// all were flushed at every commit.
+#[test]
+fn a_batch_over_many_families_is_counted_once() {
+    let disk = SimDisk::new(1);
+    let db = Db::open("/db", options(&disk).memory_budget(64 << 20)).unwrap();
+    let families: Vec<_> =
+        (0..300).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+    let held = |db: &Db| -> u64 {
+        let owners = db.stats().memory;
+        let of = |name: &str| owners.iter().find(|(n, _)| *n == name).unwrap().1;
+        of("active memtables") + of("sealed memtables") + of("batches shared by families")
+    };
+    for i in 0..40u32 {
+        let mut batch = WriteBatch::new();
+        families.iter().for_each(|f| batch.put(f, i.to_be_bytes(), [7; 100]).unwrap());
+        db.write(batch).unwrap();
+    }
+    let written = 40 * 300 * 110;
+    assert!((written..3 * written).contains(&held(&db)), "{} of {written}", held(&db));
+    assert_eq!(counter(&db, "flushes"), 0);
+    families[1..].iter().for_each(|f| f.flush().unwrap());
+    assert!(
+        (written * 9 / 10..2 * written).contains(&held(&db)),
+        "one family holds all of it: {}",
+        held(&db)
+    );
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    // A background thread may hold the last of it just now.
+    let gone = (0..2000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        held(&db) < written / 10
+    });
+    assert!(gone, "{}", held(&db));
 }

@@ -3,7 +3,7 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, FamilyOptions, Options};
+use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
 use std::time::Duration;
 
 fn small() -> FamilyOptions {
@@ -13,6 +13,7 @@ fn small() -> FamilyOptions {
         .target_file_bytes(8 << 10)
         .level1_bytes(32 << 10)
         .value_threshold(2000)
+        .compression(Compression::None)
 }
 
 fn open() -> Db {

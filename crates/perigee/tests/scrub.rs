@@ -4,7 +4,7 @@
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::World;
-use perigee::{Db, ErrorKind, FamilyOptions, Options};
+use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,11 @@ use std::time::Duration;
 const HOUR_US: u64 = 3_600_000_000;
 
 fn open(env: &Env, interval: Duration) -> Db {
-    let small = FamilyOptions::new().block_bytes(512).target_file_bytes(8 << 10).value_threshold(500);
+    let small = FamilyOptions::new()
+        .block_bytes(512)
+        .target_file_bytes(8 << 10)
+        .value_threshold(500)
+        .compression(Compression::None);
     let options = Options::in_env(env.clone()).default_family(small).scrub_interval(interval);
     Db::open("/db", options).unwrap()
 }

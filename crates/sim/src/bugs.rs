@@ -82,6 +82,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::RangeCoversNewer
         | Bug::DropTableIgnoresSnapshot
         | Bug::DropRangeEarly
+        | Bug::SettleUnderSnapshot
         | Bug::LeaveTooFar
         | Bug::LoseLastEntry
         | Bug::ShortSeparator

@@ -17,7 +17,7 @@ pub fn flush(
     created: &mut Created,
 ) -> Result<(VersionEdit, Output)> {
     let order = setting.options.order;
-    let source = MergeCursor::new(order, vec![Source::from(memtable.cursor())]);
+    let source = MergeCursor::new(order, vec![Source::from(memtable.cursor().through())]);
     let ranges = memtable.ranges().with(Fragments::clone).unwrap_or_default();
     let input = Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber: false };
     let output = run(input, setting, created)?;

@@ -77,7 +77,7 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                 // A writer that waited for work that is held back might wait for itself.
                 let wanted = match reason {
                     Reason::SealedMemtables | Reason::Memory => Kind::Flush,
-                    Reason::Level0Runs => Kind::Compaction,
+                    Reason::Level0Runs | Reason::Space => Kind::Compaction,
                 };
                 if let Err(held) = core.control.check(wanted) {
                     return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));

@@ -1,8 +1,9 @@
 //! Into the memtables, then visible.
 
-use super::work::Work;
+use super::work::{Part, Work};
 use crate::core::Core;
 use crate::hooks::{Event, Hook};
+use crate::shared::of_batch;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{ErrorKind, Result};
 use std::sync::Arc;
@@ -19,20 +20,26 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
     let mut told = Vec::new();
     for work in group.iter_mut().filter(|w| w.refused.is_none()) {
         let buffer = Arc::new(std::mem::take(&mut work.record.buf));
+        let last = base + u64::from(work.record.count) - 1;
+        // Nearly every batch is of one family.
+        let shared = (work.parts.len() > 1).then(|| core.shared.add(buffer.capacity(), last));
+        let all: u64 = if shared.is_some() { work.parts.iter().map(Part::bytes).sum() } else { 0 };
         for part in &mut work.parts {
             if bug::on(Bug::PublishEarly) {
-                core.visible.store(base + u64::from(work.record.count) - 1, Release);
+                core.visible.store(last, Release);
                 core.env.clock.sleep_us(1);
             }
-            let active = part.family.tree.active();
+            let family = Arc::clone(part.family());
+            let active = family.tree.active();
             let before = active.bytes();
-            active.insert(&buffer, base, &part.ops).map_err(|e| {
+            let mine = shared.as_ref().map(|of| of_batch(of, part.bytes(), all));
+            active.insert_part(&buffer, base, &part.ops, mine).map_err(|e| {
                 let e = e.wrap(ErrorKind::OutcomeUnknown, "a logged batch could not be applied");
                 core.health.poison(&e);
                 e
             })?;
             grown += active.bytes().saturating_sub(before);
-            if let Some(hook) = part.family.hook() {
+            if let Some(hook) = family.hook() {
                 told.push((
                     hook,
                     Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec()),

@@ -1,5 +1,8 @@
 //! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
 //!
+//! Writers that want a sync queue for it (`group`). The others go straight to the commit section, and where they meet there all
+//! the time, they take turns (`turns`).
+//!
 //! Why writers without a sync may pass by the queue: the order of commits is not the queue's. Whoever leads, for itself or for
 //! a group, holds `wal.appender` from the first number it takes until the watermark has passed the last one. So numbers, log
 //! records, memtable entries and the watermark grow in the same order, whoever comes in between; a group that is being
@@ -9,38 +12,58 @@
 mod admit;
 mod work;
 mod group;
+mod turns;
 mod log;
 mod apply;
 pub mod rotate;
 
-pub use group::Queue;
+use crate::core::Core;
+use crate::settings::Durability;
+use crate::wal::Appender;
+use group::Queue;
+use perigee_base::{Error, Result};
+use perigee_file::log::Batch;
+use turns::Turns;
+use work::Work;
+
+/// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.
+const SMALL_BYTES: usize = 8 << 10;
+
+/// Where writers meet.
+#[derive(Debug)]
+pub struct Writers {
+    /// Those that want a sync.
+    queue: Queue,
+    /// The others.
+    turns: Turns,
+}
+
+impl Writers {
+    /// Nobody there.
+    pub fn new() -> Writers {
+        Writers { queue: Queue::new(), turns: Turns::new() }
+    }
+}
 
 /// Makes everything up to `seq` visible, in the commit section.
 pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
     apply::publish(core, seq.0, Vec::new());
 }
 
-use crate::core::Core;
-use crate::settings::Durability;
-use perigee_base::{Error, Result};
-use perigee_file::log::Batch;
-use work::Work;
-
 /// Commits a batch.
-pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -> Result<()> {
+pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<()> {
     if batch.count() == 0 {
         return core.health.check_open();
     }
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
     let work = Work::prepare(core, batch, durability)?;
-    if work.grows() {
-        admit::space(core, work.bytes())?;
-    }
     admit::wait(core, work.bytes())?;
     let outcome = match durability {
-        Durability::Full => queue.submit(&*core.env.clock, work, |group| lead(core, group)),
-        _ => alone(core, work),
+        Durability::Full => {
+            writers.queue.submit(&*core.env.clock, work, |group| lead(core, &mut core.wal.appender(), group))
+        }
+        _ => alone(core, &writers.turns, work),
     };
     core.hooks.call();
     outcome?;
@@ -51,20 +74,24 @@ pub fn write(core: &Core, queue: &Queue, batch: Batch, durability: Durability) -
 }
 
 /// A writer that waits for no sync has nothing to share: it goes through the commit section by itself.
-fn alone(core: &Core, mut work: Work) -> Result<()> {
-    lead(core, std::slice::from_mut(&mut work))?;
+fn alone(core: &Core, turns: &Turns, mut work: Work) -> Result<()> {
+    let wait = || core.wal.appender();
+    let small = work.bytes() <= SMALL_BYTES;
+    let mut appender =
+        if small { turns.enter(&*core.env.clock, || core.wal.try_appender(), wait) } else { wait() };
+    lead(core, &mut appender, std::slice::from_mut(&mut work))?;
+    drop(appender);
     work.refused.map_or(Ok(()), Err)
 }
 
 /// What the leader does for its group, in the commit section.
-fn lead(core: &Core, group: &mut [Work]) -> Result<()> {
-    let mut appender = core.wal.appender();
+fn lead(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Result<()> {
     // Dropped before the lock: nobody gets in between a panic and the poison.
     let _poison_on_panic = PanicGuard(core);
     core.health.check_writable()?;
-    rotate::if_needed(core, &mut appender, group)?;
-    group.iter_mut().for_each(Work::refuse_if_dropped);
-    let first = log::append(core, &mut appender, group)?;
+    group.iter_mut().for_each(|work| work.refuse_if_vain(core));
+    rotate::if_needed(core, appender, group)?;
+    let first = log::append(core, appender, group)?;
     let told = apply::apply(core, group, first)?;
     apply::publish(core, appender.next_lsn - 1, told);
     Ok(())

@@ -4,7 +4,7 @@ use super::work::Work;
 use crate::core::{Core, next_file};
 use crate::family::Family;
 use crate::manifest::Edit;
-use crate::memory;
+use crate::memory::{self, Active};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Seals the memtables that are full, and those that keep too much log alive.
 pub fn if_needed(core: &Core, appender: &mut Appender, group: &[Work]) -> Result<()> {
-    let writing = group.iter().flat_map(|w| &w.parts).map(|p| &p.family);
+    let logged = group.iter().filter(|w| w.refused.is_none());
+    let writing = logged.flat_map(|w| &w.parts).map(|p| p.family());
     let mut full: Vec<Arc<Family>> = writing.filter(|f| f.is_full()).cloned().collect();
     full.extend(pinning(core, appender));
     full.extend(over_budget(core));
@@ -33,11 +34,17 @@ fn over_budget(core: &Core) -> Vec<Arc<Family>> {
     let Some(excess) = core.memory.excess() else { return Vec::new() };
     let all = core.families.all();
     let active = |f: &Arc<Family>| {
-        let view = f.tree.view();
-        (view.active.first_seq().0, if view.active.is_empty() { 0 } else { view.active.bytes() })
+        let m = f.tree.active();
+        let bytes = if m.is_empty() { 0 } else { m.bytes() };
+        Active { first: m.first_seq().0, bytes, parts: m.part_bytes() }
     };
     let sizes: Vec<_> = all.iter().map(active).collect();
-    memory::candidates(&sizes, excess).into_iter().map(|i| Arc::clone(&all[i])).collect()
+    let shared = core.memory.owners(0, (0, 0), 0).shared;
+    let seal = memory::to_seal(&sizes, shared, excess, |bytes| core.shared.oldest(bytes));
+    if seal.is_empty() {
+        core.memory.was_barren();
+    }
+    seal.into_iter().map(|i| Arc::clone(&all[i])).collect()
 }
 
 /// The families whose active memtable keeps the oldest operations of a log that has grown too long. What only sealed
@@ -65,6 +72,7 @@ pub fn seal(core: &Core, appender: &mut Appender, families: &[Arc<Family>]) -> R
     for f in families {
         f.tree.seal();
     }
+    core.memory.look_again();
     core.refresh_load();
     core.signal.ring();
     Ok(())

@@ -1,9 +1,11 @@
 //! A batch on its way: checked, sealed but for its place in the log and sorted by family, before anything is locked.
 //! Must not know queues or the log. One operation on one family, the commonest batch, allocates nothing here.
 
+use super::admit;
 use crate::core::Core;
 use crate::family::Family;
 use crate::settings::Durability;
+use crate::shared;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -16,11 +18,27 @@ pub type Numbered = SmallVec<[(Op, SeqNo); 1]>;
 /// What one family receives of a batch.
 #[derive(Debug)]
 pub struct Part {
-    /// The family.
-    pub family: Arc<Family>,
+    id: FamilyId,
+    /// Found before the commit section, or in it if that is quickly done.
+    family: Option<Arc<Family>>,
     /// Its operations.
     pub ops: Numbered,
 }
+
+impl Part {
+    /// The family; of a batch that was not refused.
+    pub fn family(&self) -> &Arc<Family> {
+        self.family.as_ref().expect("a batch whose families were not found was refused")
+    }
+    /// Bytes of its operations, for dividing the batch.
+    pub fn bytes(&self) -> u64 {
+        shared::bytes_of(&self.ops)
+    }
+}
+
+/// So many operations find their families in the commit section: there the list of families is at hand, and outside writers
+/// would meet at its lock.
+const FEW: u32 = 4;
 
 /// A batch ready to be logged.
 #[derive(Debug)]
@@ -39,18 +57,19 @@ impl Work {
     /// Checks and prepares a batch.
     ///
     /// # Errors
-    /// `NotFound` if it writes to a family that was dropped.
+    /// `NotFound` if it is a large one and writes to a family that was dropped. Small ones hear it in the commit section.
     pub fn prepare(core: &Core, batch: Batch, durability: Durability) -> Result<Work> {
         let record = batch.finish();
         let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
         for (i, op) in Ops::new(&record.buf, record.payload()).enumerate() {
             let op = op?;
-            let at = match parts.iter().position(|p| p.family.id == op.family) {
+            let at = match parts.iter().position(|p| p.id == op.family) {
                 Some(at) => at,
                 None => {
                     // Nearly every batch writes to one family.
                     let room = if parts.is_empty() { record.count as usize } else { 0 };
-                    parts.push(Part { family: find(core, op.family)?, ops: SmallVec::with_capacity(room) });
+                    let family = if record.count > FEW { Some(find(core, op.family)?) } else { None };
+                    parts.push(Part { id: op.family, family, ops: SmallVec::with_capacity(room) });
                     parts.len() - 1
                 }
             };
@@ -66,9 +85,18 @@ impl Work {
     pub fn bytes(&self) -> usize {
         self.record.buf.len()
     }
-    /// Leaves it out if a family that it writes to was dropped; in the commit section.
-    pub fn refuse_if_dropped(&mut self) {
-        self.refused = self.parts.iter().find_map(|p| p.family.check().err());
+    /// Leaves it out if a family that it writes to was dropped, or if the disk is all but full; in the commit section.
+    pub fn refuse_if_vain(&mut self, core: &Core) {
+        let check = |part: &mut Part| {
+            if part.family.is_none() {
+                part.family = Some(find(core, part.id)?);
+            }
+            part.family().check()
+        };
+        self.refused = self.parts.iter_mut().find_map(|p| check(p).err());
+        if self.refused.is_none() && self.grows() {
+            self.refused = admit::space(core, self.bytes()).err();
+        }
     }
 }
 

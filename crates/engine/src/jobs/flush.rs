@@ -1,5 +1,7 @@
-//! A sealed memtable becomes a run of level 0. Files, sync, log sync, edit, sync, install, delete.
+//! Sealed memtables become runs of level 0: a large one alone, small ones of many families together, by one edit. Files, sync,
+//! log sync, edit, sync, install, delete.
 
+use super::group::{self, Made, Member};
 use super::pace::JobPace;
 use crate::control::{Job, Kind};
 use crate::core::Core;
@@ -13,63 +15,58 @@ use perigee_base::cut::CutRef;
 use perigee_base::format::FileKind;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
-use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::compact::Shape;
 use perigee_tree::compact::pick::spooky::boundaries;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Pace, Setting, Unhindered};
+use perigee_tree::rewrite::{Created, Later, Output, Pace, Setting, Unhindered};
 use perigee_tree::{Memtable, Version, VersionEdit};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Flushes the oldest sealed memtable there is; false if there is none. Called by one thread only, so that a family's
-/// memtables are installed oldest first.
+/// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none. Called by one thread only,
+/// so that a family's memtables are installed oldest first.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.flushing.lock();
-    let sealed = |f: Arc<Family>| f.tree.view().sealed.last().map(|m| (m.first_seq(), Arc::clone(m), f));
-    let oldest = core.families.all().into_iter().filter_map(sealed).min_by_key(|(seq, _, _)| *seq);
-    let Some((_, memtable, family)) = oldest else { return Ok(false) };
-    let Ok(running) = core.control.begin(&core.signal, job(core, &family, &memtable)) else {
+    let mut group = group::oldest(core);
+    if group.is_empty() {
+        return Ok(false);
+    }
+    let Ok(running) = core.control.begin(&core.signal, job(core, &group)) else {
         return Ok(false);
     };
-    let mut created = Created::default();
     let pace = JobPace::new(core, &running);
     let started = core.start(Operation::Flush, 0);
-    let done = flush_one(core, &family, &memtable, &pace, &mut created, &mut None);
+    let done = flush_group(core, &mut group, &pace, &mut None);
     core.flushed.store(0, Relaxed);
     if done.is_ok() {
         core.stop(Operation::Flush, started);
-    } else {
-        discard(core, &created);
     }
     drop(running);
-    if (family.is_dropped() || !waits(&family, &memtable)) && core.health.poisoned().is_none() {
+    if !group.iter().any(Member::waits) && core.health.poisoned().is_none() {
         return Ok(true);
     }
     done.map(|()| true)
 }
 
-/// Whether the memtable still waits for its flush: it does not if the family was cleared.
-fn waits(family: &Family, memtable: &Arc<Memtable>) -> bool {
-    family.tree.view().sealed.iter().any(|m| Arc::ptr_eq(m, memtable))
-}
-
 /// The flush as it is listed while it runs.
-fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
+fn job(core: &Core, group: &[Member]) -> Job {
+    let first = group.first().map_or(String::new(), |m| m.family.name().to_string());
     Job {
         kind: Kind::Flush,
-        family: family.name().to_string(),
+        family: if group.len() > 1 { format!("{first} and {} more", group.len() - 1) } else { first },
         reason: "sealed memtable",
         from: Vec::new(),
         to: 0,
         files: 0,
-        bytes: memtable.bytes(),
-        entries: memtable.entries(),
+        bytes: group.iter().map(|m| m.memtable.bytes()).sum(),
+        entries: group.iter().map(|m| m.memtable.entries()).sum(),
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
@@ -82,14 +79,11 @@ fn job(core: &Core, family: &Family, memtable: &Memtable) -> Job {
 /// section.
 pub fn drain(core: &Core, family: &Arc<Family>, held: &mut Option<&mut Appender>) -> Result<()> {
     while let Some(memtable) = family.tree.view().sealed.last().cloned() {
-        let mut created = Created::default();
-        let done = flush_one(core, family, &memtable, &Unhindered, &mut created, held);
-        if let Err(e) = done {
-            discard(core, &created);
-            // The family was cleared or dropped meanwhile: nothing is left to flush.
-            if waits(family, &memtable) || core.health.poisoned().is_some() {
-                return Err(e);
-            }
+        let mut alone = [Member::new(Arc::clone(family), memtable)];
+        let done = flush_group(core, &mut alone, &Unhindered, held);
+        // If it waits no more, the family was cleared or dropped meanwhile: nothing is left to flush.
+        if alone[0].waits() || core.health.poisoned().is_some() {
+            done?;
         }
     }
     Ok(())
@@ -103,55 +97,87 @@ fn in_section<T>(core: &Core, held: &mut Option<&mut Appender>, act: impl FnOnce
     }
 }
 
-fn flush_one(
+/// Flushes memtables of different families. What was made before something failed is installed all the same: a full disk may
+/// have room for a few tables, and the log that they free.
+fn flush_group(
     core: &Core,
-    family: &Arc<Family>,
-    memtable: &Arc<Memtable>,
+    group: &mut [Member],
     pace: &dyn Pace,
-    created: &mut Created,
     held: &mut Option<&mut Appender>,
 ) -> Result<()> {
-    let _span = events::span("flush", &family.name());
+    let _span = events::span("flush", group.first().map_or("", |m| &m.name));
+    let built = group::build(core, group, |m, later| build(core, m, pace, later));
+    let installed = install_group(core, group, held);
+    for m in group.iter().filter(|m| !m.installed) {
+        discard(core, &m.created);
+    }
+    built.and(installed)
+}
+
+/// Writes the tables of a memtable.
+fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: Option<&Later>) -> Result<Made> {
     let since = core.env.clock.monotonic_us();
-    let view = family.tree.view();
+    let view = m.family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
     // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are compressed.)
     let everywhere = (CutRef::First, CutRef::Last);
-    let setting = setting(core, family, &view.version, pace);
+    let setting = setting(core, &m.family, &view.version, pace);
     let shape = Shape::of(&view.version);
-    let cuts = boundaries(&shape, everywhere, memtable.bytes() / 2, setting.target_bytes);
-    let setting = Setting { cuts, ..setting };
-    let (edit, output) = flush(memtable, run, setting, created)?;
+    let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
+    let setting = Setting { cuts, later, ..setting };
+    let (edit, output) = flush(&m.memtable, run, setting, &mut m.created)?;
+    Ok(Made { edit, output, us: core.env.clock.monotonic_us().saturating_sub(since) })
+}
+
+/// Installs what was made, by one edit, and drops the log that nobody needs any more.
+fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appender>) -> Result<()> {
+    let made = || group.iter().filter_map(|m| Some((m, m.made.as_ref()?)));
+    if made().next().is_none() {
+        return Ok(());
+    }
     core.sync_dir()?;
     // Families must not disagree after a power cut: what goes into tables is durable in the log first.
     if !bug::on(Bug::FlushBeforeLogSync) {
         core.wal.sync(&core.health)?;
     }
-    let removable = in_section(core, held, |appender| removable_logs(core, appender, memtable));
+    let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
+    let removable = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
     if bug::on(Bug::RemoveLogEarly) {
         remove_logs(core, &removable);
     }
-    let installed = install(core, family, edit, &removable, Some(memtable));
+    let change = |m: &mut Member| {
+        let edit = std::mem::take(&mut m.made.as_mut()?.edit);
+        Some(Change { family: Arc::clone(&m.family), edit, flushed: Some(Arc::clone(&m.memtable)) })
+    };
+    let installed = install(core, group.iter_mut().filter_map(change).collect(), &removable);
     core.flushed.store(0, Relaxed);
-    installed?;
+    let installed = installed?;
     in_section(core, held, |appender| appender.forget(&removable));
     remove_logs(core, &removable);
     core.now.flushed();
+    for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
+        m.installed = true;
+        m.made.iter().for_each(|made| count(core, &m.name, made));
+    }
+    Ok(())
+}
+
+fn count(core: &Core, family: &str, made: &Made) {
+    let (output, us) = (&made.output, made.us);
     core.counters.flushes.add(1);
-    core.counters.flush_bytes_written.add(bytes(&output));
+    core.counters.flush_bytes_written.add(bytes(output));
     core.tell(&Event::Flushed {
-        family: &family.name(),
+        family,
         entries: output.counts.read,
         files: output.tables.len(),
-        bytes: bytes(&output),
-        us: core.env.clock.monotonic_us().saturating_sub(since),
+        bytes: bytes(output),
+        us,
     });
-    core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(&output));
+    core.counters.io.wrote(Cause::Flush, output.write_calls, bytes(output));
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_covered.add(output.counts.covered);
     core.counters.dropped_cancelled.add(output.counts.cancelled);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
-    Ok(())
 }
 
 /// What a rewrite of `family` needs to know. The readers are listed now, after the inputs were fixed.
@@ -171,16 +197,20 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         pace,
         now: &*core.now,
         filter: None,
+        later: None,
     }
 }
 
-/// The segments that nobody needs once `flushing` is in tables. In the commit section, so that no operation is between
+/// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no operation is between
 /// log and memtable.
-fn removable_logs(core: &Core, appender: &Appender, flushing: &Arc<Memtable>) -> Vec<FileId> {
+fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Memtable>) -> Vec<FileId> {
+    if appender.older.is_empty() {
+        return Vec::new();
+    }
     let mut floor = appender.next_lsn;
     for f in core.families.all() {
         for m in f.tree.view().memtables() {
-            if !Arc::ptr_eq(m, flushing) && !m.is_empty() {
+            if !m.is_empty() && !flushing.contains(&Arc::as_ptr(m)) {
                 floor = floor.min(m.first_seq().0);
             }
         }
@@ -195,40 +225,73 @@ fn remove_logs(core: &Core, ids: &[FileId]) {
     }
 }
 
-/// The end of every job: edit appended and synced, version installed, files retired.
-pub fn install(
-    core: &Core,
-    family: &Arc<Family>,
-    mut edit: VersionEdit,
-    logs: &[FileId],
-    flushed: Option<&Arc<Memtable>>,
-) -> Result<()> {
-    let old = family.tree.view().version.clone();
+/// What a job does to one family.
+#[derive(Debug)]
+pub struct Change {
+    /// The family.
+    pub family: Arc<Family>,
+    /// Its tables.
+    pub edit: VersionEdit,
+    /// The memtable that they replace.
+    pub flushed: Option<Arc<Memtable>>,
+}
+
+impl Change {
+    /// Whether it still has somebody to change.
+    fn check(&self) -> Result<()> {
+        self.family.check()?;
+        let waits = |m| self.family.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
+        if self.flushed.as_ref().is_some_and(|m| !waits(m)) {
+            return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
+        }
+        Ok(())
+    }
+}
+
+/// The end of every job: edit appended and synced, versions installed, files retired. Families that were dropped or cleared
+/// meanwhile are left out; returns the others.
+///
+/// # Errors
+/// Nothing was installed; also if no family is left.
+pub fn install(core: &Core, mut changes: Vec<Change>, logs: &[FileId]) -> Result<HashSet<FamilyId>> {
+    let mut installed = HashSet::new();
     core.manifest.commit(
         &core.health,
         &core.ids,
         |_| {
-            family.check()?;
-            if flushed.is_some_and(|m| !waits(family, m)) {
-                return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
+            let mut refused = Ok(());
+            changes.retain(|c| c.check().map_err(|e| refused = Err(e)).is_ok());
+            if changes.is_empty() {
+                refused?;
             }
-            let mut version = family.tree.prepare(&edit, &core.opener())?;
-            edit.vlogs_removed = version.drop_unreferenced_vlogs();
-            let whole = Edit {
+            let mut prepared = Vec::with_capacity(changes.len());
+            let mut whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),
-                versions: vec![(family.id, edit)],
                 logs_removed: logs.to_vec(),
                 durable: Some(core.wal.durable()),
                 ..Edit::default()
             };
-            Ok((whole, version))
+            for c in changes {
+                let (family, mut edit) = (c.family, c.edit);
+                let mut version = family.tree.prepare(&edit, &core.opener())?;
+                edit.vlogs_removed = version.drop_unreferenced_vlogs();
+                whole.versions.push((family.id, edit));
+                prepared.push((family, version, c.flushed));
+            }
+            Ok((whole, prepared))
         },
-        |version| family.tree.install(version, flushed),
+        |prepared| {
+            for (family, version, flushed) in prepared {
+                let old = family.tree.view();
+                family.tree.install(version, flushed.as_ref());
+                core.retire.difference(&old.version, &family.tree.view().version);
+                installed.insert(family.id);
+            }
+        },
     )?;
-    core.retire.difference(&old, &family.tree.view().version);
     core.refresh_load();
     core.signal.ring();
-    Ok(())
+    Ok(installed)
 }
 
 /// Removes the outputs of a job that failed before its edit was written. If the database is poisoned, the edit may have
@@ -246,7 +309,7 @@ pub fn discard(core: &Core, created: &Created) {
 }
 
 /// Bytes of a job's outputs.
-pub fn bytes(output: &perigee_tree::rewrite::Output) -> u64 {
+pub fn bytes(output: &Output) -> u64 {
     output.tables.iter().map(|t| t.summary.bytes).sum::<u64>()
         + output.vlogs.iter().map(|v| v.bytes).sum::<u64>()
 }

@@ -1,6 +1,7 @@
 //! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up when told.
 
 pub mod pace;
+mod group;
 pub mod flush;
 pub mod compact;
 mod scrub;

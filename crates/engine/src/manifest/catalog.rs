@@ -17,8 +17,8 @@ pub struct FamilyEntry {
     pub name: String,
     /// Its settings.
     pub settings: FamilySettings,
-    /// Its tables.
-    pub tables: BTreeMap<FileId, AddedTable>,
+    /// Its tables. (In boxes: a map of one, and most families have one, keeps room for eleven.)
+    pub tables: BTreeMap<FileId, Box<AddedTable>>,
     /// Its value logs.
     pub vlogs: BTreeMap<FileId, VlogMeta>,
     /// Every operation up to here is in tables.
@@ -167,7 +167,7 @@ impl Catalog {
     /// The edit that says all of it.
     pub fn snapshot(&self) -> Edit {
         let version = |f: &FamilyEntry| VersionEdit {
-            added: f.tables.values().cloned().collect(),
+            added: f.tables.values().map(|t| (**t).clone()).collect(),
             vlogs_added: f.vlogs.values().cloned().collect(),
             flushed: Some(f.flushed),
             ..VersionEdit::default()
@@ -208,7 +208,7 @@ impl FamilyEntry {
         for (_, id) in &v.removed {
             self.tables.remove(id);
         }
-        self.tables.extend(v.added.iter().map(|t| (t.meta.id, t.clone())));
+        self.tables.extend(v.added.iter().map(|t| (t.meta.id, Box::new(t.clone()))));
         for id in &v.vlogs_removed {
             self.vlogs.remove(id);
         }

@@ -84,7 +84,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
-    let replayed = {
+    let mut replayed = {
         let _span = events::span("recovery", "replay");
         replay::replay(&*dir, &found, boot, &families)?
     };
@@ -122,8 +122,14 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         changed,
     };
     let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
-    let core =
-        assemble(standing, (found.database, catalog.next.2), &replayed, writer, (manifest, dir_sync), ids);
+    let core = assemble(
+        standing,
+        (found.database, catalog.next.2),
+        &mut replayed,
+        writer,
+        (manifest, dir_sync),
+        ids,
+    );
     Ok((core, report))
 }
 
@@ -144,7 +150,7 @@ struct Standing {
 fn assemble(
     standing: Standing,
     (database, runs): (u64, u64),
-    replayed: &Replayed,
+    replayed: &mut Replayed,
     writer: LogWriter,
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
@@ -156,6 +162,7 @@ fn assemble(
     let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let core = Core {
         memory,
+        shared: std::mem::take(&mut replayed.shared),
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
         log,
@@ -191,6 +198,7 @@ fn assemble(
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
         load: AtomicU64::new(0),
+        waste: AtomicU64::new(0),
         log_bytes_max: AtomicU64::new(0),
         refreshing: std::sync::Mutex::new(()),
     };
@@ -227,7 +235,7 @@ fn open_families(
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
-            added: entry.tables.values().cloned().collect(),
+            added: entry.tables.values().map(|t| (**t).clone()).collect(),
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };

@@ -5,6 +5,7 @@
 use super::manifest::Found;
 use crate::family::Family;
 use crate::manifest::FamilyEntry;
+use crate::shared::{self, SharedBatches};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
@@ -45,6 +46,8 @@ pub struct Replayed {
     pub cut_bytes: u64,
     /// Why.
     pub cut_reason: String,
+    /// Batches that several families share.
+    pub shared: SharedBatches,
     /// What could not be read (salvage only): unknown operations are missing.
     pub holes: Vec<Error>,
 }
@@ -281,9 +284,13 @@ impl Replay<'_> {
             self.out.first = base;
         }
         let buffer = Arc::new(payload);
+        let shared =
+            (parts.len() > 1).then(|| self.out.shared.add(buffer.capacity(), base + u64::from(count) - 1));
+        let all: u64 = parts.values().map(|ops| shared::bytes_of(ops)).sum();
         for (id, ops) in &parts {
             let Some(family) = self.families.get(id) else { continue };
-            family.tree.view().active.insert(&buffer, base, ops)?;
+            let mine = shared.as_ref().map(|of| shared::of_batch(of, shared::bytes_of(ops), all));
+            family.tree.view().active.insert_part(&buffer, base, ops, mine)?;
             self.out.operations += ops.len() as u64;
             if family.tree.view().active.bytes() >= family.settings().memtable_bytes {
                 family.tree.seal();
@@ -335,7 +342,7 @@ impl Replay<'_> {
     fn check_end(&self) -> Result<()> {
         let c = &self.found.catalog;
         let newest = |t: &AddedTable| t.meta.stamp.unwrap_or(t.meta.summary.largest);
-        let largest = |f: &FamilyEntry| f.tables.values().map(newest).max();
+        let largest = |f: &FamilyEntry| f.tables.values().map(|t| newest(t)).max();
         let ahead =
             c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.out.next);
         if ahead

@@ -238,6 +238,7 @@ impl Making {
             // Nothing expires by a repair.
             now: &Frozen(0),
             filter: None,
+            later: None,
         };
         let output = run(input, setting, &mut Created::default())?;
         let level = LevelNo((LEVELS - 1) as u8);

@@ -67,6 +67,10 @@ impl Wal {
     pub fn appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock()
     }
+    /// Enters it if nobody is inside.
+    pub fn try_appender(&self) -> Option<MutexGuard<'_, Appender>> {
+        self.appender.try_lock()
+    }
     /// Everything up to here is on stable storage.
     pub fn durable(&self) -> u64 {
         self.durable.load(SeqCst)

@@ -74,6 +74,11 @@ pub trait Dir: Send + Sync + Debug {
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
+    /// Puts the contents of several files of this directory on stable storage, as [`Append::sync`] does, perhaps side by
+    /// side. After an error that is so of all of them: the state of every one is unknown.
+    fn sync_files(&self, files: &[Arc<dyn Append>]) -> Result<()> {
+        files.iter().try_for_each(|file| file.sync())
+    }
     /// Bytes that can still be written on this file system (`u64::MAX`: without bound, or not known).
     fn free_space(&self) -> Result<u64> {
         Ok(u64::MAX)

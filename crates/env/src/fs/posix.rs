@@ -7,6 +7,7 @@ mod lock;
 mod file;
 mod machine;
 mod heap;
+mod together;
 mod dir;
 
 use super::{Dir, Fs, OpenDir};

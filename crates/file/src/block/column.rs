@@ -2,20 +2,18 @@
 //!
 //! ```text
 //!  0  u8   width of a delta in bytes: 0 to 8
-//!  1  7 zero bytes
-//!  8  u64  base
-//! 16  u64  stride
-//! 24  n deltas of `width` bytes, then zeros to a multiple of 8
+//!  1  u8   widths of base (low half) and stride (high half): 0 to 8 each
+//!  2  base, stride: zigzag numbers of so many bytes
+//!     n deltas of `width` bytes
 //! ```
 //! All arithmetic wraps. A parsed column may be read at every index below its n without a check that fails,
 //! in a buffer with [`SLACK_BYTES`] spare bytes at its end.
 
-use perigee_base::codec::Decoder;
 use perigee_base::{Error, Result};
 use std::ops::Range;
 
-/// Bytes before the deltas.
-pub const HEAD_BYTES: usize = 24;
+/// Bytes before the deltas, usually: two of widths, one of base, one of stride.
+pub const HEAD_BYTES: usize = 4;
 /// A delta is loaded as eight bytes and masked, so a buffer has this many bytes after its last column.
 pub const SLACK_BYTES: usize = 8;
 
@@ -24,17 +22,30 @@ pub fn encode(values: &[u64], out: &mut Vec<u8>) {
     let flat = model(values, 0);
     let sloped = model(values, mean_stride(values));
     let (base, stride, width) = if sloped.2 < flat.2 { sloped } else { flat };
+    let (base_bytes, stride_bytes) = (zigzag(base).to_le_bytes(), zigzag(stride).to_le_bytes());
+    let (base_width, stride_width) = (width_of(zigzag(base)), width_of(zigzag(stride)));
     out.push(width as u8);
-    out.extend_from_slice(&[0; 7]);
-    out.extend_from_slice(&base.to_le_bytes());
-    out.extend_from_slice(&stride.to_le_bytes());
-    let start = out.len();
+    out.push((base_width | stride_width << 4) as u8);
+    out.extend_from_slice(&base_bytes[..base_width]);
+    out.extend_from_slice(&stride_bytes[..stride_width]);
     for (i, &v) in values.iter().enumerate() {
         let delta = v.wrapping_sub(base).wrapping_sub(stride.wrapping_mul(i as u64));
         out.extend_from_slice(&delta.to_le_bytes()[..width]);
     }
-    let deltas = out.len() - start;
-    out.resize(start + deltas.next_multiple_of(8), 0);
+}
+
+/// Small numbers for those around zero, above and below.
+fn zigzag(x: u64) -> u64 {
+    x << 1 ^ ((x as i64) >> 63) as u64
+}
+#[inline]
+fn unzigzag(z: u64) -> u64 {
+    z >> 1 ^ (z & 1).wrapping_neg()
+}
+
+/// Bytes that hold a number.
+fn width_of(x: u64) -> usize {
+    (64 - x.leading_zeros() as usize).div_ceil(8)
 }
 
 /// The slope from the first to the last value; it may be negative, as two's complement.
@@ -52,7 +63,24 @@ fn model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     let all = || values.iter().enumerate().map(residual);
     let (low, high) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
     let span = (high as u64).wrapping_sub(low as u64);
-    (low as u64, stride, (64 - span.leading_zeros() as usize).div_ceil(8))
+    (low as u64, stride, width_of(span))
+}
+
+/// The zigzag number of `width` bytes at `at`, which lie inside `raw`: eight bytes at once where there are so many.
+#[inline]
+fn number(raw: &[u8], at: usize, width: usize) -> u64 {
+    if width == 0 {
+        return 0;
+    }
+    let bytes = match raw.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(bytes) => *bytes,
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..width].copy_from_slice(&raw[at..at + width]);
+            bytes
+        }
+    };
+    unzigzag(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
 }
 
 /// A column inside a buffer that the caller keeps.
@@ -68,22 +96,24 @@ pub struct Column {
 impl Column {
     /// Parses the column of `n` integers that starts at `at` of `raw`. Also where the next thing starts.
     pub fn parse(raw: &[u8], at: usize, n: usize) -> Result<(Column, usize)> {
-        let mut d = Decoder::new(raw.get(at..).unwrap_or_default());
-        let width = usize::from(d.u8()?);
-        let zeros = d.take(7)?;
-        let (base, stride) = (d.u64()?, d.u64()?);
-        if width > 8 || zeros != [0; 7] {
-            return Err(Error::corruption("malformed column head").expected("a width of at most 8", width));
+        let head = raw.get(at..).and_then(|rest| rest.first_chunk::<2>());
+        let Some(&[width, widths]) = head else { return Err(Error::corruption("a column is cut off")) };
+        let (width, base_width, stride_width) =
+            (usize::from(width), usize::from(widths & 15), usize::from(widths >> 4));
+        if width.max(base_width).max(stride_width) > 8 {
+            return Err(Error::corruption("malformed column head")
+                .expected("widths of at most 8", format_args!("{width}, {base_width}, {stride_width}")));
         }
-        let deltas = n.checked_mul(width).ok_or_else(|| Error::corruption("a column is too long"))?;
-        d.take(deltas)?;
-        let padding = d.take(deltas.next_multiple_of(8) - deltas)?;
-        if padding.iter().any(|&b| b != 0) {
-            return Err(Error::corruption("the padding of a column is not zero"));
-        }
-        let start = u32::try_from(at + HEAD_BYTES);
-        let start = start.map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
-        Ok((Column { base, stride, deltas: start, width: width as u8 }, at + d.position()))
+        let (base_at, stride_at) = (at + 2, at + 2 + base_width);
+        let start = stride_at + stride_width;
+        let end = n.checked_mul(width).and_then(|deltas| deltas.checked_add(start));
+        let Some(end) = end.filter(|end| *end <= raw.len()) else {
+            return Err(Error::corruption("a column reaches over the end of its block"));
+        };
+        let (base, stride) = (number(raw, base_at, base_width), number(raw, stride_at, stride_width));
+        let deltas = u32::try_from(start)
+            .map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
+        Ok((Column { base, stride, deltas, width: width as u8 }, end))
     }
 
     /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.
@@ -156,7 +186,6 @@ mod tests {
         let mut out = vec![1, 2, 3];
         encode(values, &mut out);
         let len = out.len() - 3;
-        assert_eq!(len % 8, 0);
         let (c, end) = Column::parse(&out, 3, values.len()).unwrap();
         assert_eq!(end, out.len());
         out.resize(end + SLACK_BYTES, 0xee);
@@ -179,12 +208,14 @@ mod tests {
 
     #[test]
     fn regular_columns_cost_their_head() {
-        assert_eq!(round_trip(&[7; 100]), 24);
-        assert_eq!(round_trip(&(0..100).map(|i| 16 * (i + 1)).collect::<Vec<_>>()), 24);
-        assert_eq!(round_trip(&(0..100).map(|i| 5000 - i).collect::<Vec<_>>()), 24);
-        assert_eq!(round_trip(&[42]), 24);
-        assert_eq!(round_trip(&[0, u64::MAX]), 24, "wrapping: one step down");
-        assert_eq!(round_trip(&(0..100).map(|i| 1000 * i + i % 3).collect::<Vec<_>>()), 24 + 104);
+        assert_eq!(round_trip(&[0; 100]), 2);
+        assert_eq!(round_trip(&[7; 100]), 3);
+        assert_eq!(round_trip(&(0..100).map(|i| 16 * (i + 1)).collect::<Vec<_>>()), 4);
+        assert_eq!(round_trip(&(0..100).map(|i| 5000 - i).collect::<Vec<_>>()), 5);
+        assert_eq!(round_trip(&[42]), 3);
+        assert_eq!(round_trip(&[0, u64::MAX]), 3, "wrapping: one step down");
+        assert_eq!(round_trip(&(0..100).map(|i| 1000 * i + i % 3).collect::<Vec<_>>()), 4 + 100);
+        assert_eq!(round_trip(&[1 << 63, (1 << 63) + 1, 5]), 2 + 8 + 3 * 8);
     }
 
     #[test]
@@ -205,11 +236,11 @@ mod tests {
     fn malformed_columns_are_errors() {
         let mut out = Vec::new();
         encode(&[1, 9, 4], &mut out);
-        assert!(Column::parse(&out, 0, 8).is_ok(), "the padding is delta enough");
-        assert!(Column::parse(&out, 0, 9).is_err());
+        assert!(Column::parse(&out, 0, 3).is_ok());
+        assert!(Column::parse(&out, 0, 4).is_err());
         assert!(Column::parse(&out, 0, usize::MAX).is_err());
         assert!(Column::parse(&out, 99, 1).is_err());
-        for (at, byte) in [(0, 9), (1, 1), (31, 1)] {
+        for (at, byte) in [(0, 9), (0, 2), (1, 9), (1, 0x91), (1, 0x11)] {
             let mut bad = out.clone();
             bad[at] = byte;
             assert!(Column::parse(&bad, 0, 3).is_err(), "byte {at}");

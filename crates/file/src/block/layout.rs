@@ -1,11 +1,10 @@
 //! Where things lie in a block, and the one check that makes every later look-up safe.
 //!
 //! ```text
-//!  0  u32  n, number of entries (at least 1)
-//!  4  u32  start of the value area
-//!  8  u32  length of the key prefix that all keys share
-//! 12  u32  zero
-//! 16  four integer columns: key ends, sequence numbers, kinds, value ends
+//! varint n, number of entries (at least 1)
+//! varint bytes of the key area: prefix and suffixes
+//! varint length of the key prefix that all keys share
+//! four integer columns: key ends, sequence numbers, kinds, value ends
 //!     key prefix bytes
 //!     key suffixes, one after another
 //!     values, one after another
@@ -20,8 +19,8 @@ use perigee_base::codec::Decoder;
 use perigee_base::limits::KEY_BYTES_MAX;
 use perigee_base::{EntryKind, Error, Result, ValueRef};
 
-/// Bytes before the columns.
-pub const HEAD_BYTES: usize = 16;
+/// Bytes before the columns, about.
+pub const HEAD_BYTES: usize = 5;
 /// Most entries in a data block. Uniform entries cost no bytes, so their number needs a bound of its own.
 pub const ENTRIES_MAX: usize = 1 << 16;
 
@@ -54,23 +53,28 @@ impl Layout {
         assert!(buf.len() >= len + SLACK_BYTES, "a block's buffer has slack");
         let raw = &buf[..len];
         let mut d = Decoder::new(raw);
-        let (n, values, prefix_len) = (d.u32()? as usize, d.u32()? as usize, d.u32()? as usize);
-        if d.u32()? != 0 {
-            return Err(Error::corruption("a reserved word of a block is not zero"));
+        let (n, key_bytes, prefix_len) = (d.varint()?, d.varint()?, d.varint()?);
+        let most = len as u64;
+        if key_bytes > most || prefix_len > key_bytes {
+            return Err(Error::corruption("the areas of a block overlap").expected(
+                format_args!("at most {most} bytes of keys"),
+                format_args!("{prefix_len} of {key_bytes}"),
+            ));
         }
+        let (key_bytes, prefix_len) = (key_bytes as usize, prefix_len as usize);
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
         if n == 0 || n > ENTRIES_MAX.max(len) {
             return Err(Error::corruption("a block has an impossible number of entries")
                 .expected(format_args!("1 to {}", ENTRIES_MAX.max(len)), n));
         }
-        let (key_ends, at) = Column::parse(raw, HEAD_BYTES, n)?;
+        let (key_ends, at) = Column::parse(raw, d.position(), n)?;
         let (seqs, at) = Column::parse(raw, at, n)?;
         let (kinds, at) = Column::parse(raw, at, n)?;
         let (value_ends, prefix) = Column::parse(raw, at, n)?;
-        // All four numbers are below 2^33, so these sums cannot overflow.
-        let suffixes = prefix + prefix_len;
-        if suffixes > values || values > len {
-            return Err(Error::corruption("the areas of a block overlap")
-                .expected(format_args!("{suffixes} to {len}"), values));
+        // Each is at most the block's length: no overflow.
+        let (suffixes, values) = (prefix + prefix_len, prefix + key_bytes);
+        if values > len {
+            return Err(Error::corruption("the keys of a block reach over its end").expected(len, values));
         }
         let all_puts = kinds.constant() == Some(u64::from(EntryKind::Put.code()));
         let layout = Layout { n, prefix, suffixes, values, key_ends, seqs, kinds, value_ends, all_puts };

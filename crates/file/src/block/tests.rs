@@ -76,12 +76,16 @@ fn damaged_blocks_are_errors_or_harmless() {
 
 #[test]
 fn a_count_that_costs_no_bytes_is_bounded() {
-    // Four columns of width 0 describe any number of empty keys in 112 bytes.
-    let mut raw = write(&[Entry::delete(b"", 9), Entry::delete(b"", 8)]);
-    raw[0..4].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(parse(&raw).is_err());
-    raw[0..4].copy_from_slice(&(layout::ENTRIES_MAX as u32).to_le_bytes());
-    assert!(parse(&raw).is_ok());
+    // Four columns of width 0 describe any number of empty keys in a dozen bytes.
+    let raw = write(&[Entry::delete(b"", 9), Entry::delete(b"", 8)]);
+    let counted = |n: u64| {
+        let mut out = Vec::new();
+        perigee_base::codec::put_varint(&mut out, n);
+        out.extend_from_slice(&raw[1..]);
+        parse(&out)
+    };
+    assert!(counted(u64::MAX).is_err() && counted(layout::ENTRIES_MAX as u64 + 1).is_err());
+    assert!(counted(layout::ENTRIES_MAX as u64).is_ok());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Gathers sorted entries and lays them out as a block. The caller keeps the order; must not know files.
 
 use super::{column, layout};
+use perigee_base::codec::put_varint;
 use perigee_base::{EntryKind, EntryRef, KeyOrder, SeqNo};
 
 /// What an entry costs in the columns, about: two bytes of key end, value end and sequence number.
@@ -109,10 +110,6 @@ impl BlockWriter {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         assert!(!self.is_empty(), "a block has at least one entry");
         out.clear();
-        out.extend_from_slice(&(self.len() as u32).to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&(self.shared as u32).to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
         let mut start = 0;
         let mut suffixes = Vec::with_capacity(self.keys.len() - self.shared * self.len());
         for end in &mut self.key_ends {
@@ -120,13 +117,13 @@ impl BlockWriter {
             start = *end as usize;
             *end = suffixes.len() as u64;
         }
+        let keys = self.shared + suffixes.len();
+        [self.len(), keys, self.shared].iter().for_each(|x| put_varint(out, *x as u64));
         for values in [&self.key_ends, &self.seqs, &self.kinds, &self.value_ends] {
             column::encode(values, out);
         }
         out.extend_from_slice(&self.keys[..self.shared]);
         out.extend_from_slice(&suffixes);
-        let value_start = out.len() as u32;
-        out[4..8].copy_from_slice(&value_start.to_le_bytes());
         out.extend_from_slice(&self.values);
         self.clear();
     }

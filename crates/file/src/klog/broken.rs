@@ -25,7 +25,7 @@ impl KlogReader {
     ) -> Result<KlogReader> {
         let (start, length) = (HEADER_BYTES as u64, OVERHEAD_BYTES as u64);
         let mut index = IndexWriter::new(order);
-        index.add((&summary.last_key, SeqNo::ZERO), start, length);
+        index.add((&summary.last_key, SeqNo::ZERO), length);
         let mut raw = Vec::new();
         index.finish(&mut raw);
         raw.resize(raw.len() + Block::SLACK, 0);

@@ -3,6 +3,7 @@
 
 pub mod layout;
 pub mod props;
+mod dense;
 pub mod writer;
 pub mod reader;
 mod load;

@@ -12,7 +12,8 @@ use crate::sketch::Sketch;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
+use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// The range tombstones of a klog: their number, counted once for each fragment, and how far they reach together.
@@ -310,10 +311,11 @@ impl Tally {
                 self.first_key = e.key.to_vec();
                 true
             }
-            Some(last) if key::cmp_entry(self.order, last, (e.key, e.seq)).is_lt() => {
-                !self.order.equal(last.0, e.key)
-            }
-            Some(_) => return None,
+            Some((key, seq)) => match self.order.cmp(key, e.key) {
+                Ordering::Less => true,
+                Ordering::Equal if seq > e.seq => false,
+                _ => return None,
+            },
         };
         if new_key {
             self.last_key.clear();

@@ -3,6 +3,7 @@
 //! Invariants: entries come strictly in entry order (checked); a separator is written only when the first entry
 //! behind it is known.
 
+use super::dense::Dense;
 use super::layout::Footer;
 use super::props::{self, KlogSummary, Tally};
 use crate::block::frame::{self, FrameKind};
@@ -20,7 +21,8 @@ use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
-use perigee_env::Dir;
+use perigee_env::{Append, Dir};
+use std::sync::Arc;
 
 /// Largest block size that may be asked for, and most bytes gathered for a block: with one entry more and the
 /// columns that still fits under the readers' bound.
@@ -57,6 +59,7 @@ pub struct KlogWriter {
     sketch: Sketch,
     keys: u64,
     ranges: Fragments,
+    dense: Dense,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
@@ -88,6 +91,7 @@ impl KlogWriter {
             sketch: Sketch::new(),
             keys: 0,
             ranges: Fragments::default(),
+            dense: Dense::new(options.compression, options.block_bytes),
             compressor: Compressor::new(),
             raw: Vec::new(),
             options,
@@ -135,15 +139,16 @@ impl KlogWriter {
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
         let block = &self.block;
         !block.is_empty()
-            && (block.estimated_bytes_with(key, value_bytes) > self.options.block_bytes
+            && (block.estimated_bytes_with(key, value_bytes) > self.dense.block_bytes()
                 || block.gathered_bytes() > BLOCK_BYTES_MAX
                 || block.len() >= ENTRIES_MAX)
     }
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
         self.block.finish(&mut self.raw);
-        let (offset, length) = self.write_frame(FrameKind::Data, self.options.compression)?;
-        self.index.add((separator, seq), offset, length);
+        let (_, length) = self.write_frame(FrameKind::Data, self.dense.compression())?;
+        self.dense.wrote(self.raw.len(), length as usize);
+        self.index.add((separator, seq), length);
         Ok(())
     }
 
@@ -194,7 +199,12 @@ impl KlogWriter {
 
     /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
     /// tombstone.
-    pub fn finish(mut self) -> Result<KlogSummary> {
+    pub fn finish(self) -> Result<KlogSummary> {
+        self.finish_and_sync(None)
+    }
+
+    /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
+    pub fn finish_and_sync(mut self, later: Option<&mut Vec<Arc<dyn Append>>>) -> Result<KlogSummary> {
         let last = self.tally.last().map(|(key, _)| key.to_vec());
         if last.is_none() && self.ranges.is_empty() {
             return Err(Error::internal("a klog without entries").in_file(self.output.name()));
@@ -220,7 +230,7 @@ impl KlogWriter {
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
-        let (bytes, checksum) = self.output.finish()?;
+        let (bytes, checksum) = self.output.finish(later)?;
         Ok(KlogSummary { bytes, checksum, ..summary })
     }
 

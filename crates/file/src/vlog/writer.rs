@@ -10,7 +10,8 @@ use perigee_base::format::FileKind;
 use perigee_base::key::VlogPointer;
 use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
 use perigee_base::{Error, FileId, Result};
-use perigee_env::Dir;
+use perigee_env::{Append, Dir};
+use std::sync::Arc;
 
 /// What a finished vlog is, for the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,11 @@ impl VlogWriter {
 
     /// Writes the rest and syncs the file; the directory is the caller's.
     pub fn finish(self) -> Result<VlogSummary> {
-        let (bytes, checksum) = self.output.finish()?;
+        self.finish_and_sync(None)
+    }
+    /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
+    pub fn finish_and_sync(self, later: Option<&mut Vec<Arc<dyn Append>>>) -> Result<VlogSummary> {
+        let (bytes, checksum) = self.output.finish(later)?;
         Ok(VlogSummary { bytes, checksum })
     }
 }

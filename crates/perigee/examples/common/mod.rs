@@ -1,6 +1,8 @@
 //! What the measuring examples share: keys, values, and the CPU time of the process.
 #![allow(dead_code)] // not every example asks for everything
 
+pub mod sets;
+
 /// 16 bytes, scattered.
 pub fn key(i: u64) -> [u8; 16] {
     let mut k = [0; 16];

@@ -3,7 +3,7 @@
 use crate::version::Version;
 use perigee_base::cut::Cut;
 use perigee_base::{FileId, KeyOrder, LevelNo, RunId, SeqNo};
-use perigee_file::{Fragments, Sketch};
+use perigee_file::Fragments;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -98,18 +98,10 @@ impl Shape {
             distinct: None,
         }
     }
-    /// Counts the different keys of its version, if merges depend on it. (Tables of few keys have no sketch: all of theirs
-    /// count.)
+    /// With the number of different keys of its version, if merges depend on it.
     #[must_use]
     pub fn counted(self, version: &Version) -> Shape {
-        let (mut union, mut others) = (Sketch::new(), 0);
-        for (_, _, t) in version.tables() {
-            match t.reader.sketch() {
-                Some(s) => union.merge(s),
-                None => others += t.meta.summary.entries,
-            }
-        }
-        Shape { distinct: Some(union.estimate() + others), ..self }
+        Shape { distinct: Some(version.distinct()), ..self }
     }
     /// Bytes of a level.
     pub fn bytes(&self, level: usize) -> u64 {

@@ -51,6 +51,18 @@ impl<T> Slots<T> {
         self.len.store(i + 1, Relaxed);
         Ok(i)
     }
+    /// Bytes of memory that its buckets take.
+    pub fn memory_bytes(&self) -> u64 {
+        match self.len.load(Relaxed) {
+            0 => 0,
+            n => {
+                let (bucket, _, size) = place(n - 1, Self::BASE);
+                // All smaller buckets are as large as the last one together, but for the smallest.
+                let slots = if bucket == 0 { size } else { 2 * size - (1 << Self::BASE) };
+                (slots * size_of::<OnceLock<T>>()) as u64
+            }
+        }
+    }
     /// The item at `i`.
     #[inline]
     pub fn get(&self, i: u32) -> Option<&T> {

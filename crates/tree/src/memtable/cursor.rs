@@ -3,7 +3,7 @@
 use super::Memtable;
 use super::entries::Node;
 use super::hashed::Walk;
-use perigee_base::{EntryRef, SeqNo};
+use perigee_base::{EntryKind, EntryRef, SeqNo, ValueRef};
 use perigee_file::Found;
 use std::sync::Arc;
 
@@ -15,13 +15,21 @@ pub struct MemCursor {
     /// The way through a memtable found by hash, once it was positioned.
     walk: Option<Walk>,
     at: Option<(u32, Node)>,
+    through: bool,
 }
 
 impl MemCursor {
     pub(super) fn new(table: Arc<Memtable>) -> MemCursor {
-        MemCursor { table, walk: None, at: None }
+        MemCursor { table, walk: None, at: None, through: false }
     }
 
+    /// The same cursor for who goes forward through everything: entries are fetched ahead of it.
+    #[must_use]
+    pub fn through(self) -> MemCursor {
+        MemCursor { through: true, ..self }
+    }
+
+    #[inline]
     fn set(&mut self, at: Option<u32>) {
         self.at = at.map(|i| (i, self.table.node(i)));
     }
@@ -37,6 +45,9 @@ impl MemCursor {
     }
     /// To the first entry.
     pub fn seek_first(&mut self) {
+        if self.through {
+            self.table.walk_through(&mut self.walk);
+        }
         let at = self.table.end(&mut self.walk, true);
         self.set(at);
     }
@@ -63,10 +74,32 @@ impl MemCursor {
     pub fn valid(&self) -> bool {
         self.at.is_some()
     }
+    #[inline]
     fn node(&self) -> &Node {
         &self.at.as_ref().expect("entry() is called on a valid cursor").1
     }
+    /// Its key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.table.key_of(self.node())
+    }
+    /// Its sequence number.
+    #[inline]
+    pub fn seq(&self) -> SeqNo {
+        self.node().seq
+    }
+    /// What it is.
+    #[inline]
+    pub fn kind(&self) -> EntryKind {
+        self.node().kind
+    }
+    /// Its value.
+    #[inline]
+    pub fn value(&self) -> ValueRef<'_> {
+        self.table.value_of(self.node())
+    }
     /// The entry it is on.
+    #[inline]
     pub fn entry(&self) -> EntryRef<'_> {
         let n = self.node();
         EntryRef { key: self.table.key_of(n), seq: n.seq, value: self.table.value_of(n) }

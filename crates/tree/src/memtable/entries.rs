@@ -25,7 +25,7 @@ const BUCKETS: usize = 30;
 /// The first bucket holds 4: a database may have thousands of families with an entry or two each.
 const BASE: u32 = 2;
 /// Bytes of a record.
-pub const RECORD_BYTES: u64 = 32;
+const RECORD_BYTES: u64 = 32;
 
 /// An entry: where its bytes lie, and what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,14 @@ impl Entries {
         Ok(i)
     }
 
+    /// Bytes of memory that its buckets take.
+    pub fn memory_bytes(&self) -> u64 {
+        match self.len.load(Relaxed) {
+            0 => 0,
+            // All smaller buckets are as large as the last one together, but for the smallest.
+            n => (((2u64 << BASE) << Entries::place(n - 1).0) - (1 << BASE)) * RECORD_BYTES,
+        }
+    }
     /// How many there are, for the writer.
     pub fn count(&self) -> u32 {
         self.len.load(Relaxed)

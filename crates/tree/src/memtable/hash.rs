@@ -19,8 +19,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Tables of doubling size.
 const TABLES: usize = 26;
-/// What a page costs that is touched for the first time.
-const PAGE_BYTES: u64 = 4096;
 
 /// The hash index.
 #[derive(Debug)]
@@ -32,8 +30,6 @@ pub struct HashIndex {
     first: u32,
     /// Slots in use.
     used: AtomicU32,
-    /// Bytes of the current table that were counted: as many pages as may have been touched.
-    counted: AtomicU64,
 }
 
 /// Where an entry goes, and the entry that was there.
@@ -53,7 +49,6 @@ impl HashIndex {
             current: AtomicU32::new(0),
             first: slots.trailing_zeros().max(2),
             used: AtomicU32::new(0),
-            counted: AtomicU64::new(0),
         }
     }
 
@@ -93,15 +88,7 @@ impl HashIndex {
         while used * 10 > self.table().map_or(0, <[_]>::len) as u64 * 7 {
             grown += self.grow()?;
         }
-        Ok(grown + self.count_pages(n))
-    }
-
-    /// Pages that `n` insertions may touch, as long as there are any untouched.
-    fn count_pages(&self, n: u32) -> u64 {
-        let (counted, all) = (self.counted.load(Relaxed), self.table().map_or(0, <[_]>::len) as u64 * 8);
-        let more = (u64::from(n) * PAGE_BYTES).min(all.saturating_sub(counted));
-        self.counted.store(counted + more, Relaxed);
-        more
+        Ok(grown)
     }
 
     /// The next table, with everything in it.
@@ -120,10 +107,7 @@ impl HashIndex {
         }
         let _ = cell.set(new);
         self.current.store(next, Release);
-        // All its pages were touched if there was anything to put in.
-        let counted = if old.is_empty() { 0 } else { len as u64 * 8 };
-        self.counted.store(counted, Relaxed);
-        Ok(counted)
+        Ok(len as u64 * 8)
     }
 
     /// What lies in the first slot of a hash: many calls in a row fetch their cache lines side by side.

@@ -6,7 +6,7 @@
 //! there, because a reader's sequence number is older than its cursor.
 
 use super::arena::Slots;
-use super::entries::{Entries, Node, RECORD_BYTES};
+use super::entries::{Entries, Node};
 use super::hash::HashIndex;
 use super::sorted::{Item, Keys, Prefix, Sorted, shared};
 use super::sync::{AtomicU32, AtomicU64};
@@ -15,8 +15,12 @@ use perigee_file::log::Op;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Operations whose slots are fetched side by side.
+/// Operations whose slots are fetched side by side, and entries on a way through all of them.
 const AHEAD: usize = 32;
+/// Of a long value so many bytes are fetched; the rest follows by itself.
+const FETCHED_MAX: usize = 512;
+/// Bytes that come from memory together.
+const LINE: usize = 64;
 
 /// The batches of a memtable.
 pub type Batches = Slots<Arc<Vec<u8>>>;
@@ -69,9 +73,9 @@ impl Hashed {
     pub fn keys(&self) -> u64 {
         self.index.keys()
     }
-    /// Bytes of memory that its order takes: readers made it.
-    pub fn sorted_bytes(&self) -> u64 {
-        self.sorted_bytes.load(Relaxed)
+    /// Bytes of memory beside what inserts have returned: of its entries, and of its order, which readers made.
+    pub fn memory_bytes(&self) -> u64 {
+        self.entries.memory_bytes() + self.sorted_bytes.load(Relaxed)
     }
     /// Entry `i`, whose number a reader was given.
     #[inline]
@@ -111,7 +115,6 @@ impl Hashed {
                     kind: op.kind,
                 };
                 self.insert_one(&node, &buf[op.key.clone()], hash, batches)?;
-                grown += RECORD_BYTES;
             }
         }
         self.published.store(self.entries.count(), Release);
@@ -192,13 +195,41 @@ pub struct Walk {
     /// The run of the current item.
     current: usize,
     forward: bool,
+    /// On a way through everything: for each run, the first item that was not fetched yet.
+    fetched: Option<Vec<usize>>,
 }
 
 impl Walk {
     /// Over everything, not positioned.
     pub fn new(table: &Hashed, batches: &Batches) -> Walk {
         let sorted = table.sorted(batches);
-        Walk { at: vec![0; sorted.runs.len()], sorted, current: 0, forward: true }
+        Walk { at: vec![0; sorted.runs.len()], sorted, current: 0, forward: true, fetched: None }
+    }
+
+    /// From now on entries are fetched ahead: it goes forward, through all of them.
+    pub fn through(&mut self) {
+        self.fetched = Some(vec![0; self.at.len()]);
+    }
+
+    /// Touches the next entries of a run, their keys and values: loads from memory that do not wait for each other, where
+    /// stepping would wait for each in turn.
+    #[cold]
+    fn fetch(&mut self, run: usize, table: &Hashed, batches: &Batches) {
+        let (Some(fetched), items) = (&mut self.fetched, &self.sorted.runs[run]) else { return };
+        let from = self.at[run];
+        let items = &items[from..items.len().min(from + AHEAD)];
+        fetched[run] = from + items.len();
+        let mut nodes = [None; AHEAD];
+        nodes.iter_mut().zip(items).for_each(|(n, i)| *n = Some(table.node(super::sorted::entry(*i))));
+        let mut seen = 0;
+        for n in nodes.iter().flatten() {
+            let Some(buffer) = batches.get(n.batch) else { continue };
+            let (start, end) = (n.key.0 as usize, n.value.0 as usize + n.value.1 as usize);
+            let end = end.min(start + FETCHED_MAX);
+            (start..end).step_by(LINE).for_each(|at| seen |= buffer[at]);
+            seen |= end.checked_sub(1).map_or(0, |last| buffer[last]);
+        }
+        std::hint::black_box(seen);
     }
 
     /// To the first entry at or behind (key, seq), or (not `forward`) to the last before it.
@@ -218,6 +249,9 @@ impl Walk {
     /// To the first entry, or (not `forward`) to the last.
     pub fn end(&mut self, forward: bool, table: &Hashed, batches: &Batches) -> Option<u32> {
         self.at.iter_mut().zip(&self.sorted.runs).for_each(|(at, r)| *at = if forward { 0 } else { r.len() });
+        if self.fetched.is_some() && forward {
+            (0..self.at.len()).for_each(|run| self.fetch(run, table, batches));
+        }
         self.choose(forward, &KeysOf(&table.entries, batches))
     }
     /// To the next entry, or (not `forward`) to the one before; it is on an entry.
@@ -226,6 +260,10 @@ impl Walk {
         if self.forward == forward {
             let at = &mut self.at[self.current];
             *at = if forward { *at + 1 } else { *at - 1 };
+            let next = *at;
+            if self.fetched.as_ref().is_some_and(|f| next >= f[self.current]) {
+                self.fetch(self.current, table, batches);
+            }
         }
         self.choose(forward, &KeysOf(&table.entries, batches))
     }
@@ -237,6 +275,7 @@ impl Walk {
     }
 
     /// The smallest item behind the place, or (not `forward`) the largest before it. Linear: there are few runs.
+    #[inline]
     fn choose(&mut self, forward: bool, keys: &impl Keys) -> Option<u32> {
         self.forward = forward;
         let mut best: Option<(usize, Item)> = None;

@@ -5,6 +5,7 @@
 //! sorted when a cursor asks, where only identical bytes are the same key; in a skip list where that is not so.
 
 mod sync;
+mod part;
 pub mod arena;
 pub mod entries;
 pub mod hash;
@@ -15,10 +16,12 @@ pub mod ranges;
 mod cursor;
 
 pub use cursor::MemCursor;
+pub use part::{Part, SharedBatch};
 
 use arena::Slots;
 use entries::Node;
 use hashed::{Batches, Hashed, Walk};
+use part::Parts;
 use perigee_base::{EntryKind, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::Op;
@@ -30,8 +33,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Bytes charged for each batch beside its buffer.
-const BATCH_OVERHEAD: u64 = 64;
+/// Bytes charged for each batch beside its buffer and its slot.
+const BATCH_OVERHEAD: u64 = 56;
 
 /// How entries are found.
 #[derive(Debug)]
@@ -49,6 +52,7 @@ pub struct Memtable {
     batches: Batches,
     index: Index,
     ranges: MemRanges,
+    parts: Parts,
     bytes: AtomicU64,
     entries: AtomicU64,
     first_seq: AtomicU64,
@@ -73,6 +77,7 @@ impl Memtable {
             batches: Slots::new(),
             index,
             ranges: MemRanges::default(),
+            parts: Parts::default(),
             bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             first_seq: AtomicU64::new(0),
@@ -80,15 +85,29 @@ impl Memtable {
         }
     }
 
-    /// Adds operations of one batch; each has the sequence number `base` plus the one beside it. Called by one thread at a
-    /// time.
+    /// Adds operations of one batch, whose buffer no other memtable holds; each has the sequence number `base` plus the one
+    /// beside it. Called by one thread at a time.
     ///
     /// # Errors
     /// `NoMemory` if the memtable's address space (4 Gi entries) is exhausted.
     pub fn insert(&self, batch: &Arc<Vec<u8>>, base: u64, ops: &[(Op, SeqNo)]) -> Result<()> {
+        self.insert_part(batch, base, ops, None)
+    }
+
+    /// The same; if other memtables hold the buffer too, `part` says which part of it this one is charged.
+    pub fn insert_part(
+        &self,
+        batch: &Arc<Vec<u8>>,
+        base: u64,
+        ops: &[(Op, SeqNo)],
+        part: Option<Part<'_>>,
+    ) -> Result<()> {
         let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
         let slot = self.batches.push(Arc::clone(batch))?;
-        let mut grown = batch.capacity() as u64 + BATCH_OVERHEAD;
+        let mut grown = match part {
+            None => batch.capacity() as u64 + BATCH_OVERHEAD,
+            Some(part) => part.bytes + self.parts.add(part),
+        };
         for (op, seq) in ops {
             if let Some(range) = op.range_in(batch) {
                 grown += self.ranges.add(self.order, range, seq.plus(base));
@@ -124,6 +143,7 @@ impl Memtable {
         self.batches.get(batch).expect("a linked entry's batch is in its slot (invariant 2)")
     }
 
+    #[inline]
     fn key_of(&self, n: &Node) -> &[u8] {
         &self.buffer(n.batch)[n.key.0 as usize..n.key.0 as usize + n.key.1 as usize]
     }
@@ -138,6 +158,7 @@ impl Memtable {
         }
     }
 
+    #[inline]
     fn value_of(&self, n: &Node) -> ValueRef<'_> {
         let start = n.value.0 as usize;
         let stored = &self.buffer(n.batch)[start..start + n.value.1 as usize];
@@ -181,9 +202,15 @@ impl Memtable {
     }
     /// Bytes of memory it holds.
     pub fn bytes(&self) -> u64 {
-        let order = if let Index::Hashed(table) = &self.index { table.sorted_bytes() } else { 0 };
-        self.bytes.load(Relaxed) + order
+        let index = if let Index::Hashed(table) = &self.index { table.memory_bytes() } else { 0 };
+        self.bytes.load(Relaxed) + self.batches.memory_bytes() + index
     }
+    /// Those of them that lie in buffers which memtables of other families hold as well.
+    pub fn part_bytes(&self) -> u64 {
+        self.parts.bytes()
+    }
+    /// Bytes of an empty one.
+    pub const EMPTY_BYTES: u64 = (size_of::<Memtable>() + size_of::<Hashed>()) as u64;
     /// Entries in it.
     pub fn entries(&self) -> u64 {
         self.entries.load(Relaxed)
@@ -222,6 +249,12 @@ impl Memtable {
             }
             Index::Listed(list) if forward => list.seek(key, seq, |n| self.key_of(n), order),
             Index::Listed(list) => list.seek_before(key, seq, |n| self.key_of(n), order),
+        }
+    }
+    /// From now on entries are fetched ahead.
+    fn walk_through(&self, walk: &mut Option<Walk>) {
+        if let Index::Hashed(t) = &self.index {
+            walk.get_or_insert_with(|| Walk::new(t, &self.batches)).through();
         }
     }
     fn end(&self, walk: &mut Option<Walk>, forward: bool) -> Option<u32> {

@@ -6,6 +6,9 @@ use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
 
+/// The smallest number that an operation can have. Zero is the place behind all versions of a key.
+const SETTLED: SeqNo = SeqNo(1);
+
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -139,10 +142,17 @@ impl<'a> Collapse<'a> {
         self.bottom && self.strata.oldest(e.seq)
     }
 
-    /// The verdict on the next entry, and whether it starts a new key.
-    pub fn judge(&mut self, e: &EntryRef<'_>) -> (Verdict, bool) {
+    /// The number that an entry goes on under. Nobody will ask how old a value is that every reader sees, and beneath which
+    /// nothing lies: it takes the smallest number, which costs a table nothing.
+    pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
+        let seen = self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
+        if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
+    }
+
+    /// The verdict on the next entry, and whether it starts a new key; `another`: it is known to.
+    pub fn judge(&mut self, e: &EntryRef<'_>, another: bool) -> (Verdict, bool) {
         let stratum = self.strata.of(e.seq);
-        let new_key = !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
+        let new_key = another || !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
         let spent = self.bottom && stratum == 0;
         let verdict = match self.last.as_ref().filter(|_| !new_key).map(|(_, wake)| *wake) {
             Some(Wake::Hides(s)) if s == stratum => Verdict::Shadowed,
@@ -201,7 +211,7 @@ mod tests {
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::None };
-            let verdict = c.judge(&EntryRef { key: k.as_bytes(), seq: SeqNo(*s), value }).0;
+            let verdict = c.judge(&EntryRef { key: k.as_bytes(), seq: SeqNo(*s), value }, false).0;
             out.push_str(&format!("{k}{s}:{verdict:?} "));
         }
         out.trim_end().to_owned()
@@ -218,13 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn at_the_bottom_values_that_every_reader_sees_settle() {
+        let settled = |bottom, snapshots: &[u64], seq, value| {
+            let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
+            c.settled(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
+        };
+        let value = ValueRef::Inline(b"v");
+        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (1, 1));
+        assert_eq!(settled(true, &[8, 20], 9, value), 9, "a snapshot does not see it");
+        assert_eq!((settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::None)), (9, 9));
+    }
+
+    #[test]
     fn an_expired_version_hides_older_ones_until_there_is_nothing_to_hide() {
         let verdicts = |bottom, snapshots: &[u64], entries: &[(&[u8], u64, ValueRef<'_>)]| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
             let mut c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
             entries
                 .iter()
-                .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }).0)
+                .map(|(key, seq, value)| c.judge(&EntryRef { key, seq: SeqNo(*seq), value: *value }, false).0)
                 .collect::<Vec<_>>()
         };
         let until = |ms| ValueRef::InlineUntil(b"v", Expiry(ms));

@@ -4,12 +4,14 @@
 pub mod collapse;
 pub mod split;
 pub mod place;
+mod later;
 pub mod sink;
 pub mod pace;
 pub mod filter;
 pub mod pipeline;
 
 pub use filter::{CompactionFilter, FilterDecision, FilterEntry, Filtering};
+pub use later::Later;
 pub use pace::{Moved, Pace, Unhindered};
 pub use pipeline::{Counts, Input, Output, Setting, run, write_sorted};
 pub use sink::Created;

@@ -2,6 +2,7 @@
 
 use super::collapse::{Collapse, RangeCounts, Verdict};
 use super::filter::{FilterDecision, Filtering};
+use super::later::Later;
 use super::pace::{Pace, Quantum};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
@@ -45,6 +46,8 @@ pub struct Setting<'a> {
     pub now: &'a dyn Now,
     /// The user's filter, for compactions.
     pub filter: Option<Filtering<'a>>,
+    /// Who syncs the outputs and reads them again, if not the rewrite.
+    pub later: Option<&'a Later>,
 }
 
 /// What a rewrite moves.
@@ -107,7 +110,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let mut source = input.source;
     let place = Place { threshold: job.threshold, relocate: input.relocate };
     let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
-    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
+    let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
+    let mut sink = sink.leaving_syncs_to(job.later);
     let order = job.options.order;
     let mut collapse =
         Collapse::new(order, job.strata.clone(), input.bottom, job.now).with_ranges(input.ranges);
@@ -125,9 +129,10 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
             }
         }
         counts.read += 1;
+        let another = source.on_another_key();
         let mut entry = source.entry();
         quantum.add(moved_bytes(&entry));
-        let (verdict, new_key) = collapse.judge(&entry);
+        let (verdict, new_key) = collapse.judge(&entry, another);
         if let Some(single) = held.take() {
             if matches!(verdict, Verdict::Cancel | Verdict::Replace) {
                 counts.cancelled += 1;
@@ -167,7 +172,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 if let Some(at) = split.cut(entry.key, new_key, table_bytes, index_bytes) {
                     sink.cut(at)?;
                 }
-                let seq = if input.renumber { SeqNo::ZERO } else { entry.seq };
+                let seq = if input.renumber { SeqNo::ZERO } else { collapse.settled(&entry) };
                 write(job.version, &place, &mut sink, EntryRef { seq, ..entry })?;
                 counts.written += 1;
             }
@@ -208,7 +213,8 @@ pub fn write_sorted<'e>(
 ) -> Result<Output> {
     let place = Place { threshold: job.threshold, relocate: BTreeSet::new() };
     let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
-    let mut sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
+    let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
+    let mut sink = sink.leaving_syncs_to(job.later);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     for entry in entries {
         if quantum.is_full() {

@@ -1,11 +1,14 @@
 //! Where entries go: tables and value logs, cut as told, each finished file synced and (option) read again.
 
+use super::later::Later;
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::key::VlogPointer;
 use perigee_base::{EntryRef, FileId, Result};
+use perigee_env::Append;
 use perigee_file::{Fragments, KlogOptions, KlogWriter, Shelf, VlogWriter};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A value log is cut here.
@@ -24,6 +27,8 @@ pub struct Sink<'a> {
     created: &'a mut Created,
     klog: Option<(FileId, KlogWriter)>,
     vlog: Option<(FileId, VlogWriter)>,
+    /// Who syncs finished files, if not this.
+    later: Option<&'a Later>,
     /// Range tombstones for all outputs, where the last table was cut, and how many reached over cuts.
     ranges: Fragments,
     cut_at: Cut,
@@ -53,12 +58,25 @@ impl<'a> Sink<'a> {
             created,
             klog: None,
             vlog: None,
+            later: None,
             ranges: Fragments::default(),
             cut_at: Cut::First,
             over: 0,
             tables: Vec::new(),
             vlogs: Vec::new(),
             write_calls: 0,
+        }
+    }
+
+    /// Finished files are left to `later`, if there is one: neither synced nor read again here.
+    #[must_use]
+    pub fn leaving_syncs_to(self, later: Option<&'a Later>) -> Sink<'a> {
+        Sink { verify: self.verify && later.is_none(), later, ..self }
+    }
+
+    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) {
+        if let (Some(later), Some(files)) = (self.later, files) {
+            later.take(files);
         }
     }
 
@@ -138,7 +156,9 @@ impl<'a> Sink<'a> {
         }
         let Some((id, klog)) = self.klog.take() else { return Ok(()) };
         self.write_calls += klog.appends() + 1;
-        let summary = klog.finish()?;
+        let mut left = self.later.map(|_| Vec::new());
+        let summary = klog.finish_and_sync(left.as_mut())?;
+        self.leave(left);
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
             let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
@@ -150,7 +170,9 @@ impl<'a> Sink<'a> {
     fn finish_vlog(&mut self) -> Result<()> {
         let Some((id, vlog)) = self.vlog.take() else { return Ok(()) };
         self.write_calls += vlog.appends() + 1;
-        let s = vlog.finish()?;
+        let mut left = self.later.map(|_| Vec::new());
+        let s = vlog.finish_and_sync(left.as_mut())?;
+        self.leave(left);
         if self.verify {
             self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;
         }

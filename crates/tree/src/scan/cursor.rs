@@ -101,22 +101,22 @@ impl Source {
     /// The key it is on.
     #[inline]
     pub fn key(&self) -> KeyRef<'_> {
-        each!(self, c => KeyRef::whole(c.cursor.entry().key), c.inner().key())
+        each!(self, c => KeyRef::whole(c.cursor.key()), c.inner().key())
     }
     /// The sequence number of the entry it is on.
     #[inline]
     pub fn seq(&self) -> SeqNo {
-        each!(self, c => c.cursor.entry().seq, c.inner().seq())
+        each!(self, c => c.cursor.seq(), c.inner().seq())
     }
     /// What the entry is.
     #[inline]
     pub fn kind(&self) -> EntryKind {
-        each!(self, c => c.cursor.entry().value.kind(), c.inner().kind())
+        each!(self, c => c.cursor.kind(), c.inner().kind())
     }
     /// The value, borrowed.
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
-        each!(self, c => c.cursor.entry().value, c.inner().value())
+        each!(self, c => c.cursor.value(), c.inner().value())
     }
     /// Its value, pinned.
     #[inline]

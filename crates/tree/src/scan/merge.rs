@@ -104,11 +104,13 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Takes all heads anew, behind what the keys at hand have in common, but for some bytes.
+    /// Takes all heads anew, behind what the keys at hand have in common, but for some bytes. (A single source has its keys to
+    /// itself: nothing would be known of those behind the first.)
     fn rebase(&mut self) {
         let mut valid = self.sources.iter().filter(|s| s.valid()).map(Source::key);
         self.skip.clear();
         if self.order == KeyOrder::Bytes
+            && self.sources.len() > 1
             && let Some(first) = valid.next()
         {
             first.copy_to(&mut self.skip);
@@ -265,7 +267,7 @@ impl MergeCursor {
         if let Some(i) = self.current {
             let now = self.lanes[i].spot.head;
             self.another = now != head;
-            if matches!(now, 0 | u64::MAX) {
+            if matches!(now, 0 | u64::MAX) && !self.skip.is_empty() {
                 self.check_base(i);
             }
         }
@@ -316,7 +318,7 @@ impl MergeCursor {
     /// Takes the heads anew if they say nothing about the key of source `i`.
     #[cold]
     fn check_base(&mut self, i: usize) {
-        if !self.skip.is_empty() && !self.sources[i].key().begins_with(&self.skip) {
+        if !self.sources[i].key().begins_with(&self.skip) {
             self.rebase();
         }
     }
@@ -379,8 +381,14 @@ impl MergeCursor {
     /// The whole entry, its key put together.
     pub fn entry(&mut self) -> EntryRef<'_> {
         let source = &self.sources[self.current.expect("a cursor is read only while it is valid")];
-        source.key().copy_to(&mut self.key);
-        EntryRef { key: &self.key, seq: source.seq(), value: source.value() }
+        let key = source.key();
+        let key = if key.prefix.is_empty() {
+            key.suffix
+        } else {
+            key.copy_to(&mut self.key);
+            &self.key
+        };
+        EntryRef { key, seq: source.seq(), value: source.value() }
     }
     /// Its value, pinned.
     #[inline]

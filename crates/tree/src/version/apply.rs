@@ -18,7 +18,7 @@ pub trait Opener {
 }
 
 pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
-    let mut new = old.clone();
+    let mut new = Version { counted: Default::default(), ..old.clone() };
     remove(&mut new, edit)?;
     for added in &edit.added {
         if added.level.index() >= limits::LEVELS {

@@ -3,11 +3,13 @@
 mod edit;
 mod run;
 mod check;
+mod waste;
 mod apply;
 
 pub use apply::Opener;
 pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, is_dense};
 pub use run::{Run, Table, Vlog};
+pub use waste::{SPACE_SHARE, Waste, is_worth_counting};
 
 use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, limits};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,13 +34,15 @@ pub struct Version {
     pub is_dense: bool,
     /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
     pub gap: Option<Error>,
+    counted: waste::Counted,
 }
 
 impl Version {
     /// No tables.
     pub fn empty(order: KeyOrder) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        Version { order, levels, vlogs: BTreeMap::new(), has_ranges: false, is_dense: false, gap: None }
+        let (vlogs, counted) = (BTreeMap::new(), waste::Counted::default());
+        Version { order, levels, vlogs, has_ranges: false, is_dense: false, gap: None, counted }
     }
 
     /// "Not here", if that can be said.

@@ -165,16 +165,17 @@ fn index(offset: u64, raw: Vec<u8>, fields: &Fields<'_>, sink: &mut Sink<'_>) ->
         Err(e) => return sink.damage(offset, &e),
     };
     sink.part(offset, "index", &with(fields, "blocks", json!(block.len())))?;
-    let mut key = Vec::new();
+    let (mut key, mut at) = (Vec::new(), HEADER_BYTES as u64);
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        let mut d = Decoder::new(block.raw_value(i));
-        match (d.varint(), d.varint()) {
-            (Ok(at), Ok(bytes)) => {
+        match Decoder::new(block.raw_value(i)).varint() {
+            Ok(bytes) => {
                 let up_to = json!(crate::text::escape(&key));
                 sink.detail("block", &[("at", json!(at)), ("bytes", json!(bytes)), ("up to", up_to)])?;
+                at = at.saturating_add(bytes);
             }
-            (Err(e), _) | (_, Err(e)) => sink.damage(offset, &e)?,
+            // Where the others lie, nobody knows.
+            Err(e) => return sink.damage(offset, &e),
         }
     }
     Ok(())

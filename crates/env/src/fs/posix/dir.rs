@@ -177,6 +177,10 @@ impl Dir for PosixDir {
         done.map_err(|e| super::file::sync_error(format_args!("sync directory {}", self.path.display()), &e))
     }
 
+    fn sync_files(&self, files: &[Arc<dyn Append>]) -> Result<()> {
+        super::together::sync_all(files)
+    }
+
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
         let file = match self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
             Ok(file) => {

@@ -19,20 +19,17 @@ use super::super::plan::{Plan, Reason, Shape, TableShape};
 use super::Limits;
 use super::group::{Group, groups};
 use crate::rewrite::split::stride;
+use crate::version::{SPACE_SHARE, is_worth_counting};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::{LevelNo, RunId, limits};
 use std::cmp::Ordering::{Greater, Less};
 
 /// The last level.
 pub const LAST: usize = limits::LEVELS - 1;
-/// Overwritten entries may take up one part in so many of the data before they are merged away.
-const SPACE_SHARE: u64 = 8;
 /// The last level consists of at least so many tables, unless they would be very small.
 const TABLES_MIN: u64 = 32;
 /// Tables that are cut at the last level's boundaries are not smaller than one part in so many of the others.
 const PIECES: u64 = 64;
-/// Fewer entries than this are not worth a merge for their space: a sketch of keys would not count them, either.
-const SPACE_ENTRIES_MIN: u64 = 4096;
 /// So many small tables beside each other become one.
 const SMALL_TABLES: usize = 4;
 
@@ -112,12 +109,20 @@ fn due(shape: &Shape, l: &Limits, from: usize) -> Option<Drain> {
     let newest = shape.tables(0).map(|t| t.run).max().unwrap_or(RunId(0));
     let to = if reason == Reason::Space { LAST } else { room(shape, l, from) };
     let drain = Drain { to, reason, behind: Cut::First, newest };
-    let coarse = |g: &Group<'_>| g.bytes > coarse_bytes(shape, l) && !g.is_within(LAST);
-    if from == 0 && to == LAST && capacity(shape, LAST - 1, l) > 0 {
-        let too_coarse = groups(shape, 0..=LAST, newest).iter().any(coarse);
-        return Some(if too_coarse { Drain { to: LAST - 1, ..drain } } else { drain });
+    let between = capacity(shape, LAST - 1, l);
+    let coarse = |g: &Group<'_>| kept(shape, g.bytes) > coarse_bytes(shape, l) && !g.is_within(LAST);
+    if from > 0 || to < LAST || between == 0 || !groups(shape, 0..=LAST, newest).iter().any(coarse) {
+        return Some(drain);
     }
-    Some(drain)
+    // What lies between makes groups coarse as well: it goes on first, or all that is written would gather there.
+    (shape.bytes(LAST - 1) <= between).then_some(Drain { to: LAST - 1, ..drain })
+}
+
+/// Of so many bytes those that a merge would keep, if that was counted.
+fn kept(shape: &Shape, bytes: u64) -> u64 {
+    let (above, last) = entries(shape);
+    let share = |keys: u64| u128::from(bytes) * u128::from(keys) / u128::from((above + last).max(1));
+    shape.distinct.map_or(bytes, |keys| u64::try_from(share(keys)).map_or(bytes, |b| b.min(bytes)))
 }
 
 /// Bytes at which tables are cut: smaller than the family's while there is little data, so that a group is a small part of it.
@@ -146,11 +151,10 @@ fn entries(shape: &Shape) -> (u64, u64) {
     ((0..LAST).map(of).sum(), of(LAST))
 }
 
-/// Whether a merge of what lies above the last level could reclaim a notable part of the data: if so, it is worth counting
-/// how many different keys there are. (A reader's snapshot may keep it all alive: then each merge still finds this much new.)
+/// Whether it is worth counting how many different keys there are.
 pub fn may_waste(shape: &Shape) -> bool {
     let (above, last) = entries(shape);
-    above > 0 && above + last >= SPACE_ENTRIES_MIN && above.saturating_mul(SPACE_SHARE) > last
+    is_worth_counting(above, last)
 }
 
 /// Whether overwritten entries take up more than their share, and a merge would remove them.

@@ -36,7 +36,9 @@ pub use cache::BlockCache;
 pub use compress::{Codec, Compression};
 pub use expiries::Expiries;
 pub use handles::Handles;
-pub use klog::{Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near, RangeSummary};
+pub use klog::{
+    Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near, RangeSummary, Spot,
+};
 pub use ranges::{Fragment, Fragments};
 pub use shelf::Shelf;
 pub use sketch::Sketch;

@@ -1,6 +1,6 @@
-//! Long walks against a sorted map, through everything that may interrupt a stretch of plain entries: older versions,
-//! tombstones, entries that are too new, other runs, the memtable, bounds, ends of blocks, and turning round. And seeks that
-//! go on from where the cursor is.
+//! Long walks against a sorted map: stretches of entries are shown without a closer look where one run is ahead of all
+//! others, so what interrupts a stretch is tried here at every place: older versions, tombstones, entries that are too new,
+//! other runs, the memtable, bounds, ends of blocks, and turning round. And seeks that go on from where the cursor is.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;

@@ -10,6 +10,7 @@
 //! in a buffer with [`SLACK_BYTES`] spare bytes at its end.
 
 use perigee_base::{Error, Result};
+use std::ops::Range;
 
 /// Bytes before the deltas, usually: two of widths, one of base, one of stride.
 pub const HEAD_BYTES: usize = 4;
@@ -128,6 +129,30 @@ impl Column {
         line.wrapping_add(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
     }
 
+    /// Integers `range` in order, each as [`Column::get`] gives it: the width is asked once for all of them.
+    #[inline]
+    pub fn each(&self, raw: &[u8], range: Range<usize>, mut take: impl FnMut(usize, u64)) {
+        let width = usize::from(self.width);
+        let mut line = self.base.wrapping_add(self.stride.wrapping_mul(range.start as u64));
+        let deltas = self.deltas as usize + range.start * width;
+        let deltas = &raw[deltas..deltas + range.len() * width];
+        let mut next = |delta: u64, i: usize| {
+            take(i, line.wrapping_add(delta));
+            line = line.wrapping_add(self.stride);
+        };
+        match width {
+            0 => range.for_each(|i| next(0, i)),
+            1 => deltas.iter().zip(range).for_each(|(d, i)| next(u64::from(*d), i)),
+            2 => deltas
+                .as_chunks()
+                .0
+                .iter()
+                .zip(range)
+                .for_each(|(d, i)| next(u16::from_le_bytes(*d).into(), i)),
+            _ => range.for_each(|i| take(i, self.get(raw, i))),
+        }
+    }
+
     /// The one value of the column, if all are the same by construction.
     pub fn constant(&self) -> Option<u64> {
         (self.width == 0 && self.stride == 0).then_some(self.base)
@@ -166,6 +191,12 @@ mod tests {
         out.resize(end + SLACK_BYTES, 0xee);
         for (i, &v) in values.iter().enumerate() {
             assert_eq!(c.get(&out, i), v, "{values:?}");
+        }
+        for start in [0, values.len() / 3, values.len()] {
+            let mut got = Vec::new();
+            c.each(&out, start..values.len(), |i, v| got.push((i, v)));
+            let want: Vec<_> = values.iter().copied().enumerate().skip(start).collect();
+            assert_eq!(got, want, "{values:?}");
         }
         let last = values.last().copied().unwrap_or(0);
         if !values.is_empty() {

@@ -8,6 +8,7 @@ pub mod writer;
 pub mod prints;
 pub mod reader;
 pub mod find;
+pub(crate) mod window;
 pub(crate) mod spare;
 
 pub use reader::Block;

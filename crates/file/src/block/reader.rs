@@ -52,6 +52,21 @@ impl Block {
     pub(super) fn prints(&self) -> &Prints {
         &self.prints
     }
+    /// Where its parts lie in [`Block::buffer`].
+    #[inline]
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    /// The raw form and the slack.
+    #[inline]
+    pub(super) fn buffer(&self) -> &[u8] {
+        &self.buf
+    }
+    /// Some bytes of the raw form.
+    #[inline]
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buf[range]
+    }
     /// The key without as many bytes as all keys have in common, whether or not it begins with those.
     #[inline]
     pub(super) fn tail<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
@@ -93,6 +108,22 @@ impl Block {
     #[inline]
     pub fn suffix(&self, i: usize) -> &[u8] {
         &self.buf[self.layout.suffix_range(&self.buf, i)]
+    }
+    /// Where that lies.
+    #[inline]
+    pub(crate) fn suffix_place(&self, i: usize) -> Range<usize> {
+        self.layout.suffix_range(&self.buf, i)
+    }
+    /// The same for entry `i` of whose neighbour before it the place is known.
+    #[inline]
+    pub(crate) fn suffix_after(&self, i: usize, before: &Range<usize>) -> Range<usize> {
+        before.end..self.layout.suffixes + self.layout.key_ends.get(&self.buf, i) as usize
+    }
+    /// The same for entry `i` of whose neighbour behind it the place is known.
+    #[inline]
+    pub(crate) fn suffix_before(&self, i: usize, behind: &Range<usize>) -> Range<usize> {
+        let start = i.checked_sub(1).map_or(0, |i| self.layout.key_ends.get(&self.buf, i) as usize);
+        self.layout.suffixes + start..behind.start
     }
     /// Sequence number of entry `i`.
     #[inline]

@@ -7,8 +7,10 @@
 use super::load::Ahead;
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
+use crate::block::window::Window;
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Walks the entries of a klog.
@@ -25,11 +27,26 @@ pub struct KlogCursor {
     ahead: Ahead,
     /// The entry in it.
     entry: usize,
+    /// Where the rest of its key lies, behind the block's prefix.
+    suffix: Range<usize>,
     valid: bool,
     /// What `prev` left: an entry of the block at hand, or (if it left that block) its value.
     left: (usize, Option<Found>),
     /// An entry's key in one piece, for who wants it so.
     key: Vec<u8>,
+    /// Entries of the block at hand that were decoded together, once a walk asked for that.
+    window: Option<Box<Window>>,
+}
+
+/// What a merge asks of the entry that a source is on.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// The head of its key; see [`KeyRef::head`].
+    pub head: u64,
+    /// Its sequence number.
+    pub seq: SeqNo,
+    /// What it is.
+    pub kind: EntryKind,
 }
 
 impl KlogReader {
@@ -58,9 +75,11 @@ impl KlogCursor {
             number: 0,
             ahead: Ahead::default(),
             entry: 0,
+            suffix: 0..0,
             valid: false,
             left: (0, None),
             key: Vec::new(),
+            window: None,
         }
     }
 
@@ -151,6 +170,39 @@ impl KlogCursor {
         (entry > 0 && entry < block.len()).then_some(entry)
     }
 
+    /// A step inside the block at hand, if it goes on there; what a merge wants to know of the entry. `skip`: as for its head.
+    #[inline]
+    pub fn step_inside(&mut self, forward: bool, skip: &[u8]) -> Option<Spot> {
+        let block = self.block.as_deref().filter(|_| self.valid)?;
+        if forward {
+            if self.entry + 1 >= block.len() {
+                return None;
+            }
+            self.entry += 1;
+            self.suffix = block.suffix_after(self.entry, &self.suffix);
+        } else {
+            self.entry.checked_sub(1)?;
+            self.left = (self.entry, None);
+            self.entry -= 1;
+            self.suffix = block.suffix_before(self.entry, &self.suffix);
+        }
+        Some(self.spot(block, skip))
+    }
+
+    #[inline]
+    fn spot(&self, block: &Block, skip: &[u8]) -> Spot {
+        let key = KeyRef { prefix: block.prefix(), suffix: block.bytes(self.suffix.clone()) };
+        let seq = self.reader.seq_of(block.seq(self.entry));
+        Spot { head: key.head(self.reader.order(), skip), seq, kind: block.kind(self.entry) }
+    }
+
+    /// Whether it is on an entry of a block whose last key is not before `key`.
+    pub fn reaches(&self, key: &[u8]) -> bool {
+        let last =
+            |b: &Arc<Block>| self.key_at(b.len() - 1).cmp(self.reader.order(), KeyRef::whole(key)).is_ge();
+        self.valid && self.block.as_ref().is_some_and(last)
+    }
+
     /// To the next entry; from the last one, or from none, to none.
     #[allow(clippy::should_implement_trait)]
     #[inline]
@@ -158,6 +210,7 @@ impl KlogCursor {
         match &self.block {
             Some(block) if self.valid && self.entry + 1 < block.len() => {
                 self.entry += 1;
+                self.suffix = block.suffix_after(self.entry, &self.suffix);
                 Ok(())
             }
             Some(_) if self.valid => self.first_of(self.number + 1),
@@ -168,16 +221,44 @@ impl KlogCursor {
     /// To the previous entry; from the first one, or from none, to none.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        if !self.valid {
-            return Ok(());
-        }
+        let (Some(block), true) = (&self.block, self.valid) else { return Ok(()) };
         if self.entry > 0 {
             self.left = (self.entry, None);
             self.entry -= 1;
+            self.suffix = block.suffix_before(self.entry, &self.suffix);
             return Ok(());
         }
         self.left = (0, Some(self.found()));
         self.last_before(self.number)
+    }
+
+    /// How many entries of the way may follow the one it is on (not `forward`: beginning with that one) that a reader at
+    /// `at` is shown without another look: plain puts that it sees, each of another key than the one before in the block,
+    /// all before (behind) `limit`. They are in the block at hand: [`KlogCursor::glide`] goes there.
+    #[inline]
+    pub fn clear_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
+        let (Some(block), true) = (&self.block, self.valid) else { return 0 };
+        let stamp = self.reader.stamped();
+        if stamp.is_some_and(|stamp| stamp > at) {
+            return 0;
+        }
+        let at = if stamp.is_some() { None } else { Some(at) };
+        let window = self.window.get_or_insert_with(|| Box::new(Window::new()));
+        window.clear_ahead((block, self.reader.order()), self.entry, forward, at, limit)
+    }
+
+    /// A step to an entry that was said to be clear: nothing can go wrong on the way.
+    #[inline]
+    pub fn glide(&mut self, forward: bool) {
+        let Some(block) = &self.block else { return };
+        if forward {
+            self.entry += 1;
+            self.suffix = block.suffix_after(self.entry, &self.suffix);
+        } else {
+            self.left = (self.entry, None);
+            self.entry -= 1;
+            self.suffix = block.suffix_before(self.entry, &self.suffix);
+        }
     }
 
     /// The value of the entry that the last `prev` left, if nothing moved the cursor since.
@@ -201,7 +282,11 @@ impl KlogCursor {
     #[inline]
     pub fn key(&self) -> KeyRef<'_> {
         let block = self.at();
-        KeyRef { prefix: block.prefix(), suffix: block.suffix(self.entry) }
+        KeyRef { prefix: block.prefix(), suffix: block.bytes(self.suffix.clone()) }
+    }
+    fn key_at(&self, entry: usize) -> KeyRef<'_> {
+        let block = self.at();
+        KeyRef { prefix: block.prefix(), suffix: block.suffix(entry) }
     }
 
     /// Its sequence number.
@@ -228,7 +313,31 @@ impl KlogCursor {
     /// If the cursor is not valid.
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
-        self.at().value(self.entry)
+        self.value_at(self.entry)
+    }
+
+    #[inline]
+    fn value_at(&self, entry: usize) -> ValueRef<'_> {
+        let block = self.at();
+        match self.window.as_ref().and_then(|w| w.put(block, entry)) {
+            Some(value) => ValueRef::Inline(value),
+            None => block.value(entry),
+        }
+    }
+
+    /// The key so many entries further on the way, which were said to be clear (or is the one it is on).
+    ///
+    /// # Panics
+    /// If the cursor is not valid, or the way is not that long.
+    pub fn key_ahead(&self, forward: bool, n: usize) -> KeyRef<'_> {
+        self.key_at(if forward { self.entry + n } else { self.entry - n })
+    }
+
+    /// The value of the entry that the last step backward left, borrowed, if that is in the block at hand.
+    #[inline]
+    pub fn left_here(&self) -> Option<ValueRef<'_>> {
+        let inside = self.valid && self.left.1.is_none() && self.left.0 < self.at().len();
+        inside.then(|| self.value_at(self.left.0))
     }
 
     /// All of it, the key put together.
@@ -288,6 +397,9 @@ impl KlogCursor {
     fn load(&mut self, i: usize) -> Result<&Block> {
         if self.number != i || self.block.is_none() {
             let last = self.block.take();
+            if let Some(window) = &mut self.window {
+                window.forget();
+            }
             let how = (self.fill_cache, self.cause);
             self.block = Some(self.reader.step_to(i, how, &mut self.ahead, last)?);
             self.number = i;
@@ -299,6 +411,7 @@ impl KlogCursor {
     #[inline]
     fn stand(&mut self, entry: usize) {
         self.entry = entry;
+        self.suffix = self.block.as_ref().expect("the entry's block is at hand").suffix_place(entry);
         self.valid = true;
     }
 }

@@ -14,7 +14,7 @@ pub mod trace;
 mod verify;
 pub mod standalone;
 
-pub use cursor::KlogCursor;
+pub use cursor::{KlogCursor, Spot};
 pub use props::{KlogSummary, RangeSummary};
 pub use reader::{Found, KlogReader, Near};
 pub use salvage::{Lost, Salvage};

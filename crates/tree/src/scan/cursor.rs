@@ -5,7 +5,7 @@ use crate::version::Run;
 use perigee_base::cut::CutRef;
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{Found, KlogCursor};
+use perigee_file::{Found, KlogCursor, Spot};
 use std::sync::Arc;
 
 /// A source. After an error it is not valid until the next seek.
@@ -52,6 +52,19 @@ impl Source {
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         each!(self, c => { c.prev(); Ok(()) }, c.prev())
+    }
+    /// A step, if it stays in the block at hand; what a merge wants to know of the entry.
+    #[inline]
+    pub fn step_inside(&mut self, forward: bool, skip: &[u8]) -> Option<Spot> {
+        let Source::Run(RunCursor { open: Some(c), left, .. }) = self else { return None };
+        if !forward && left.is_some() {
+            *left = None;
+        }
+        c.step_inside(forward, skip)
+    }
+    /// The same of the entry it is on.
+    pub fn spot(&self, order: KeyOrder, skip: &[u8]) -> Spot {
+        Spot { head: self.key().head(order, skip), seq: self.seq(), kind: self.kind() }
     }
     /// The run, if it is one.
     pub fn as_run(&mut self) -> Option<&mut RunCursor> {
@@ -109,6 +122,38 @@ impl Source {
     #[inline]
     pub fn found(&self) -> Found {
         each!(self, c => c.cursor.found(), c.inner().found())
+    }
+    /// Whether its block at hand reaches as far as `key`; a memtable has none.
+    pub fn reaches(&self, key: &[u8]) -> bool {
+        matches!(self, Source::Run(RunCursor { open: Some(c), .. }) if c.reaches(key))
+    }
+    /// See [`KlogCursor::clear_ahead`]; a memtable says nothing.
+    #[inline]
+    pub fn clear_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
+        match self {
+            Source::Mem(_) => 0,
+            Source::Run(c) => c.open.as_mut().map_or(0, |c| c.clear_ahead(forward, at, limit)),
+        }
+    }
+    /// A step to an entry that is clear.
+    #[inline]
+    pub fn glide(&mut self, forward: bool) {
+        if let Source::Run(RunCursor { open: Some(c), left, .. }) = self {
+            *left = None;
+            c.glide(forward);
+        }
+    }
+    /// The key so many entries further on the way, which are clear (or the one it is on).
+    pub fn key_ahead(&self, forward: bool, n: usize) -> KeyRef<'_> {
+        each!(self, c => KeyRef::whole(c.cursor.entry().key), c.inner().key_ahead(forward, n))
+    }
+    /// The value of the entry that the last step backward left, borrowed, if it is at hand.
+    #[inline]
+    pub fn left_here(&self) -> Option<ValueRef<'_>> {
+        match self {
+            Source::Mem(_) => None,
+            Source::Run(c) => c.open.as_ref().filter(|_| c.left.is_none())?.left_here(),
+        }
     }
     /// The value of the entry that the last `prev` left, if nothing moved the source since.
     #[inline]

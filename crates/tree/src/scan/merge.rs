@@ -10,22 +10,33 @@ use crate::View;
 use crate::version::Version;
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, EntryRef, Error, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::Found;
+use perigee_file::{Found, Spot};
 use std::cmp::Ordering::{Greater, Less};
 use std::sync::Arc;
 
 /// So many bytes before the first difference belong to the heads: the walk goes on behind it.
 const SLACK: usize = 4;
+/// So many steps in one source promise more of them, if they are usual or came just now.
+const IN_A_ROW: (u32, u32) = (8, 4);
+
+/// A source, as the choice among them sees it: the head of its key is inverted when going backward.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    spot: Spot,
+    valid: bool,
+}
+
+const NOWHERE: Spot = Spot { head: 0, seq: SeqNo::ZERO, kind: EntryKind::Delete };
 
 /// The merged position. After an error it is not valid until the next seek.
 ///
 /// Invariants while valid: 1. no source is before `current`, and none but it before `second` (`None`: no other source is
-/// valid); 2. `heads` are those of the valid sources' keys behind `skip`.
+/// valid), but for gliding backward, until it settles; 2. `lanes` say where the sources are, heads of keys being those behind `skip`, but for a source that glided.
 #[derive(Debug)]
 pub struct MergeCursor {
     order: KeyOrder,
     sources: Vec<Source>,
-    heads: Vec<u64>,
+    lanes: Vec<Lane>,
     skip: Vec<u8>,
     current: Option<usize>,
     second: Option<usize>,
@@ -34,6 +45,11 @@ pub struct MergeCursor {
     left: usize,
     /// Heads say that the last step led to another key.
     another: bool,
+    /// Steps since another source was the current one; how many it usually is.
+    in_a_row: u32,
+    usual: u32,
+    /// The current source moved without its head.
+    glided: bool,
     /// A key in one piece, for who wants it so.
     key: Vec<u8>,
 }
@@ -43,7 +59,7 @@ impl MergeCursor {
     pub fn new(order: KeyOrder, sources: Vec<Source>) -> MergeCursor {
         MergeCursor {
             order,
-            heads: vec![0; sources.len()],
+            lanes: vec![Lane { spot: NOWHERE, valid: false }; sources.len()],
             sources,
             skip: Vec::new(),
             current: None,
@@ -51,6 +67,9 @@ impl MergeCursor {
             forward: true,
             left: 0,
             another: false,
+            in_a_row: 0,
+            usual: 0,
+            glided: false,
             key: Vec::new(),
         }
     }
@@ -77,7 +96,7 @@ impl MergeCursor {
     /// Positions every source by `go`, then chooses.
     fn place(&mut self, forward: bool, go: impl Fn(&mut Source) -> Result<()>) -> Result<()> {
         self.current = None;
-        self.another = false;
+        (self.another, self.glided) = (false, false);
         self.forward = forward;
         self.sources.iter_mut().try_for_each(go)?;
         self.rebase();
@@ -98,24 +117,29 @@ impl MergeCursor {
             let common = valid.fold(self.skip.len(), |n, key| key.common(&self.skip[..n]));
             self.skip.truncate(common.saturating_sub(SLACK));
         }
-        for i in 0..self.sources.len() {
-            if self.sources[i].valid() {
-                self.take_head(i);
-            }
-        }
+        (0..self.sources.len()).for_each(|i| self.look(i));
     }
 
-    /// Of a valid source.
+    /// Where source `i` is.
+    fn look(&mut self, i: usize) {
+        let source = &self.sources[i];
+        let valid = source.valid();
+        if valid {
+            let spot = source.spot(self.order, &self.skip);
+            self.set(i, spot);
+        }
+        self.lanes[i].valid = valid;
+    }
     #[inline]
-    fn take_head(&mut self, i: usize) {
-        let head = self.sources[i].key().head(self.order, &self.skip);
-        self.heads[i] = if self.forward { head } else { !head };
+    fn set(&mut self, i: usize, spot: Spot) {
+        let head = if self.forward { spot.head } else { !spot.head };
+        self.lanes[i] = Lane { spot: Spot { head, ..spot }, valid: true };
     }
 
     /// Whether source `a` comes before source `b`, both valid.
     #[inline]
     fn before(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (self.heads[a], self.heads[b]);
+        let (x, y) = (self.lanes[a].spot.head, self.lanes[b].spot.head);
         x < y || (x == y && self.before_by_key(a, b))
     }
 
@@ -128,7 +152,7 @@ impl MergeCursor {
     /// The source with the smallest entry (largest, when going backward), and the one after it.
     fn choose(&mut self) {
         let (mut best, mut second): (Option<usize>, Option<usize>) = (None, None);
-        for i in (0..self.sources.len()).filter(|i| self.sources[*i].valid()) {
+        for i in (0..self.lanes.len()).filter(|i| self.lanes[*i].valid) {
             if best.is_none_or(|b| self.before(i, b)) {
                 (best, second) = (Some(i), best);
             } else if second.is_none_or(|s| self.before(i, s)) {
@@ -138,9 +162,76 @@ impl MergeCursor {
         (self.current, self.second) = (best, second);
     }
 
+    /// A step of source `i` that leaves its block.
+    fn step_out(&mut self, i: usize) -> Result<()> {
+        let source = &mut self.sources[i];
+        let stepped = if self.forward { source.next() } else { source.prev() };
+        if stepped.is_err() {
+            self.current = None;
+            return stepped;
+        }
+        self.look(i);
+        Ok(())
+    }
+
+    /// After gliding: where the current source is, and whether it still is the current one (going backward it stands behind
+    /// the last entry that was clear).
+    #[inline]
+    pub fn settle(&mut self) {
+        if std::mem::take(&mut self.glided)
+            && let Some(i) = self.current
+        {
+            self.look(i);
+            if let Some(second) = self.second.filter(|second| !self.before(i, *second)) {
+                self.hand_over(second);
+            }
+        }
+    }
+
+    /// The second source becomes the current one; of all others the foremost is looked for.
+    fn hand_over(&mut self, to: usize) {
+        self.usual = (self.usual / 4).saturating_mul(3).saturating_add(self.in_a_row / 4);
+        self.in_a_row = 0;
+        self.current = Some(to);
+        let mut second: Option<usize> = None;
+        for i in (0..self.sources.len()).filter(|i| *i != to && self.lanes[*i].valid) {
+            if second.is_none_or(|s| self.before(i, s)) {
+                second = Some(i);
+            }
+        }
+        self.second = second;
+    }
+
     /// To the first entry at or after (key, seq), going forward.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.place(true, |s| s.seek(key, seq))
+    }
+    /// The same from a place before it, going forward: sources that are behind it already stay where they are.
+    pub fn seek_onward(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.current = None;
+        (self.another, self.glided) = (false, false);
+        for i in 0..self.sources.len() {
+            let source = &mut self.sources[i];
+            let behind =
+                || source.key().cmp(self.order, KeyRef::whole(key)).then_with(|| seq.cmp(&source.seq()));
+            if source.valid() && behind() == Less {
+                source.seek(key, seq)?;
+            }
+            self.look(i);
+        }
+        self.choose();
+        if let Some(i) = self.current {
+            self.check_base(i);
+        }
+        Ok(())
+    }
+    /// Whether the block at hand of the current source, or of the run of that number, reaches as far as `key`.
+    pub fn reaches(&self, run: Option<usize>, key: &[u8]) -> bool {
+        let source = match run {
+            Some(number) => self.sources.iter().filter(|s| matches!(s, Source::Run(_))).nth(number),
+            None => self.current.map(|i| &self.sources[i]),
+        };
+        source.is_some_and(|s| s.reaches(key))
     }
     /// To the last entry before (key, seq), going backward.
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
@@ -157,31 +248,65 @@ impl MergeCursor {
     /// The next entry of the way.
     #[inline]
     pub fn step(&mut self) -> Result<()> {
+        self.settle();
         let Some(i) = self.current else { return Ok(()) };
-        let source = &mut self.sources[i];
-        let stepped = if self.forward { source.next() } else { source.prev() };
-        if stepped.is_err() {
-            self.current = None;
-            return stepped;
-        }
+        let head = self.lanes[i].spot.head;
         self.left = i;
-        let head = self.heads[i];
-        let valid = self.sources[i].valid();
-        if valid {
-            self.take_head(i);
+        match self.sources[i].step_inside(self.forward, &self.skip) {
+            Some(spot) => self.set(i, spot),
+            None => self.step_out(i)?,
         }
+        let valid = self.lanes[i].valid;
         match self.second {
             None => self.current = valid.then_some(i),
-            Some(second) if valid && self.before(i, second) => {}
-            Some(_) => self.choose(),
+            Some(second) if valid && self.before(i, second) => {
+                self.in_a_row = self.in_a_row.saturating_add(1)
+            }
+            Some(second) => self.hand_over(second),
         }
         if let Some(i) = self.current {
-            self.another = self.heads[i] != head;
-            if matches!(self.heads[i], 0 | u64::MAX) && !self.skip.is_empty() {
+            let now = self.lanes[i].spot.head;
+            self.another = now != head;
+            if matches!(now, 0 | u64::MAX) && !self.skip.is_empty() {
                 self.check_base(i);
             }
         }
         Ok(())
+    }
+
+    /// How many entries of the way lie ahead, in the current source and before all others, that a reader at `at` is shown
+    /// without another look: going forward those behind the one it is on, going backward that one and those before it.
+    #[inline]
+    pub fn clear_ahead(&mut self, at: SeqNo) -> usize {
+        match (self.current, self.second) {
+            (None, _) => 0,
+            (Some(i), None) => self.sources[i].clear_ahead(self.forward, at, None),
+            // Where sources take turns, looking ahead costs more than it spares.
+            (Some(_), Some(_)) if self.usual < IN_A_ROW.0 && self.in_a_row < IN_A_ROW.1 => 0,
+            (Some(i), Some(second)) => match self.sources.get_disjoint_mut([i, second]) {
+                Ok([source, second]) => source.clear_ahead(self.forward, at, Some(second.key())),
+                Err(_) => 0,
+            },
+        }
+    }
+    /// A step to an entry that was said to be clear; `key` becomes the key that is shown then.
+    #[inline]
+    pub fn glide(&mut self, key: &mut Vec<u8>) {
+        let Some(i) = self.current else { return };
+        let source = &mut self.sources[i];
+        if self.forward {
+            source.glide(true);
+            source.key().copy_to(key);
+        } else {
+            source.key().copy_to(key);
+            source.glide(false);
+        }
+        (self.left, self.glided) = (i, true);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+    }
+    /// The last of so many entries that are clear.
+    pub fn last_clear(&self, n: usize) -> KeyRef<'_> {
+        self.source().key_ahead(self.forward, if self.forward { n } else { n - 1 })
     }
 
     /// Whether the last step certainly led to another key; if not, it may have.
@@ -202,7 +327,7 @@ impl MergeCursor {
     /// newer entries takes one step, if it is at hand.
     pub fn leave(&mut self, cut: CutRef<'_>, seq: SeqNo) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
-        self.another = false;
+        (self.another, self.glided) = (false, false);
         let (order, forward) = (self.order, self.forward);
         for (i, source) in self.sources.iter_mut().enumerate() {
             let inside = source.valid() && {
@@ -228,16 +353,25 @@ impl MergeCursor {
     fn source(&self) -> &Source {
         &self.sources[self.current.expect("a cursor is read only while it is valid")]
     }
-    /// The key and the sequence number of the entry it is on.
+    /// The key of the entry it is on.
     #[inline]
-    pub fn at(&self) -> (KeyRef<'_>, SeqNo) {
-        let source = self.source();
-        (source.key(), source.seq())
+    pub fn key(&self) -> KeyRef<'_> {
+        self.source().key()
+    }
+    #[inline]
+    fn spot(&self) -> &Spot {
+        debug_assert!(!self.glided, "a merge that glided settles first");
+        &self.lanes[self.current.expect("a cursor is read only while it is valid")].spot
+    }
+    /// The sequence number of the entry it is on.
+    #[inline]
+    pub fn seq(&self) -> SeqNo {
+        self.spot().seq
     }
     /// What the entry is.
     #[inline]
     pub fn kind(&self) -> EntryKind {
-        self.source().kind()
+        self.spot().kind
     }
     /// Its value, borrowed.
     #[inline]
@@ -265,6 +399,11 @@ impl MergeCursor {
     #[inline]
     pub fn left(&self) -> Option<Found> {
         self.sources.get(self.left).and_then(Source::left)
+    }
+    /// The value of the entry that the last step left, going backward, borrowed, if it is at hand.
+    #[inline]
+    pub fn left_here(&self) -> Option<ValueRef<'_>> {
+        self.sources.get(self.left)?.left_here()
     }
     /// Whether it goes forward.
     #[inline]

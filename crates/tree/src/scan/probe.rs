@@ -1,5 +1,6 @@
 //! Whether a seek asks for the key itself first. That pays where keys that are sought are mostly there and the cursor does
-//! not go on from them; a cursor that is used otherwise asks seldom. Pure: a count of what was learned.
+//! not go on from them; a cursor that is used otherwise asks seldom, and one whose seeks go on from where it is (to the next
+//! keys, or some further) not at all. Pure: a count of what was learned.
 
 /// What a cursor learned from its seeks.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub struct Probe {
     since: u8,
     /// The last seek asked, and found.
     hit: bool,
+    /// Seeks one after the other that went on nearby, up to [`Probe::MOST`].
+    near: u8,
 }
 
 impl Probe {
@@ -19,7 +22,15 @@ impl Probe {
 
     /// A cursor that was not used yet; `possible`: whether it may ask at all.
     pub fn new(possible: bool) -> Probe {
-        Probe { possible, worth: Probe::MOST / 2, since: 0, hit: false }
+        Probe { possible, worth: Probe::MOST / 2, since: 0, hit: false, near: 0 }
+    }
+    /// A seek came; `near`: to a key behind the one that is shown, in the block at hand.
+    pub fn came(&mut self, near: bool) {
+        self.near = if near { Probe::MOST.min(self.near + 1) } else { self.near / 4 };
+    }
+    /// Whether seeks go on from where the cursor is.
+    pub fn goes_on(&self) -> bool {
+        self.near >= 2
     }
     /// Before a seek; `unmoved`: the cursor still stands where the last question left it.
     pub fn rate(&mut self, unmoved: bool) {
@@ -62,6 +73,17 @@ mod tests {
         let found = (0..324).filter(|_| asked(&mut p, true)).count();
         assert!(found > 290, "{found}");
         assert!(!Probe::new(false).is_worth_it());
+    }
+
+    #[test]
+    fn seeks_that_go_on_nearby_leave_a_block_now_and_then() {
+        let mut p = Probe::new(true);
+        assert!(!p.goes_on());
+        (0..30).for_each(|_| p.came(true));
+        p.came(false);
+        assert!(p.goes_on(), "the next block");
+        p.came(false);
+        assert!(!p.goes_on(), "elsewhere");
     }
 
     #[test]

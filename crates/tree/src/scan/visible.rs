@@ -45,9 +45,14 @@ pub struct VisibleCursor {
     cover: Option<Box<Cover>>,
     key: Vec<u8>,
     shown: Shown,
-    /// The merge was not positioned: the key was found without it.
+    /// The merge was not positioned: the key was found without it; in that run, if it was one.
     away: bool,
+    found_in: Option<usize>,
     probe: Probe,
+    /// So many entries lie ahead on the way of the merge that are shown without another look.
+    clear: usize,
+    /// The key of the last of them, to compare with a bound.
+    edge: Vec<u8>,
     /// The value that was lent last, if it does not lie where the merge is.
     hand: Option<Shared>,
 }
@@ -60,8 +65,22 @@ impl VisibleCursor {
         let cover = Cover::over(&view, at);
         // Where equal keys may differ in their bytes, those of the entry are shown: a look-up does not know them.
         let probe = Probe::new(order.is_bytewise() && view.version.gap.is_none());
-        let (key, shown) = (Vec::new(), Shown::Nothing);
-        VisibleCursor { view, order, at, bounds, merge, cover, key, shown, away: false, probe, hand: None }
+        VisibleCursor {
+            view,
+            order,
+            at,
+            bounds,
+            merge,
+            cover,
+            key: Vec::new(),
+            shown: Shown::Nothing,
+            away: false,
+            found_in: None,
+            probe,
+            clear: 0,
+            edge: Vec::new(),
+            hand: None,
+        }
     }
 
     /// To the first visible key.
@@ -89,7 +108,17 @@ impl VisibleCursor {
         if self.bounds.before(self.order, key) {
             return self.seek_to_first();
         }
-        if self.find_itself(key)? {
+        let onward = self.valid() && self.order.cmp(key, &self.key).is_gt();
+        let near = onward && self.merge.reaches(self.found_in.filter(|_| self.away), key);
+        self.probe.came(near);
+        if onward && !self.away && self.merge.forward() && (near || self.probe.goes_on()) {
+            self.leave();
+            self.merge.seek_onward(key, SeqNo::MAX)?;
+            return self.find_forward(false);
+        }
+        if self.probe.goes_on() {
+            self.leave();
+        } else if self.find_itself(key)? {
             return Ok(());
         }
         self.merge.seek(key, SeqNo::MAX)?;
@@ -109,6 +138,11 @@ impl VisibleCursor {
     /// To the next visible key.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
+        if self.clear > 0 && self.merge.forward() {
+            self.clear -= 1;
+            self.merge.glide(&mut self.key);
+            return Ok(());
+        }
         if !self.take_shown() {
             return Ok(());
         }
@@ -121,11 +155,19 @@ impl VisibleCursor {
             return self.find_forward(true);
         }
         self.merge.step()?;
-        self.find_forward(!self.merge.on_another_key())
+        self.find_forward(!self.merge.on_another_key())?;
+        self.look_ahead();
+        Ok(())
     }
     /// To the previous visible key.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
+        if self.clear > 0 && !self.merge.forward() {
+            self.clear -= 1;
+            self.merge.glide(&mut self.key);
+            self.shown = Shown::Left;
+            return Ok(());
+        }
         if !self.take_shown() {
             return Ok(());
         }
@@ -133,15 +175,44 @@ impl VisibleCursor {
             self.away = false;
             self.merge.seek_before(&self.key, SeqNo::MAX)?;
         }
-        self.find_backward()
+        self.find_backward()?;
+        self.look_ahead();
+        Ok(())
+    }
+
+    /// Counts the entries ahead that need no other look than at the bounds, which is had here for all of them.
+    #[inline]
+    fn look_ahead(&mut self) {
+        if self.cover.is_none() && self.valid() {
+            self.clear = self.merge.clear_ahead(self.at);
+            let bound = if self.merge.forward() { &self.bounds.upper } else { &self.bounds.lower };
+            if !matches!(bound, Bound::Unbounded) {
+                self.clear = self.within_bounds(self.clear);
+            }
+        }
+    }
+    /// So many of the clear entries ahead as certainly lie within the bounds.
+    fn within_bounds(&mut self, mut clear: usize) -> usize {
+        let forward = self.merge.forward();
+        while clear > 0 {
+            self.merge.last_clear(clear).copy_to(&mut self.edge);
+            let outside = if forward { Bounds::behind } else { Bounds::before };
+            if !outside(&self.bounds, self.order, &self.edge) {
+                break;
+            }
+            clear /= 2;
+        }
+        clear
     }
 
     /// Shows nothing any more; whether it showed something.
     #[inline]
     fn take_shown(&mut self) -> bool {
+        self.clear = 0;
         !matches!(std::mem::replace(&mut self.shown, Shown::Nothing), Shown::Nothing)
     }
     fn leave(&mut self) {
+        self.clear = 0;
         self.shown = Shown::Nothing;
         self.away = false;
     }
@@ -155,9 +226,13 @@ impl VisibleCursor {
         if !inside || !self.probe.is_worth_it() {
             return Ok(false);
         }
-        let merge = &mut self.merge;
-        let found = get::look(&self.view, key, at, |run, _, hash| match merge.run(run) {
-            Some(run) => run.find(key, hash, at),
+        let (merge, asked) = (&mut self.merge, &mut self.found_in);
+        *asked = None;
+        let found = get::look(&self.view, key, at, |number, _, hash| match merge.run(number) {
+            Some(run) => {
+                *asked = Some(number);
+                run.find(key, hash, at)
+            }
             None => Err(Error::internal("a cursor has fewer runs than its view")),
         })?;
         match found {
@@ -188,13 +263,13 @@ impl VisibleCursor {
     fn walk_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
-            let (key, seq) = self.merge.at();
-            if seq > self.at || (skip && key.is(self.order, &self.key)) {
+            let seq = self.merge.seq();
+            if seq > self.at || (skip && self.merge.key().is(self.order, &self.key)) {
                 self.merge.step()?;
                 skip &= !self.merge.on_another_key();
                 continue;
             }
-            key.copy_to(&mut self.key);
+            self.merge.key().copy_to(&mut self.key);
             if self.bounds.behind(self.order, &self.key) {
                 return Ok(());
             }
@@ -233,10 +308,11 @@ impl VisibleCursor {
 
     fn walk_backward(&mut self) -> Result<()> {
         self.merge.expect_way(false)?;
+        self.merge.settle();
         // The newest visible version of `self.key` so far: live or not, as of when it was passed.
         let mut newest: Option<(Shown, bool)> = None;
         while self.merge.valid() {
-            let (key, seq) = self.merge.at();
+            let (key, seq) = (self.merge.key(), self.merge.seq());
             if newest.is_some()
                 && (self.merge.on_another_key() || !key.is(self.order, &self.key))
                 && let Some((shown, true)) = newest.take()
@@ -319,6 +395,11 @@ impl VisibleCursor {
     pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if matches!(self.shown, Shown::Here)
             && let ValueRef::Inline(value) = self.merge.value()
+        {
+            return Ok(Some((&self.key, value)));
+        }
+        if matches!(self.shown, Shown::Left)
+            && let Some(ValueRef::Inline(value)) = self.merge.left_here()
         {
             return Ok(Some((&self.key, value)));
         }

@@ -156,6 +156,11 @@ impl Engine {
     pub fn clock(&self) -> &LogicalClock {
         &self.core.now
     }
+    /// Somebody who knows says that the wall clock is right; what waited for that is looked at again.
+    pub fn confirm_clock(&self) {
+        self.core.now.confirm();
+        self.core.signal.ring();
+    }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {
         self.core.health.check_open()?;

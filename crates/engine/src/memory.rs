@@ -154,7 +154,13 @@ pub fn to_seal(active: &[Active], shared: u64, excess: u64, oldest: impl FnOnce(
         return candidates(active, excess);
     }
     let oldest = oldest(excess);
-    (0..active.len()).filter(|i| active[*i].parts > 0 && active[*i].first <= oldest).collect()
+    let seal: Vec<usize> =
+        (0..active.len()).filter(|i| active[*i].parts > 0 && active[*i].first <= oldest).collect();
+    // A reader may hold the oldest batches, whose families were flushed long ago: then by size again, once that is worth it.
+    if seal.is_empty() && sum(|a| a.bytes) >= excess.saturating_mul(2) {
+        return candidates(active, excess);
+    }
+    seal
 }
 
 /// Which active memtables to seal, so that `excess` bytes go: the largest first, because a

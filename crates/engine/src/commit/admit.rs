@@ -30,7 +30,9 @@ pub fn space(core: &Core, bytes: usize) -> Result<()> {
 /// Sleeps so long, or until nobody has to wait any more; returns how long it was.
 fn delay(core: &Core, us: u64) -> u64 {
     let mut slept = 0;
-    while slept < us && (slept == 0 || core.pressure() != Pressure::None) {
+    while slept < us
+        && (slept == 0 || core.pressure() != Pressure::None && core.health.check_writable().is_ok())
+    {
         let slice = SLICE_US.min(us - slept);
         core.env.clock.sleep_us(slice);
         slept += slice;

@@ -95,14 +95,15 @@ fn unneeded(core: &Core, family: &Arc<Family>) -> Option<Due> {
     Some(Due { family: Arc::clone(family), version, plan, progress, score: f64::MAX })
 }
 
-/// How long until the next table will be worth a merge for what has expired in it, if there is one. What is due already waits
-/// for something else, which rings.
+/// How long until the next table will be worth a merge for what has expired in it, if there is one; the longest wait if only what
+/// is due already, and not worth it or held by a snapshot, is left.
 pub fn next_expiry_us(core: &Core) -> Option<u64> {
     let all = core.families.all();
     let times = || all.iter().map(|f| f.tree.pin().version.expires_ms).filter(|ms| *ms < u64::MAX);
     times().next()?;
     let now = core.now.settled_ms();
-    times().filter(|ms| *ms > now).min().map(|ms| (ms - now).saturating_mul(1000))
+    let next = times().filter(|ms| *ms > now).min();
+    Some(next.map_or(u64::MAX, |ms| (ms - now).saturating_mul(1000)))
 }
 
 /// Whether a family has tables that go once a snapshot does.

@@ -154,6 +154,11 @@ impl Replay<'_> {
                     }
                     _ => return Ok(true),
                 },
+                Step::Bad(bad) if successor == Some(self.out.next) && log.look_behind()?.is_none() => {
+                    // Every operation up to the successor's first was read: what follows belongs to nothing.
+                    self.cut(i, &log, log.end() - log.offset(), &bad.why);
+                    return Ok(true);
+                }
                 Step::Bad(bad) => match self.judge(i, &log, same_boot, bad.cut_short, bad.why) {
                     Err(e) => {
                         self.hole(e)?;
@@ -191,9 +196,15 @@ impl Replay<'_> {
         if damage && !bug::on(Bug::TruncateDamagedLog) {
             return Err(why);
         }
-        self.out.cut_bytes = cut;
-        self.out.cut_reason = format!("{}: {} at offset {}; ", self.name(i), why.message(), log.offset());
+        self.cut(i, log, cut, &why);
         Ok(false)
+    }
+
+    /// Notes that so many bytes from here on do not count, and why.
+    fn cut(&mut self, i: usize, log: &LogReader, bytes: u64, why: &Error) {
+        self.out.cut_bytes += bytes;
+        let why = format!("{}: {} at offset {}; ", self.name(i), why.message(), log.offset());
+        self.out.cut_reason.push_str(&why);
     }
 
     /// The highest durable LSN that a segment carries, and its length.

@@ -101,7 +101,8 @@ fn record(
         let op = op?;
         let seq = SeqNo(base + n);
         n += 1;
-        if !survey.is_dropped(op.family) && seq > survey.flushed(op.family) {
+        // Operations of nobody only took a number.
+        if op.family != FamilyId::NOBODY && !survey.is_dropped(op.family) && seq > survey.flushed(op.family) {
             parts.entry(op.family).or_default().push((op, SeqNo(n - 1)));
         }
     }

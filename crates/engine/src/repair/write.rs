@@ -190,7 +190,8 @@ impl Making {
             tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
         };
         let last = self.families.values().map(newest).max().unwrap_or(0);
-        let last = last.max(report.sequence).max(survey.catalog.durable);
+        // A merge may give number 1 to what was loaded under none.
+        let last = last.max(report.sequence).max(survey.catalog.durable).max(1);
         report.sequence = last;
         let mut edit = Edit { durable: Some(last), clock: Some(survey.catalog.clock), ..Edit::default() };
         for (id, found) in &self.families {

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 /// The smallest number that an operation can have. Zero is the place behind all versions of a key.
 const SETTLED: SeqNo = SeqNo(1);
+/// Off: a repair without a manifest orders by numbers alone, and would take older data of replaced tables and of the log for newer.
+/// It may come on when tables name the files that they were made of.
+const SETTLES: bool = false;
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +148,7 @@ impl<'a> Collapse<'a> {
     /// The number that an entry goes on under. Nobody will ask how old a value is that every reader sees, and beneath which
     /// nothing lies: it takes the smallest number, which costs a table nothing.
     pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
-        let seen = self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
+        let seen = SETTLES && self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
         if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
     }
 
@@ -235,7 +238,8 @@ mod tests {
             c.settled(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
         };
         let value = ValueRef::Inline(b"v");
-        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (1, 1));
+        let one = if SETTLES { 1 } else { 9 };
+        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (one, one));
         assert_eq!(settled(true, &[8, 20], 9, value), 9, "a snapshot does not see it");
         assert_eq!((settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::None)), (9, 9));
     }

@@ -22,9 +22,17 @@ fn look(db: &Db, before: usize) -> (u64, u64) {
 }
 
 fn check(db: &Db, before: usize, when: &str) {
+    let near = |(sum, heap): (u64, u64)| sum.abs_diff(heap) <= heap / 10 + SMALL;
+    // A job may be over and its thread just letting go of what it held.
+    let is_near = (0..2000).any(|_| {
+        let now = near(look(db, before));
+        if !now {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        now
+    });
     let (sum, heap) = look(db, before);
-    let near = sum.abs_diff(heap) <= heap / 10 + SMALL;
-    assert!(near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.stats().memory);
+    assert!(is_near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.stats().memory);
     assert!(heap <= BUDGET / 10 * 11, "{when}: {heap} allocated");
 }
 

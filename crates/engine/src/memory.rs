@@ -148,7 +148,12 @@ pub struct Active {
 
 /// Which active memtables to seal, so that `excess` bytes go. Where most bytes are in batches that families share, flushing
 /// one of them frees nothing: all go that hold the oldest batches, those up to number `oldest(excess)`. Else by size.
-pub fn to_seal(active: &[Active], shared: u64, excess: u64, oldest: impl FnOnce(u64) -> u64) -> Vec<usize> {
+pub fn to_seal(
+    active: &[Active],
+    (sealed, shared): (u64, u64),
+    excess: u64,
+    oldest: impl FnOnce(u64) -> u64,
+) -> Vec<usize> {
     let sum = |of: fn(&Active) -> u64| active.iter().map(of).sum::<u64>();
     if (sum(|a| a.parts) + shared) * 2 <= sum(|a| a.bytes) + shared {
         return candidates(active, excess);
@@ -156,8 +161,8 @@ pub fn to_seal(active: &[Active], shared: u64, excess: u64, oldest: impl FnOnce(
     let oldest = oldest(excess);
     let seal: Vec<usize> =
         (0..active.len()).filter(|i| active[*i].parts > 0 && active[*i].first <= oldest).collect();
-    // A reader may hold the oldest batches, whose families were flushed long ago: then by size again, once that is worth it.
-    if seal.is_empty() && sum(|a| a.bytes) >= excess.saturating_mul(2) {
+    // Where no flush is to come, a reader holds the oldest batches: then by size again, once that is worth it.
+    if seal.is_empty() && sealed == 0 && sum(|a| a.bytes) >= excess.saturating_mul(2) {
         return candidates(active, excess);
     }
     seal
@@ -383,10 +388,16 @@ mod tests {
         let of = |first, bytes, parts| Active { first, bytes, parts };
         let active = [of(50, 10, 8), of(7, 30, 30), of(0, 0, 0), of(9, 4, 3), of(3, 9, 0)];
         let oldest = |excess| move |asked| (asked == excess).then_some(10).unwrap();
-        assert_eq!(to_seal(&active, 0, 5, oldest(5)), [1, 3]);
-        assert_eq!(to_seal(&[of(9, 400, 3), of(3, 9, 1)], 0, 5, |_| panic!()), [0]);
-        assert_eq!(to_seal(&[of(9, 400, 3), of(3, 9, 1)], 500, 5, |_| 8), [1], "a small one that holds much");
-        assert_eq!(to_seal(&[of(9, 400, 3)], 500, 5, |_| 8), [0; 0], "sealed ones hold it");
+        assert_eq!(to_seal(&active, (0, 0), 5, oldest(5)), [1, 3]);
+        assert_eq!(to_seal(&[of(9, 400, 3), of(3, 9, 1)], (0, 0), 5, |_| panic!()), [0]);
+        assert_eq!(
+            to_seal(&[of(9, 400, 3), of(3, 9, 1)], (1, 500), 5, |_| 8),
+            [1],
+            "a small one that holds much"
+        );
+        assert_eq!(to_seal(&[of(9, 400, 3)], (1, 500), 5, |_| 8), [0; 0], "sealed ones hold it");
+        assert_eq!(to_seal(&[of(9, 400, 3)], (0, 500), 5, |_| 8), [0], "a reader holds it");
+        assert_eq!(to_seal(&[of(9, 4, 3)], (0, 500), 5, |_| 8), [0; 0], "which is not worth a flush");
     }
 
     #[test]

@@ -40,7 +40,9 @@ fn over_budget(core: &Core) -> Vec<Arc<Family>> {
     };
     let sizes: Vec<_> = all.iter().map(active).collect();
     let shared = core.memory.owners(0, (0, 0), 0).shared;
-    let seal = memory::to_seal(&sizes, shared, excess, |bytes| core.shared.oldest(bytes));
+    let seal = memory::to_seal(&sizes, (core.memory.memtables().1, shared), excess, |bytes| {
+        core.shared.oldest(bytes)
+    });
     if seal.is_empty() {
         core.memory.was_barren();
     }

@@ -161,7 +161,7 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
         |catalog| {
             let (id, of) = (FamilyId(catalog.next.1), entry(catalog, source.id)?);
             let version = VersionEdit {
-                added: of.tables.values().map(|t| (**t).clone()).collect(),
+                added: of.added(),
                 vlogs_added: of.vlogs.values().cloned().collect(),
                 flushed: Some(of.flushed),
                 ..VersionEdit::default()

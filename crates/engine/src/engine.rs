@@ -306,9 +306,7 @@ impl Engine {
                 f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
             })
             .collect();
-        let done =
-            |f: &Arc<Family>, m| f.is_dropped() || !f.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
-        self.wait_until(|| waiting.iter().all(|(f, m)| done(f, m)))
+        self.wait_until(|| !waiting.iter().any(|(f, m)| f.awaits_flush(m)))
     }
 
     /// Waits for flushes, unless they fail or are held back.

@@ -6,7 +6,7 @@ use crate::picked::Picked;
 use crate::settings::FamilySettings;
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use perigee_file::KlogOptions;
-use perigee_tree::Tree;
+use perigee_tree::{Memtable, Tree};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -112,6 +112,10 @@ impl Family {
     /// Whether it was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(SeqCst)
+    }
+    /// Whether a sealed memtable still waits for its flush: it does not if the family was cleared or dropped.
+    pub fn awaits_flush(&self, memtable: &Arc<Memtable>) -> bool {
+        !self.is_dropped() && self.tree.view().sealed.iter().any(|m| Arc::ptr_eq(m, memtable))
     }
     /// Marks it dropped, in the commit section.
     pub fn drop_it(&self) {

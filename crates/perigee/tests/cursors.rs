@@ -3,21 +3,16 @@
 //! another entry.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Cursor, Db, FamilyOptions, KeyOrder, Options, Snapshot};
 use std::ops::Bound;
 use std::sync::Arc;
 
-struct Rng(u64);
-
 impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
     /// Short keys of few letters; some behind a long common beginning.
     fn key(&mut self) -> Vec<u8> {
         let start: &[u8] =

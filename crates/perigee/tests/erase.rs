@@ -2,6 +2,9 @@
 //! and reopens in between; and what compaction drops without reading it.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, ErrorKind, FamilyOptions, Options, Snapshot, WriteBatch};
@@ -11,15 +14,7 @@ use std::ops::Bound;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-struct Rng(u64);
-
 impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
     fn key(&mut self) -> Vec<u8> {
         let n = self.below(3) as usize;
         (0..n).map(|_| [0, 1, 2, 3, 4, 5, 254, 255][self.below(8) as usize]).collect()

@@ -1,6 +1,9 @@
 //! Everything that changes what a cursor sees, in five orders, against a sorted list: bounds, both directions, turns, nearby seeks, held snapshots.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, FamilyOptions, Options};
@@ -8,16 +11,6 @@ use std::sync::Arc;
 
 fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(Env { fs: disk.clone(), ..Env::real() })
-}
-
-struct Rng(u64);
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
 }
 
 type Model = Vec<(Vec<u8>, Vec<u8>)>;

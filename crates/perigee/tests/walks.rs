@@ -3,6 +3,9 @@
 //! other runs, the memtable, bounds, ends of blocks, and turning round. And seeks that go on from where the cursor is.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Cursor, Db, FamilyOptions, Options, Snapshot};
@@ -10,17 +13,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 /// Key `i` of three kinds: numbers, numbers behind a path, and both mixed.
 fn key(kind: u64, i: u64) -> Vec<u8> {

@@ -29,8 +29,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
                 core.visible.store(last, Release);
                 core.env.clock.sleep_us(1);
             }
-            let family = Arc::clone(part.family());
-            let active = family.tree.active();
+            let active = part.family().tree.active();
             let before = active.bytes();
             let mine = shared.as_ref().map(|of| of_batch(of, part.bytes(), all));
             active.insert_part(&buffer, base, &part.ops, mine).map_err(|e| {
@@ -39,7 +38,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
                 e
             })?;
             grown += active.bytes().saturating_sub(before);
-            if let Some(hook) = family.hook() {
+            if let Some(hook) = part.family().hook() {
                 told.push((
                     hook,
                     Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec()),

@@ -240,8 +240,7 @@ impl Change {
     /// Whether it still has somebody to change.
     fn check(&self) -> Result<()> {
         self.family.check()?;
-        let waits = |m| self.family.tree.view().sealed.iter().any(|s| Arc::ptr_eq(s, m));
-        if self.flushed.as_ref().is_some_and(|m| !waits(m)) {
+        if self.flushed.as_ref().is_some_and(|m| !self.family.awaits_flush(m)) {
             return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
         }
         Ok(())

@@ -50,10 +50,9 @@ impl Member {
         let name = family.name();
         Member { family, name, memtable, created: Created::default(), made: None, installed: false }
     }
-    /// Whether the memtable still waits for its flush: it does not if the family was cleared or dropped.
+    /// Whether the memtable still waits for its flush.
     pub fn waits(&self) -> bool {
-        !self.family.is_dropped()
-            && self.family.tree.view().sealed.iter().any(|m| Arc::ptr_eq(m, &self.memtable))
+        self.family.awaits_flush(&self.memtable)
     }
 }
 

@@ -167,7 +167,7 @@ impl Catalog {
     /// The edit that says all of it.
     pub fn snapshot(&self) -> Edit {
         let version = |f: &FamilyEntry| VersionEdit {
-            added: f.tables.values().map(|t| (**t).clone()).collect(),
+            added: f.added(),
             vlogs_added: f.vlogs.values().cloned().collect(),
             flushed: Some(f.flushed),
             ..VersionEdit::default()
@@ -202,6 +202,11 @@ impl FamilyEntry {
             flushed: SeqNo::ZERO,
             filter: String::new(),
         }
+    }
+
+    /// Its tables, as an edit adds them.
+    pub fn added(&self) -> Vec<AddedTable> {
+        self.tables.values().map(|t| (**t).clone()).collect()
     }
 
     fn apply(&mut self, v: &VersionEdit) {

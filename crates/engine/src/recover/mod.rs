@@ -235,7 +235,7 @@ fn open_families(
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
-            added: entry.tables.values().map(|t| (**t).clone()).collect(),
+            added: entry.added(),
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };

@@ -297,7 +297,8 @@ impl Replay<'_> {
         let buffer = Arc::new(payload);
         let shared =
             (parts.len() > 1).then(|| self.out.shared.add(buffer.capacity(), base + u64::from(count) - 1));
-        let all: u64 = parts.values().map(|ops| shared::bytes_of(ops)).sum();
+        let all: u64 =
+            if shared.is_some() { parts.values().map(|ops| shared::bytes_of(ops)).sum() } else { 0 };
         for (id, ops) in &parts {
             let Some(family) = self.families.get(id) else { continue };
             let mine = shared.as_ref().map(|of| shared::of_batch(of, shared::bytes_of(ops), all));

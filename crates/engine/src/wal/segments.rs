@@ -42,10 +42,14 @@ impl Appender {
     pub fn total_bytes(&self) -> u64 {
         self.older.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
     }
+    /// The older segments, each with the first LSN behind it.
+    fn older_with_ends(&self) -> impl Iterator<Item = (&Segment, u64)> {
+        let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
+        self.older.iter().zip(ends)
+    }
     /// Bytes of the segment that holds `lsn` and of all later ones.
     pub fn bytes_from(&self, lsn: u64) -> u64 {
-        let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
-        let kept = self.older.iter().zip(ends).filter(|(_, end)| *end > lsn);
+        let kept = self.older_with_ends().filter(|(_, end)| *end > lsn);
         kept.map(|(s, _)| s.bytes).sum::<u64>() + self.writer.offset()
     }
     /// Whether the newest segment holds operations.
@@ -59,8 +63,7 @@ impl Appender {
     }
     /// The older segments (a prefix of the list) that hold only operations before `floor`.
     pub fn below(&self, floor: u64) -> Vec<FileId> {
-        let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
-        self.older.iter().zip(ends).take_while(|(_, end)| *end <= floor).map(|(s, _)| s.id).collect()
+        self.older_with_ends().take_while(|(_, end)| *end <= floor).map(|(s, _)| s.id).collect()
     }
     /// Forgets segments that [`Appender::below`] named and the manifest dropped.
     pub fn forget(&mut self, ids: &[FileId]) {

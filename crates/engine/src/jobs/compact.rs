@@ -1,6 +1,6 @@
 //! Carries out the most urgent compaction plan, or a manual one.
 
-use super::flush::{Change, bytes, discard, install, setting};
+use super::flush::{Change, Logs, bytes, discard, install, setting};
 use super::pace::JobPace;
 use crate::control::{Job, Kind};
 use crate::core::Core;
@@ -243,7 +243,7 @@ fn run(
     let with_filter = Setting { filter, ..setting(core, family, version, pace) };
     let (edit, output) = compact(plan, with_filter, created)?;
     core.sync_dir()?;
-    install(core, vec![Change { family: Arc::clone(family), edit, flushed: None }], &[])?;
+    install(core, vec![Change { family: Arc::clone(family), edit, flushed: None }], &Logs::default())?;
     core.counters.compactions.add(1);
     if !plan.trivial && plan.reason != Reason::Covered {
         core.counters.compaction_bytes_read.add(read);

@@ -35,6 +35,12 @@ impl Deref for Buffer {
     }
 }
 
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}
+
 impl From<Arc<Vec<u8>>> for Buffer {
     fn from(buf: Arc<Vec<u8>>) -> Buffer {
         Buffer::Grown(buf)

@@ -281,8 +281,7 @@ pub struct Behind {
     pub edits: u64,
 }
 
-/// Where a file ends if zeros at its end do not count (no record ends with one), but for `from` bytes; a multiple of the alignment
-/// where the file's length is one.
+/// Where a file ends if zeros at its end do not count (no record ends with one), but for `from` bytes.
 fn without_zeros(file: &dyn ReadAt, from: u64, len: u64) -> Result<u64> {
     let mut buf = vec![0u8; WINDOW.min(len.saturating_sub(from) as usize)];
     let mut end = len;
@@ -290,8 +289,7 @@ fn without_zeros(file: &dyn ReadAt, from: u64, len: u64) -> Result<u64> {
         let take = buf.len().min((end - from) as usize);
         file.read_exact_at(&mut buf[..take], end - take as u64)?;
         if let Some(last) = buf[..take].iter().rposition(|b| *b != 0) {
-            let end = end - (take - last - 1) as u64;
-            return Ok(end.next_multiple_of(ALIGNMENT as u64).min(len));
+            return Ok(end - (take - last - 1) as u64);
         }
         end -= take as u64;
     }

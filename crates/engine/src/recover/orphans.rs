@@ -48,8 +48,13 @@ fn unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
 
 /// On a full disk, when everything was read and nothing was cut: removes what no manifest names and what lies in the trash;
 /// whether there was anything. (An open that was cut short on a full disk leaves its copy of the log behind.)
+///
+/// The manifest that was read may be one whose rename an earlier open could not sync: a power cut would bring back the one before,
+/// and that must find its files. So only those go whose numbers the manifest had not given out yet.
 pub fn make_room(dir: &dyn Dir, catalog: &Catalog) -> Result<bool> {
-    let (unknown, trash) = (unknown(dir, catalog)?, dir.subdir(TRASH)?);
+    let newer = |file: &String| name::parse(file).is_some_and(|(id, _)| id.0 >= catalog.next.0);
+    let unknown: Vec<_> = unknown(dir, catalog)?.into_iter().filter(newer).collect();
+    let trash = dir.subdir(TRASH)?;
     let old = trash.list()?;
     unknown.iter().try_for_each(|file| dir.remove(file))?;
     old.iter().try_for_each(|file| trash.remove(file))?;

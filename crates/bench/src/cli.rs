@@ -160,13 +160,8 @@ pub fn main() -> ExitCode {
 fn act(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
-            let order = Order {
-                engines: engine_names(&engines, &settings)?,
-                workloads: workload_names(&workloads)?,
-                reps,
-                settings,
-                ..Order::default()
-            };
+            let order =
+                Order::plain(engine_names(&engines, &settings)?, workload_names(&workloads)?, reps, settings);
             measure(&[order], &out)
         }
         Some(Command::Suite { suite, nums, engines, reps, settings, out }) => {
@@ -212,10 +207,7 @@ fn trace(command: TraceCommand) -> Result<bool, String> {
             settings.shape.record = Some(std::path::absolute(&out).map_err(|e| e.to_string())?);
             let engines = engine_names(&[engine], &settings)?;
             let workloads = workload_names(&[workload])?;
-            let records = parent::run(
-                &[Order { engines, workloads, reps: 1, settings, ..Order::default() }],
-                &mut |_| (),
-            );
+            let records = parent::run(&[Order::plain(engines, workloads, 1, settings)], &mut |_| ());
             let ops: u64 = records.iter().map(|r| r.ops).sum();
             println!("{ops} operations recorded in {}", out.display());
             Ok(!summary::failed(&records) && ops > 0)
@@ -224,7 +216,7 @@ fn trace(command: TraceCommand) -> Result<bool, String> {
             let settings = Settings { trace: Some(trace), ..*settings };
             let engines = engine_names(&engines, &settings)?;
             let workloads = vec![workload::REPLAY.to_owned()];
-            measure(&[Order { engines, workloads, reps, settings, ..Order::default() }], &out)
+            measure(&[Order::plain(engines, workloads, reps, settings)], &out)
         }
     }
 }

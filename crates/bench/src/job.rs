@@ -430,7 +430,7 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
     let (mut latency, mut writes) = (histogram(), histogram());
     for m in meters {
         latency.add(&m.latency).expect("all histograms have the same bounds");
-        for w in &m.writes {
+        if let Some(w) = &m.writes {
             writes.add(w).expect("all histograms have the same bounds");
         }
         record.ops += m.ops;

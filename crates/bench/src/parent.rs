@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const CHILD: &str = "child";
 
 /// What is to be run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Order {
     /// The suite that it belongs to, or nothing.
     pub suite: String,
@@ -27,6 +27,13 @@ pub struct Order {
     pub then: Vec<Step>,
     pub reps: u32,
     pub settings: Settings,
+}
+
+impl Order {
+    /// Workloads that belong to no suite of one question.
+    pub fn plain(engines: Vec<String>, workloads: Vec<String>, reps: u32, settings: Settings) -> Order {
+        Order { suite: String::new(), engines, workloads, then: Vec::new(), reps, settings }
+    }
 }
 
 /// Runs everything, and shows `so_far` what there is after each repetition; one that could not be run at all is a record

@@ -64,13 +64,8 @@ const LARGE: &[&str] =
     &["write_random", "read_random", "read_zipf", "seek_random", "range100_random", "churn"];
 
 fn order(engines: &[String], workloads: &[&str], reps: u32, settings: Settings) -> Order {
-    Order {
-        engines: engines.to_vec(),
-        workloads: workloads.iter().map(|w| (*w).to_owned()).collect(),
-        reps,
-        settings,
-        ..Order::default()
-    }
+    let workloads = workloads.iter().map(|w| (*w).to_owned()).collect();
+    Order::plain(engines.to_vec(), workloads, reps, settings)
 }
 
 /// What a suite runs, given the user's settings; `num` and `reps` are the suite's own unless the user gave them.

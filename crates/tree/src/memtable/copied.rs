@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The first chunk of a memtable: a database may have thousands of families with an entry or two each.
-const CHUNK_BYTES_MIN: usize = 256;
+const CHUNK_BYTES_MIN: usize = 64;
 /// No chunk is larger: a value that a reader keeps holds all of it.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 
@@ -67,7 +67,7 @@ mod tests {
             grown += more;
         }
         assert!((1_000_000..1_150_000).contains(&grown), "{grown}");
-        assert_eq!((capacity(0, 10), capacity(0, 5000)), (256, 5000));
+        assert_eq!((capacity(0, 10), capacity(0, 5000)), (64, 5000));
         assert_eq!((capacity(40 << 10, 10), capacity(64 << 10, 10)), (64 << 10, 64 << 10));
     }
 }

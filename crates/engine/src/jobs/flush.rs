@@ -115,7 +115,7 @@ fn flush_group(
 }
 
 /// Writes the tables of a memtable.
-fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: Option<&Later>) -> Result<Made> {
+fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: &Later) -> Result<Made> {
     let since = core.env.clock.monotonic_us();
     let view = m.family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
@@ -124,7 +124,7 @@ fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: Option<&Later>) ->
     let setting = setting(core, &m.family, &view.version, pace);
     let shape = Shape::of(&view.version);
     let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
-    let setting = Setting { cuts, later, ..setting };
+    let setting = Setting { cuts, later: Some(later), ..setting };
     let (edit, output) = flush(&m.memtable, run, setting, &mut m.created)?;
     Ok(Made { edit, output, us: core.env.clock.monotonic_us().saturating_sub(since) })
 }
@@ -242,6 +242,13 @@ impl Change {
         self.family.check()?;
         if self.flushed.as_ref().is_some_and(|m| !self.family.awaits_flush(m)) {
             return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
+        }
+        if self.flushed.is_none() && !self.edit.removed.is_empty() {
+            // Compactions run one at a time: nobody else takes their tables.
+            let there = self.family.tree.view().version.files();
+            if self.edit.removed.iter().any(|(_, id)| !there.contains(id)) {
+                return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was compacted"));
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Which sealed memtables one job flushes, and how far each of them is. Small memtables of many families share what a flush
 //! costs beside its table: the syncs of directory and log, the edit and its sync, and a look at every family. Their tables
-//! are synced side by side.
+//! are synced side by side. Small compactions do the same ([`build`]).
 
 use crate::core::Core;
 use crate::family::Family;
@@ -44,6 +44,23 @@ pub struct Made {
     pub us: u64,
 }
 
+/// What a job of several makes one of.
+pub trait Piece {
+    /// Its tables, once they are synced.
+    fn made(&self) -> Option<&Made>;
+    /// They are, or they are worthless.
+    fn set_made(&mut self, made: Option<Made>);
+}
+
+impl Piece for Member {
+    fn made(&self) -> Option<&Made> {
+        self.made.as_ref()
+    }
+    fn set_made(&mut self, made: Option<Made>) {
+        self.made = made;
+    }
+}
+
 impl Member {
     /// Nothing made yet.
     pub fn new(family: Arc<Family>, memtable: Arc<Memtable>) -> Member {
@@ -77,28 +94,25 @@ fn together(mut sizes: impl Iterator<Item = u64>) -> usize {
         .count()
 }
 
-/// Makes the tables of all members with `make`, which is given somebody to leave syncs to if there are several. After an
-/// error those that are whole and synced have their [`Member::made`], the others do not.
-pub fn build(
+/// Makes the tables of all with `make`, which is given somebody to leave syncs to. After an
+/// error those that are whole and synced have been told ([`Piece::set_made`]), the others have not.
+pub fn build<P: Piece>(
     core: &Core,
-    group: &mut [Member],
-    mut make: impl FnMut(&mut Member, Option<&Later>) -> Result<Made>,
+    group: &mut [P],
+    mut make: impl FnMut(&mut P, &Later) -> Result<Made>,
 ) -> Result<()> {
-    if let [alone] = group {
-        alone.made = Some(make(alone, None)?);
-        return Ok(());
-    }
     for slice in group.chunks_mut(SYNCED_MAX) {
         let later = Later::default();
         let built = slice.iter_mut().try_for_each(|m| {
-            m.made = Some(make(m, Some(&later))?);
+            let made = make(m, &later)?;
+            m.set_made(Some(made));
             Ok(())
         });
-        let outputs = slice.iter().filter_map(|m| m.made.as_ref()).map(|m| &m.output);
+        let outputs = slice.iter().filter_map(|m| m.made()).map(|m| &m.output);
         let files = outputs.map(|o| (&o.tables[..], &o.vlogs[..]));
         let synced = later.finish(&core.shelf, files, core.settings.verify_outputs);
         if synced.is_err() {
-            slice.iter_mut().for_each(|m| m.made = None);
+            slice.iter_mut().for_each(|m| m.set_made(None));
         }
         built.and(synced)?;
     }

@@ -37,8 +37,9 @@ impl<'a> JobPace<'a> {
     }
 }
 
-impl Pace for JobPace<'_> {
-    fn step(&self, moved: Moved) -> Result<()> {
+impl JobPace<'_> {
+    /// Tells how far the job is and what it holds; bytes of the rate that it has to pay for.
+    fn tell(&self, moved: Moved) -> (Class, u64) {
         let job = &self.running.job;
         let entries = job.entries_done.fetch_add(moved.entries, Relaxed) + moved.entries;
         if job.kind == Kind::Flush {
@@ -49,12 +50,37 @@ impl Pace for JobPace<'_> {
         if before >> TELL_BITS != moved.held_bytes >> TELL_BITS {
             self.core.jobs_hold();
         }
-        self.check()?;
-        let (class, bytes) = match job.kind {
+        match job.kind {
             Kind::Flush => (Class::Flush, moved.written_bytes),
             Kind::Compaction => (Class::Compaction, moved.read_bytes + moved.written_bytes),
-        };
+        }
+    }
+    /// A compaction waits while a flush runs for which writers wait, more than for anything that compactions do: the flush gets
+    /// the processor and the disk alone.
+    fn make_way(&self) -> Result<()> {
+        loop {
+            let seen = self.core.signal.now();
+            if !self.core.flush_first() {
+                return Ok(());
+            }
+            self.check()?;
+            self.core.signal.wait_us(seen, LOOK_US);
+        }
+    }
+}
+
+impl Pace for JobPace<'_> {
+    fn step(&self, moved: Moved) -> Result<()> {
+        let (class, bytes) = self.tell(moved);
+        self.check()?;
+        if class == Class::Compaction {
+            self.make_way()?;
+        }
         keep_to_rate(self.core, class, bytes, &|| self.check())
+    }
+    fn done(&self, moved: Moved) {
+        let (class, bytes) = self.tell(moved);
+        let _owed = self.core.throttle.take(self.core.env.clock.monotonic_us(), bytes, class);
     }
 }
 

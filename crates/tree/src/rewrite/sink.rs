@@ -74,10 +74,8 @@ impl<'a> Sink<'a> {
         Sink { verify: self.verify && later.is_none(), later, ..self }
     }
 
-    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) {
-        if let (Some(later), Some(files)) = (self.later, files) {
-            later.take(files);
-        }
+    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) -> Result<()> {
+        if let (Some(later), Some(files)) = (self.later, files) { later.take(self.shelf, files) } else { Ok(()) }
     }
 
     fn next_id(&self) -> FileId {
@@ -158,7 +156,7 @@ impl<'a> Sink<'a> {
         self.write_calls += klog.appends() + 1;
         let mut left = self.later.map(|_| Vec::new());
         let summary = klog.finish_and_sync(left.as_mut())?;
-        self.leave(left);
+        self.leave(left)?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
             let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
@@ -172,7 +170,7 @@ impl<'a> Sink<'a> {
         self.write_calls += vlog.appends() + 1;
         let mut left = self.later.map(|_| Vec::new());
         let s = vlog.finish_and_sync(left.as_mut())?;
-        self.leave(left);
+        self.leave(left)?;
         if self.verify {
             self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;
         }

@@ -8,7 +8,7 @@ use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::FileId;
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
-use perigee_tree::compact::pick::{Limits, Progress, covered, dense, expired, pick, spooky};
+use perigee_tree::compact::pick::{Limits, Progress, covered, dense, expired, passed, pick, spooky};
 use perigee_tree::compact::{Plan, Reason, Shape};
 use perigee_tree::mvcc::Strata;
 use std::collections::HashSet;
@@ -106,18 +106,27 @@ fn next(core: &Core, family: &Arc<Family>) -> Option<Due> {
 }
 
 /// The tables of a family that range tombstones hide as a whole, from everybody, that are mostly tombstones which everybody
-/// sees, or of which much has expired.
+/// sees, or whose tombstones are in the way of scans, or of which much has expired.
 fn unneeded(core: &Core, family: &Arc<Family>) -> Option<Due> {
     let version = Arc::clone(&family.tree.view().version);
     // Only where an entry expires somebody asks for the time.
     let now_ms = if version.expires_ms == u64::MAX { 0 } else { core.now.settled_ms() };
     let expired = version.expires_ms <= now_ms;
-    if !version.has_ranges && !version.is_dense && !expired {
+    let look = core.passed.looks();
+    let passed = family.picked.may_have_passed(look);
+    if !version.has_ranges && !version.is_dense && !expired && !passed {
         return None;
     }
     let (snapshots, present) = core.snapshots.strata(&core.visible);
     let (shape, strata) = (Shape::of(&version), Strata::new(snapshots, present));
     let plan = covered::pick(&shape, &strata).or_else(|| dense::pick(&shape, &strata));
+    let plan = plan.or_else(|| {
+        let plan = passed::pick(&shape, &strata).filter(|_| passed);
+        if plan.is_none() {
+            family.picked.looked(look);
+        }
+        plan
+    });
     let plan = plan.or_else(|| expired::pick(&shape, &strata, now_ms).filter(|_| expired))?;
     Some(Due::new(family, version, plan))
 }

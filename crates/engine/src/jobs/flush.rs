@@ -3,6 +3,7 @@
 
 use super::group::{self, Made, Member};
 use super::pace::JobPace;
+use crate::commit::rotate;
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -18,6 +19,7 @@ use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::compact::Shape;
+use perigee_tree::compact::pick::passed::is_paid;
 use perigee_tree::compact::pick::spooky::boundaries;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
@@ -34,6 +36,7 @@ use std::sync::atomic::{
 /// so that a family's memtables are installed oldest first.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.flushing.lock();
+    seal_passed(core);
     let mut group = group::oldest(core);
     if group.is_empty() {
         return Ok(false);
@@ -53,6 +56,24 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
         return Ok(true);
     }
     done.map(|()| true)
+}
+
+/// Seals the memtables whose tombstones scans have passed so often that a flush, and the merge that follows, is worth it.
+fn seal_passed(core: &Core) {
+    if !core.passed.look_at_memtables() || core.control.check(Kind::Flush).is_err() {
+        return;
+    }
+    let (snapshots, present) = core.snapshots.strata(&core.visible);
+    let strata = Strata::new(snapshots, present);
+    let due = |f: &Arc<Family>| {
+        let m = f.tree.active();
+        is_paid(m.passed(), m.entries()) && strata.oldest(m.last_seq())
+    };
+    let families: Vec<Arc<Family>> = core.families.all().into_iter().filter(due).collect();
+    if !families.is_empty() {
+        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will hear why.
+        let _ = rotate::seal(core, &mut core.wal.appender(), &families);
+    }
 }
 
 /// The flush as it is listed while it runs.

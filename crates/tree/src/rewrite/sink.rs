@@ -75,7 +75,11 @@ impl<'a> Sink<'a> {
     }
 
     fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) -> Result<()> {
-        if let (Some(later), Some(files)) = (self.later, files) { later.take(self.shelf, files) } else { Ok(()) }
+        if let (Some(later), Some(files)) = (self.later, files) {
+            later.take(self.shelf, files)
+        } else {
+            Ok(())
+        }
     }
 
     fn next_id(&self) -> FileId {

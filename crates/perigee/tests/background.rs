@@ -27,7 +27,7 @@ fn compactions_of_small_families_share_their_edit() {
     let db = open();
     let families: Vec<_> =
         (0..FAMILIES).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
-    db.cancel_compactions().unwrap();
+    db.cancel_background_work().unwrap();
     for round in 0..5u8 {
         families.iter().for_each(|f| f.put("key", [round; 10]).unwrap());
         db.flush().unwrap();
@@ -54,7 +54,8 @@ fn a_merge_seeks_over_what_a_range_tombstone_hides() {
     db.flush().unwrap();
     let (blocks, covered) = (counter(&db, "cache_misses"), counter(&db, "dropped_covered"));
     db.compact().unwrap();
-    let (blocks, covered) = (counter(&db, "cache_misses") - blocks, counter(&db, "dropped_covered") - covered);
+    let (blocks, covered) =
+        (counter(&db, "cache_misses") - blocks, counter(&db, "dropped_covered") - covered);
     assert!(blocks < 20, "{blocks} blocks read of a thousand");
     assert!(covered < 100, "{covered} entries read in vain");
     let left: Vec<_> = db.iter().unwrap().map(|e| e.unwrap().0.to_vec()).collect();
@@ -73,7 +74,7 @@ fn a_snapshot_keeps_what_a_merge_would_seek_over() {
     db.compact().unwrap();
     assert_eq!(db.iter().unwrap().count(), 20);
     for i in 0..2_000 {
-        assert!(before.get(key(i)).unwrap().is_some(), "{i}");
+        assert!(before.get(&db.default_family(), key(i)).unwrap().is_some(), "{i}");
     }
     drop(before);
     db.compact().unwrap();

@@ -4,7 +4,7 @@ use super::due::{self, Due};
 use super::flush::{Change, bytes, discard, install, setting};
 use super::group::{self, Made, Piece};
 use super::pace::JobPace;
-use crate::control::{Job, Kind};
+use crate::control::{Job, Kind, Running};
 use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
@@ -115,13 +115,14 @@ impl Merge {
 }
 
 /// Compactions as they are listed while they run.
-fn job(core: &Core, due: &[Due]) -> Job {
+fn job(core: &Core, due: &[Due], threads: usize) -> Job {
     let first = due.first().map_or(String::new(), |d| d.family.name().to_string());
+    let families = due.iter().map(|d| d.family.id).collect::<BTreeSet<_>>().len();
     let summaries = || due.iter().flat_map(Due::inputs);
     let held = |d: &Due| memory::input_bytes(sources(&d.plan), d.family.settings().block_bytes);
     Job {
         kind: Kind::Compaction,
-        family: if due.len() > 1 { format!("{first} and {} more", due.len() - 1) } else { first },
+        family: if families > 1 { format!("{first} and {} more", families - 1) } else { first },
         reason: due.first().map_or("", |d| d.plan.reason.name()),
         from: levels(due.iter().map(|d| &d.plan)),
         to: due.iter().map(|d| d.plan.to.0).max().unwrap_or(0),
@@ -131,8 +132,8 @@ fn job(core: &Core, due: &[Due]) -> Job {
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
-        // One at a time is read.
-        inputs_held: due.iter().map(held).max().unwrap_or(0),
+        // So many at a time are read.
+        inputs_held: due.iter().map(held).max().unwrap_or(0) * threads.min(due.len()) as u64,
         held: AtomicU64::new(0),
     }
 }
@@ -154,11 +155,11 @@ fn sources(plan: &Plan) -> usize {
 
 /// Merges, and installs what came of it by one edit. What was made before something failed is installed all the same.
 fn carry_out(core: &Arc<Core>, due: Vec<Due>) -> Result<()> {
-    let running = core.control.begin(&core.signal, job(core, &due))?;
+    let threads = due::threads(core, &due);
+    let running = core.control.begin(&core.signal, job(core, &due, threads))?;
     let mut merges: Vec<Merge> = due.into_iter().map(Merge::new).collect();
-    let pace = JobPace::new(core, &running);
     let started = core.start(Operation::Compaction, 0);
-    let done = run(core, &mut merges, &pace);
+    let done = run(core, &mut merges, threads, &running);
     if done.is_ok() {
         core.stop(Operation::Compaction, started);
     }
@@ -171,9 +172,10 @@ fn carry_out(core: &Arc<Core>, due: Vec<Due>) -> Result<()> {
     if over { Ok(()) } else { done }
 }
 
-fn run(core: &Core, merges: &mut [Merge], pace: &dyn Pace) -> Result<()> {
+fn run(core: &Core, merges: &mut [Merge], threads: usize, running: &Running<'_>) -> Result<()> {
     let _span = events::span("compaction", merges.first().map_or("", |m| &m.name));
-    let built = group::build(core, merges, |m, later| build(core, m, pace, later));
+    let make = |m: &mut Merge, later: &Later| build(core, m, &JobPace::new(core, running), later);
+    let built = group::build(core, merges, threads, make);
     built.and(install_all(core, merges))
 }
 
@@ -189,17 +191,22 @@ fn build(core: &Core, m: &mut Merge, pace: &dyn Pace, later: &Later) -> Result<M
 }
 
 fn install_all(core: &Core, merges: &mut [Merge]) -> Result<()> {
-    let change = |m: &mut Merge| {
-        let edit = std::mem::take(&mut m.made.as_mut()?.edit);
-        Some(Change { family: Arc::clone(&m.due.family), edit, flushed: None })
-    };
-    let changes: Vec<Change> = merges.iter_mut().filter_map(change).collect();
+    let mut changes: Vec<Change> = Vec::new();
+    for m in merges.iter_mut() {
+        let Some(edit) = m.made.as_mut().map(|made| std::mem::take(&mut made.edit)) else { continue };
+        // Several merges of one family are neighbours, and share no table.
+        match changes.last_mut().filter(|c| Arc::ptr_eq(&c.family, &m.due.family)) {
+            Some(same) => same.edit.join(edit),
+            None => changes.push(Change { family: Arc::clone(&m.due.family), edit, flushed: None }),
+        }
+    }
     if changes.is_empty() {
         return Ok(());
     }
     core.sync_dir()?;
     let installed = install(core, changes, &[])?;
-    for m in merges.iter_mut().filter(|m| installed.contains(&m.due.family.id)) {
+    let whole = |m: &&mut Merge| m.made.is_some() && installed.contains(&m.due.family.id);
+    for m in merges.iter_mut().filter(whole) {
         m.installed = true;
         if let Some(progress) = m.due.progress.take() {
             m.due.family.picked.advance(progress);

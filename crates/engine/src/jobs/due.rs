@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::memory;
 use crate::pressure::LEVEL0_TRIGGER;
-use perigee_base::FileId;
+use perigee_base::{FileId, Now};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
 use perigee_tree::compact::pick::{Limits, Progress, covered, dense, expired, passed, pick, spooky};
@@ -68,7 +68,43 @@ pub fn together(core: &Core) -> Vec<Due> {
     let chosen = choose(all.iter().map(Due::read_bytes));
     let mut chosen = chosen.into_iter();
     all.retain(|_| chosen.next() == Some(true));
+    let threads = threads(core, &all);
+    if let [alone] = &all[..] {
+        let more = beside(core, alone, threads - 1);
+        all.extend(more);
+    }
     all
+}
+
+/// How many of them are carried out at once.
+pub fn threads(core: &Core, due: &[Due]) -> usize {
+    let largest = due.iter().map(|d| limits(core, &d.family).table_bytes).max().unwrap_or(0);
+    memory::merges_at_once(core.memory.budget, largest, core.env.spawn.cores())
+}
+
+/// So many plans at most that follow in the same merge, and share no keys with it or each other.
+fn beside(core: &Core, due: &Due, most: usize) -> Vec<Due> {
+    let mut all: Vec<Due> = Vec::new();
+    if most == 0 || !due.rewrites() || !due.plan.reason.is_step() {
+        return all;
+    }
+    let (shape, limits) = (shape(&due.version), limits(core, &due.family));
+    while all.len() < most {
+        let last = all.last().unwrap_or(due);
+        let Some((plan, progress)) = last.progress.as_ref().and_then(|p| spooky::beside(&shape, &limits, p))
+        else {
+            break;
+        };
+        let version = Arc::clone(&due.version);
+        all.push(Due { progress: Some(progress), ..Due::new(&due.family, version, plan) });
+    }
+    all
+}
+
+/// The shape of a version, with what pickers want to know of it counted.
+fn shape(version: &Version) -> Shape {
+    let shape = Shape::of(version);
+    if spooky::may_waste(&shape) { shape.counted(version) } else { shape }
 }
 
 /// Which of merges that read so many bytes, the most urgent first, go together.
@@ -95,8 +131,7 @@ fn next(core: &Core, family: &Arc<Family>) -> Option<Due> {
     let version = Arc::clone(&family.tree.view().version);
     let limits = limits(core, family);
     let progress = family.picked.look(&version, limits)?;
-    let shape = Shape::of(&version);
-    let shape = if spooky::may_waste(&shape) { shape.counted(&version) } else { shape };
+    let shape = shape(&version);
     let Some((plan, progress)) = pick(&shape, &limits, &progress) else {
         family.picked.rest(&version, limits);
         return None;

@@ -51,6 +51,7 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     if done.is_ok() {
         core.stop(Operation::Flush, started);
     }
+    drop(pace);
     drop(running);
     if !group.iter().any(Member::waits) && core.health.poisoned().is_none() {
         return Ok(true);
@@ -123,11 +124,11 @@ fn in_section<T>(core: &Core, held: &mut Option<&mut Appender>, act: impl FnOnce
 fn flush_group(
     core: &Core,
     group: &mut [Member],
-    pace: &dyn Pace,
+    pace: &(dyn Pace + Sync),
     held: &mut Option<&mut Appender>,
 ) -> Result<()> {
     let _span = events::span("flush", group.first().map_or("", |m| &m.name));
-    let built = group::build(core, group, |m, later| build(core, m, pace, later));
+    let built = group::build(core, group, 1, |m, later| build(core, m, pace, later));
     let installed = install_group(core, group, held);
     for m in group.iter().filter(|m| !m.installed) {
         discard(core, &m.created);
@@ -136,7 +137,7 @@ fn flush_group(
 }
 
 /// Writes the tables of a memtable.
-fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: &Later) -> Result<Made> {
+fn build(core: &Core, m: &mut Member, pace: &(dyn Pace + Sync), later: &Later) -> Result<Made> {
     let since = core.env.clock.monotonic_us();
     let view = m.family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));

@@ -7,7 +7,7 @@ use crate::family::Family;
 use perigee_base::Result;
 use perigee_tree::rewrite::{Created, Later, Output};
 use perigee_tree::{Memtable, VersionEdit};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most memtables of one job: so many tables are written in vain if its edit fails.
 const MEMTABLES_MAX: usize = 512;
@@ -94,16 +94,17 @@ fn together(mut sizes: impl Iterator<Item = u64>) -> usize {
         .count()
 }
 
-/// Makes the tables of all with `make`, which is given somebody to leave syncs to. After an
+/// Makes the tables of all with `make`, by so many threads, which is given somebody to leave syncs to. After an
 /// error those that are whole and synced have been told ([`Piece::set_made`]), the others have not.
-pub fn build<P: Piece>(
+pub fn build<P: Piece + Send>(
     core: &Core,
     group: &mut [P],
-    mut make: impl FnMut(&mut P, &Later) -> Result<Made>,
+    threads: usize,
+    make: impl Fn(&mut P, &Later) -> Result<Made> + Sync,
 ) -> Result<()> {
     for slice in group.chunks_mut(SYNCED_MAX) {
         let later = Later::default();
-        let built = slice.iter_mut().try_for_each(|m| {
+        let built = side_by_side(core, slice, threads, |m| {
             let made = make(m, &later)?;
             m.set_made(Some(made));
             Ok(())
@@ -117,6 +118,26 @@ pub fn build<P: Piece>(
         built.and(synced)?;
     }
     Ok(())
+}
+
+/// Does each with `act`, by so many threads; after the first error no other is begun.
+fn side_by_side<P: Send>(
+    core: &Core,
+    group: &mut [P],
+    threads: usize,
+    act: impl Fn(&mut P) -> Result<()> + Sync,
+) -> Result<()> {
+    let (threads, rest, failed) = (threads.min(group.len()), Mutex::new(group.iter_mut()), OnceLock::new());
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    core.env.spawn.side_by_side(threads, &|| {
+        while failed.get().is_none() {
+            let Some(piece) = next() else { return };
+            if let Err(e) = act(piece) {
+                let _ = failed.set(e);
+            }
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

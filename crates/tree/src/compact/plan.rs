@@ -147,6 +147,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether such a plan is a step of a merge that goes on in key order.
+    pub fn is_step(self) -> bool {
+        matches!(self, Reason::Level0Runs | Reason::LevelBytes | Reason::Space)
+    }
     /// In words.
     pub fn name(self) -> &'static str {
         match self {

@@ -120,6 +120,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     counts.ranges = of_ranges;
     sink.set_ranges(ranges.joined(order));
     let mut held: Option<Held> = None;
+    // What a job before this one left to pay.
+    job.pace.step(quantum.take(sink.taken()))?;
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {

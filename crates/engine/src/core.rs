@@ -1,7 +1,7 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
 use crate::ballast;
-use crate::control::{Control, Kind};
+use crate::control::Control;
 use crate::dirsync::DirSync;
 use crate::events::{self, Event};
 use crate::family::{Families, Family};
@@ -252,10 +252,6 @@ impl Core {
             waste: self.waste.load(Relaxed),
             waste_max: u64::from(self.settings.space_amplification).saturating_sub(100) * 10,
         })
-    }
-    /// Whether a flush is at work that writers wait for more than for a compaction.
-    pub fn flush_first(&self) -> bool {
-        pressure::flush_first(self.pressure()) && !self.control.is_quiet(Some(Kind::Flush))
     }
     /// Makes creations in the database directory durable.
     pub fn sync_dir(&self) -> perigee_base::Result<()> {

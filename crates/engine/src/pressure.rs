@@ -124,12 +124,6 @@ pub fn pressure(load: Load) -> Pressure {
     worst
 }
 
-/// Whether a flush is what helps writers most, and compactions had better wait for it.
-pub fn flush_first(pressure: Pressure) -> bool {
-    let (Pressure::Delay(_, reason) | Pressure::Stop(reason)) = pressure else { return false };
-    matches!(reason, Reason::SealedMemtables | Reason::Memory)
-}
-
 /// Memtables that are sealed, less what is flushed of the one in work, and the one that grows. While nothing waits beside
 /// the one in work nobody is delayed.
 fn sealed(load: &Load) -> Option<u64> {
@@ -195,12 +189,6 @@ mod tests {
         assert_eq!(at(375, 400), Pressure::Delay(7000, Reason::Space));
         assert_eq!(at(399, 400), Pressure::Delay(16_000, Reason::Space));
         assert_eq!(at(9999, 400), Pressure::Delay(16_000, Reason::Space));
-    }
-
-    #[test]
-    fn a_compaction_makes_way_while_flushes_are_what_writers_wait_for() {
-        assert!(!flush_first(at(0, 0)) && !flush_first(at(3, 30)) && !flush_first(at(0, 36)));
-        assert!(flush_first(at(3, 14)) && flush_first(at(4, 30)));
     }
 
     #[test]

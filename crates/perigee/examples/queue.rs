@@ -1,7 +1,8 @@
-//! A queue: insert at the tail, look for the head, delete it. `cargo run --profile perf -p perigee --example queue [LIVE [TURNS]]`
+//! A queue: insert at the tail, look for the head, delete it. `cargo run --profile perf -p perigee --example queue [LIVE [TURNS [held]]]`
 //!
 //! LIVE entries lie in the queue (16-byte keys, 100-byte values). After every tenth of TURNS: CPU time of a turn, tombstones that
-//! a look for the head passed, flushes and compactions so far. With a flat scan cost all lines are alike.
+//! a look for the head passed, flushes and compactions so far. With a flat scan cost all lines are alike. `held`: a snapshot
+//! is held all the time, which needs all that is deleted.
 
 mod common;
 
@@ -16,6 +17,7 @@ fn main() -> perigee::Result<()> {
     let key = |i: u64| [[0u8; 8], i.to_be_bytes()].concat();
     (0..live).try_for_each(|i| db.put(key(i), [b'v'; 100]))?;
     let counter = |name: &str| db.stats().counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
+    let _held = if std::env::args().nth(3).is_some() { Some(db.snapshot()?) } else { None };
     let (mut cpu, mut passed) = (cpu_s(), 0);
     for turn in 0..turns {
         db.put(key(live + turn), [b'v'; 100])?;

@@ -74,27 +74,12 @@ impl JobPace<'_> {
             Kind::Compaction => (Class::Compaction, moved.read_bytes + moved.written_bytes),
         }
     }
-    /// A compaction waits while a flush runs for which writers wait, more than for anything that compactions do: the flush gets
-    /// the processor and the disk alone.
-    fn make_way(&self) -> Result<()> {
-        loop {
-            let seen = self.core.signal.now();
-            if !self.core.flush_first() {
-                return Ok(());
-            }
-            self.check()?;
-            self.core.signal.wait_us(seen, LOOK_US);
-        }
-    }
 }
 
 impl Pace for JobPace<'_> {
     fn step(&self, moved: Moved) -> Result<()> {
         let (class, bytes) = self.tell(moved);
         self.check()?;
-        if class == Class::Compaction {
-            self.make_way()?;
-        }
         keep_to_rate(self.core, class, bytes, &|| self.check())
     }
     fn done(&self, moved: Moved) {

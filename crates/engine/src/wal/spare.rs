@@ -37,9 +37,12 @@ impl Spare {
     }
 }
 
+/// Segments with less in them need no successor soon: whoever flushed them did not do so because they were full.
+const ASK_BYTES_MIN: u64 = 512;
+
 /// A segment of `expected` bytes is so full when the next one is asked for.
 pub fn ask_at(expected: u64) -> u64 {
-    expected / 2
+    (expected / 2).max(ASK_BYTES_MIN)
 }
 
 #[cfg(test)]

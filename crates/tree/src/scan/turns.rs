@@ -1,0 +1,305 @@
+//! Which sources take turns on the way ahead, found out for many entries at once: what a merge does at every step (choose,
+//! compare, ask what the entry is) is done here in one loop over numbers. Must not move a source.
+//!
+//! Invariant: only entries are taken that a reader is shown without another look: plain puts that it sees, each of another
+//! key than all before, none of whose versions is newer. Heads say so where they differ, or the block, of neighbours in
+//! it. Where heads of two sources are equal, and where nothing is known of a source's next entry, it ends.
+
+use super::cursor::{Ahead, Source};
+use perigee_base::{KeyOrder, KeyRef, SeqNo};
+use perigee_file::Strand;
+
+/// Most turns at a time.
+const MOST: usize = 64;
+/// Most sources among which turns are found.
+const SOURCES: usize = 8;
+
+/// Whose turn it is, entry after entry: the numbers of sources.
+#[derive(Debug)]
+pub struct Turns {
+    list: [u8; MOST],
+    len: usize,
+    next: usize,
+}
+
+/// A source in the loop.
+#[derive(Clone, Copy)]
+struct Lane<'a> {
+    strand: Strand<'a>,
+    /// Its number.
+    source: u8,
+    /// What its heads begin with, the part of its prefix that not all blocks have in common; so many bits.
+    lead: u64,
+    shift: u32,
+    /// Bits of the entries that may be taken.
+    clear: u64,
+}
+
+impl Turns {
+    /// None.
+    pub fn new() -> Turns {
+        Turns { list: [0; MOST], len: 0, next: 0 }
+    }
+    /// The same source `n` times in a row; how many it is.
+    #[inline]
+    pub fn stretch(&mut self, source: usize, n: usize) -> usize {
+        let n = u8::try_from(source).map_or(0, |_| n.min(MOST));
+        self.list[..n].fill(source as u8);
+        (self.len, self.next) = (n, 0);
+        n
+    }
+    /// The next one.
+    #[inline]
+    pub fn take(&mut self) -> Option<usize> {
+        let source = *self.list[..self.len].get(self.next)?;
+        self.next += 1;
+        Some(usize::from(source))
+    }
+    /// The source whose turn is the `n`th from now, and how many of the turns up to there are its own.
+    pub fn nth(&self, n: usize) -> Option<(usize, usize)> {
+        let turns = &self.list[self.next..self.len];
+        let source = *turns.get(n.checked_sub(1)?)?;
+        Some((usize::from(source), turns[..n].iter().filter(|s| **s == source).count()))
+    }
+
+    /// Finds the turns ahead; how many there are. `standing`: going forward the source that is on the entry that is shown,
+    /// all others being behind it; `None`: going backward, where all stand before it already.
+    pub fn find(
+        &mut self,
+        sources: &mut [Source],
+        order: KeyOrder,
+        standing: Option<usize>,
+        at: SeqNo,
+    ) -> usize {
+        let mut ahead = [Ahead::Nothing; SOURCES];
+        if sources.len() > SOURCES {
+            return self.stretch(0, 0);
+        }
+        for (slot, source) in ahead.iter_mut().zip(sources) {
+            *slot = source.ahead(standing.is_some(), at);
+        }
+        self.weave(&ahead, order, standing)
+    }
+
+    /// The same of what is known of them.
+    fn weave(&mut self, sources: &[Ahead<'_>], order: KeyOrder, standing: Option<usize>) -> usize {
+        (self.len, self.next) = (0, 0);
+        let (forward, flip) = if standing.is_some() { (true, 0) } else { (false, u64::MAX) };
+        let common = common(sources);
+        let (mut limit, mut last) = (u64::MAX, (0, SOURCES));
+        let (mut lanes, mut heads, mut count) = ([const { None }; SOURCES], [u64::MAX; SOURCES], 0);
+        for (i, source) in sources.iter().enumerate() {
+            match source {
+                Ahead::Nothing => {}
+                // It ends the turns where it stands.
+                Ahead::Only(key) => limit = limit.min(key.head(order, common) ^ flip),
+                Ahead::Known(strand) => {
+                    let mut lane = Lane::new(*strand, i, common.len(), forward);
+                    if standing == Some(i) {
+                        last = (lane.head(), count);
+                        lane.strand.here += 1;
+                    }
+                    if lane.is_over() {
+                        return 0;
+                    }
+                    heads[count] = lane.head() ^ flip;
+                    lanes[count] = Some(lane);
+                    count += 1;
+                }
+            }
+        }
+        if forward && last.1 == SOURCES {
+            return 0; // of the source on the entry that is shown nothing is known
+        }
+        while self.len < MOST {
+            let (best, at, second) = foremost(&heads[..count], limit);
+            let Some(lane) = lanes.get_mut(at).and_then(Option::as_mut).filter(|_| best < second) else {
+                break;
+            };
+            let bit = 1 << lane.strand.here;
+            // Backward the bits say that a key differs from that of the entry that comes next, so nothing newer does.
+            let another = !forward || best > last.0 || (at == last.1 && lane.strand.differ & bit != 0);
+            if lane.clear & bit == 0 || !another {
+                break;
+            }
+            self.list[self.len] = lane.source;
+            self.len += 1;
+            last = (best, at);
+            if !lane.step(forward) {
+                break;
+            }
+            heads[at] = lane.head() ^ flip;
+        }
+        self.len
+    }
+}
+
+/// What the keys of all blocks begin with.
+fn common<'a>(sources: &[Ahead<'a>]) -> &'a [u8] {
+    let mut prefixes = sources.iter().filter_map(|source| match source {
+        Ahead::Known(strand) => Some(strand.prefix),
+        _ => None,
+    });
+    let first = prefixes.next().unwrap_or(&[]);
+    let n = prefixes.fold(first.len(), |n, prefix| KeyRef::whole(prefix).common(&first[..n]));
+    &first[..n]
+}
+
+/// The least head, its place, and the least of all others and the limit.
+#[inline]
+fn foremost(heads: &[u64], limit: u64) -> (u64, usize, u64) {
+    let (mut best, mut at, mut second) = (u64::MAX, 0, limit);
+    for (i, head) in heads.iter().enumerate() {
+        // Without branches: nobody can tell whose turn it is.
+        second = second.min(best.max(*head));
+        at = if *head < best { i } else { at };
+        best = best.min(*head);
+    }
+    (best, at, second)
+}
+
+impl<'a> Lane<'a> {
+    fn new(strand: Strand<'a>, source: usize, common: usize, forward: bool) -> Lane<'a> {
+        let rest = &strand.prefix[common..];
+        let lead = if rest.is_empty() { 0 } else { KeyRef::whole(rest).head(KeyOrder::Bytes, &[]) };
+        let shift = 8 * rest.len().min(8) as u32;
+        let clear = if forward { strand.puts } else { strand.puts & strand.differ };
+        Lane { strand, source: source as u8, lead, shift, clear }
+    }
+    /// The head of the entry that it is on, behind what all blocks have in common.
+    #[inline]
+    fn head(&self) -> u64 {
+        self.lead | self.strand.heads[self.strand.here].checked_shr(self.shift).unwrap_or(0)
+    }
+    /// Whether nothing is known of the entry that it would be on.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.strand.here >= self.strand.heads.len()
+    }
+    /// To the next entry; whether something is known of it.
+    #[inline]
+    fn step(&mut self, forward: bool) -> bool {
+        let here = if forward { Some(self.strand.here + 1) } else { self.strand.here.checked_sub(1) };
+        self.strand.here = here.unwrap_or(usize::MAX);
+        !self.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rng(x: &mut u64) -> u64 {
+        *x ^= *x << 13;
+        *x ^= *x >> 7;
+        *x ^= *x << 17;
+        *x
+    }
+
+    /// Keys of which some are in several sources, and some several times in one; some differ only behind their heads.
+    fn key(x: &mut u64, kind: u64) -> Vec<u8> {
+        let start: &[u8] = [&b""[..], b"p/", b"a/long/way/in/"][(rng(x) % (kind + 1)) as usize];
+        let end = (rng(x) % [200, 5000][(rng(x) % 2) as usize]) as u16;
+        [start, &end.to_be_bytes()].concat()
+    }
+
+    /// A block of a source: its keys in order, which of them are clear puts, what they begin with, and their heads.
+    struct Block {
+        keys: Vec<Vec<u8>>,
+        puts: u64,
+        differ: u64,
+        prefix: Vec<u8>,
+        heads: Vec<u64>,
+        here: usize,
+    }
+
+    fn block(x: &mut u64, kind: u64, here: Option<usize>) -> Block {
+        let n = 1 + rng(x) as usize % MOST;
+        let mut keys: Vec<Vec<u8>> = (0..n).map(|_| key(x, kind)).collect();
+        keys.sort();
+        let mut prefix = keys[0].clone();
+        prefix.truncate(KeyRef::whole(&keys[n - 1]).common(&prefix));
+        let head = |k: &Vec<u8>| KeyRef::whole(&k[prefix.len()..]).head(KeyOrder::Bytes, &[]);
+        let heads = keys.iter().map(head).collect();
+        let differ = (1..n).filter(|i| keys[*i] != keys[i - 1]).fold(0, |bits, i| bits | 1 << i);
+        let puts = (0..n).filter(|_| rng(x) % 40 > 0).fold(0, |bits, i| bits | 1 << i);
+        let here = here.unwrap_or_else(|| rng(x) as usize % n);
+        Block { keys, puts, differ, prefix, heads, here }
+    }
+
+    impl Block {
+        fn ahead(&self) -> Ahead<'_> {
+            let Block { prefix, heads, puts, differ, here, .. } = self;
+            Ahead::Known(Strand { prefix, heads, puts: *puts, differ: *differ, here: *here })
+        }
+    }
+
+    /// Against comparing whole keys: every entry that is taken is the next of all, is a put, and shares its key with nothing
+    /// that was or will be met.
+    #[test]
+    fn turns_are_those_of_a_merge_by_whole_keys() {
+        let (mut x, mut taken, mut possible) = (77, 0, 0);
+        for case in 0..20_000u64 {
+            let x = &mut x;
+            let (forward, count, kind) = (case % 2 == 0, 1 + rng(x) as usize % 4, rng(x) % 3);
+            let mut blocks: Vec<Block> = (0..count).map(|_| block(x, kind, None)).collect();
+            let limit = (rng(x) % 3 == 0).then(|| key(x, kind));
+            let mut standing = None;
+            if forward {
+                // All others are behind the entry that is shown.
+                let shown = blocks[0].keys[blocks[0].here].clone();
+                blocks.iter_mut().skip(1).for_each(|b| {
+                    b.here = b.keys.partition_point(|k| *k < shown);
+                });
+                blocks.retain(|b| b.here < b.keys.len());
+                standing = Some(0);
+            }
+            let mut ahead: Vec<Ahead<'_>> = blocks.iter().map(Block::ahead).collect();
+            let shown = blocks[0].keys[blocks[0].here].clone();
+            if let Some(key) = limit.as_ref().filter(|key| !forward || **key > shown) {
+                ahead.push(Ahead::Only(KeyRef::whole(key)));
+            }
+            ahead.extend([Ahead::Nothing, Ahead::Nothing]);
+            let mut turns = Turns::new();
+            let n = turns.weave(&ahead, KeyOrder::Bytes, standing);
+            let mut at: Vec<Option<usize>> = blocks.iter().map(|b| Some(b.here)).collect();
+            let mut last = forward.then_some(shown);
+            if forward {
+                at[0] = Some(blocks[0].here + 1);
+            }
+            for turn in 0..n {
+                assert_eq!(turns.nth(1).unwrap().1, 1);
+                let i = turns.take().unwrap();
+                let here = at[i].unwrap();
+                let key = &blocks[i].keys[here];
+                assert!(blocks[i].puts >> here & 1 == 1, "{case}");
+                assert!(last.as_ref().is_none_or(|l| l != key && (l < key) == forward), "{case}");
+                let before = |other: &Vec<u8>| if forward { key < other } else { key > other };
+                if let Ahead::Only(limit) = &ahead[blocks.len()] {
+                    assert!(before(&limit.suffix.to_vec()), "{case}");
+                }
+                for (j, other) in blocks.iter().enumerate().filter(|(j, _)| *j != i) {
+                    assert!(at[j].is_none_or(|at| before(&other.keys[at])), "{case} turn {turn}");
+                }
+                at[i] = if forward { Some(here + 1) } else { here.checked_sub(1) };
+                if !forward {
+                    assert!(here > 0 && blocks[i].keys[here - 1] != *key, "{case}: newer versions come next");
+                }
+                assert!(at[i].is_some_and(|at| at < blocks[i].keys.len()) || turn + 1 == n, "{case}");
+                last = Some(key.clone());
+            }
+            assert_eq!(turns.take(), None);
+            taken += n;
+            possible += blocks.iter().map(|b| b.keys.len()).sum::<usize>() / 4;
+        }
+        assert!(taken * 5 > possible, "{taken} of {possible}");
+    }
+
+    #[test]
+    fn a_stretch_is_one_source_many_times() {
+        let mut turns = Turns::new();
+        assert_eq!((turns.stretch(3, 1000), turns.nth(64), turns.nth(65)), (MOST, Some((3, 64)), None));
+        assert_eq!((turns.take(), turns.nth(63)), (Some(3), Some((3, 63))));
+        assert_eq!((turns.stretch(300, 5), turns.take()), (0, None));
+    }
+}

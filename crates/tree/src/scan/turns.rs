@@ -22,17 +22,19 @@ pub struct Turns {
     next: usize,
 }
 
-/// A source in the loop.
-#[derive(Clone, Copy)]
+/// A source in the loop: some entries that may be taken, and one more, or none, that ends the turns.
+#[derive(Clone, Copy, Default)]
 struct Lane<'a> {
-    strand: Strand<'a>,
-    /// Its number.
-    source: u8,
-    /// What its heads begin with, the part of its prefix that not all blocks have in common; so many bits.
+    /// Heads on the way, and the one that comes next; in the block's order.
+    heads: &'a [u64],
+    next: usize,
+    /// How many may be taken.
+    left: usize,
+    /// What the heads begin with, the part of the block's prefix that not all blocks have in common, and so many bits.
     lead: u64,
     shift: u32,
-    /// Bits of the entries that may be taken.
-    clear: u64,
+    /// Its number.
+    source: u8,
 }
 
 impl Turns {
@@ -84,53 +86,65 @@ impl Turns {
     /// The same of what is known of them.
     fn weave(&mut self, sources: &[Ahead<'_>], order: KeyOrder, standing: Option<usize>) -> usize {
         (self.len, self.next) = (0, 0);
-        let (forward, flip) = if standing.is_some() { (true, 0) } else { (false, u64::MAX) };
+        let forward = standing.is_some();
+        let flip = if forward { 0 } else { u64::MAX };
         let common = common(sources);
-        let (mut limit, mut last) = (u64::MAX, (0, SOURCES));
-        let (mut lanes, mut heads, mut count) = ([const { None }; SOURCES], [u64::MAX; SOURCES], 0);
+        let (mut limit, mut shown) = (u64::MAX, None);
+        let (mut lanes, mut heads, mut count) = ([Lane::default(); SOURCES], [u64::MAX; SOURCES], 0);
         for (i, source) in sources.iter().enumerate() {
             match source {
                 Ahead::Nothing => {}
                 // It ends the turns where it stands.
                 Ahead::Only(key) => limit = limit.min(key.head(order, common) ^ flip),
                 Ahead::Known(strand) => {
-                    let mut lane = Lane::new(*strand, i, common.len(), forward);
-                    if standing == Some(i) {
-                        last = (lane.head(), count);
-                        lane.strand.here += 1;
+                    let stands = standing == Some(i);
+                    let Some(lane) = Lane::new(strand, i, common.len(), (forward, stands)) else { return 0 };
+                    if stands {
+                        shown = Some(lane.head(strand.here));
                     }
-                    if lane.is_over() {
-                        return 0;
+                    heads[count] = lane.head(lane.next) ^ flip;
+                    if lane.left == 0 {
+                        limit = limit.min(heads[count]);
+                    } else {
+                        lanes[count] = lane;
+                        count += 1;
                     }
-                    heads[count] = lane.head() ^ flip;
-                    lanes[count] = Some(lane);
-                    count += 1;
                 }
             }
         }
-        if forward && last.1 == SOURCES {
-            return 0; // of the source on the entry that is shown nothing is known
+        // Going forward: what is not behind the entry that is shown may be an older version of it. (Of the source that is on it
+        // the block has said that it is not.)
+        let behind = |lane: &Lane<'_>, head: u64| {
+            standing == Some(usize::from(lane.source)) || shown.is_some_and(|shown| head > shown)
+        };
+        if forward && !lanes[..count].iter().zip(heads).all(|(lane, head)| behind(lane, head)) {
+            return 0;
         }
+        self.run(&mut lanes[..count], &mut heads, limit, flip);
+        self.len
+    }
+
+    /// Takes the least head again and again.
+    fn run(&mut self, lanes: &mut [Lane<'_>], heads: &mut [u64; SOURCES], mut limit: u64, flip: u64) {
         while self.len < MOST {
-            let (best, at, second) = foremost(&heads[..count], limit);
-            let Some(lane) = lanes.get_mut(at).and_then(Option::as_mut).filter(|_| best < second) else {
-                break;
-            };
-            let bit = 1 << lane.strand.here;
-            // Backward the bits say that a key differs from that of the entry that comes next, so nothing newer does.
-            let another = !forward || best > last.0 || (at == last.1 && lane.strand.differ & bit != 0);
-            if lane.clear & bit == 0 || !another {
+            let (best, at, second) = foremost(&heads[..lanes.len()], limit);
+            if best >= second {
                 break;
             }
+            let lane = &mut lanes[at];
             self.list[self.len] = lane.source;
             self.len += 1;
-            last = (best, at);
-            if !lane.step(forward) {
-                break;
+            lane.next = if flip == 0 { lane.next + 1 } else { lane.next.wrapping_sub(1) };
+            lane.left -= 1;
+            if lane.next >= lane.heads.len() {
+                break; // nobody knows what comes
             }
-            heads[at] = lane.head() ^ flip;
+            let head = lane.head(lane.next) ^ flip;
+            heads[at] = head;
+            if lane.left == 0 {
+                (heads[at], limit) = (u64::MAX, limit.min(head));
+            }
         }
-        self.len
     }
 }
 
@@ -159,29 +173,35 @@ fn foremost(heads: &[u64], limit: u64) -> (u64, usize, u64) {
 }
 
 impl<'a> Lane<'a> {
-    fn new(strand: Strand<'a>, source: usize, common: usize, forward: bool) -> Lane<'a> {
+    /// Of what is known of a source; `None` if of its next entry nothing is known.
+    #[inline]
+    fn new(
+        strand: &Strand<'a>,
+        source: usize,
+        common: usize,
+        (forward, stands): (bool, bool),
+    ) -> Option<Lane<'a>> {
         let rest = &strand.prefix[common..];
         let lead = if rest.is_empty() { 0 } else { KeyRef::whole(rest).head(KeyOrder::Bytes, &[]) };
         let shift = 8 * rest.len().min(8) as u32;
-        let clear = if forward { strand.puts } else { strand.puts & strand.differ };
-        Lane { strand, source: source as u8, lead, shift, clear }
+        let next = strand.here + usize::from(stands);
+        if next >= strand.heads.len() {
+            return None;
+        }
+        let left = if forward {
+            // The entry that it is on is behind all that was shown: it needs no word of the block.
+            let differ = strand.differ | u64::from(!stands) << next;
+            ((strand.puts & differ) >> next).trailing_ones() as usize
+        } else {
+            ((strand.puts & strand.differ) << (63 - next)).leading_ones() as usize
+        };
+        let left = left.min(if forward { strand.heads.len() - next } else { next + 1 });
+        Some(Lane { heads: strand.heads, next, left, lead, shift, source: source as u8 })
     }
-    /// The head of the entry that it is on, behind what all blocks have in common.
+    /// A head behind what all blocks have in common.
     #[inline]
-    fn head(&self) -> u64 {
-        self.lead | self.strand.heads[self.strand.here].checked_shr(self.shift).unwrap_or(0)
-    }
-    /// Whether nothing is known of the entry that it would be on.
-    #[inline]
-    fn is_over(&self) -> bool {
-        self.strand.here >= self.strand.heads.len()
-    }
-    /// To the next entry; whether something is known of it.
-    #[inline]
-    fn step(&mut self, forward: bool) -> bool {
-        let here = if forward { Some(self.strand.here + 1) } else { self.strand.here.checked_sub(1) };
-        self.strand.here = here.unwrap_or(usize::MAX);
-        !self.is_over()
+    fn head(&self, i: usize) -> u64 {
+        self.lead | self.heads[i].checked_shr(self.shift).unwrap_or(0)
     }
 }
 

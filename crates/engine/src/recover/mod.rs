@@ -98,7 +98,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         write_anew(&dir, found, boot, &replayed, &ids, (&counters, now.high_water()))
     };
     let written = match write(&found) {
-        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found.catalog, cut)? => {
+        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found, boot, cut)? => {
             write(&found)
         }
         written => written,
@@ -192,6 +192,7 @@ fn assemble(
         compacting: Mutex::new(()),
         control: Control::default(),
         flushed: AtomicU64::new(0),
+        passed: Default::default(),
         intake: Default::default(),
         stalls: Stalls::default(),
         scrub: Default::default(),
@@ -299,9 +300,11 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> 
 }
 
 /// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names. Whether that made room.
-fn make_room(dir: &dyn Dir, catalog: &Catalog, cut: bool) -> Result<bool> {
+/// What was read is certainly on the disk if the machine has started anew since it was written.
+fn make_room(dir: &dyn Dir, found: &manifest::Found, boot: u64, cut: bool) -> Result<bool> {
     let ballast = ballast::give_up(dir)?;
-    let orphans = !cut && orphans::make_room(dir, catalog)?;
+    let durable = boot != 0 && found.boot != boot;
+    let orphans = !cut && orphans::make_room(dir, &found.catalog, durable)?;
     Ok(ballast || orphans)
 }
 

@@ -10,9 +10,11 @@ use perigee_base::{KeyOrder, KeyRef, SeqNo};
 use perigee_file::Strand;
 
 /// Most turns at a time.
-const MOST: usize = 64;
+const MOST: usize = 128;
 /// Most sources among which turns are found.
 const SOURCES: usize = 8;
+/// Most entries of a source at a time, and one that ends them.
+const HEADS: usize = 65;
 
 /// Whose turn it is, entry after entry: the numbers of sources.
 #[derive(Debug)]
@@ -20,27 +22,22 @@ pub struct Turns {
     list: [u8; MOST],
     len: usize,
     next: usize,
+    /// For each source the heads of the entries that may be taken, ascending on the way, and the largest number behind them.
+    heads: Vec<[u64; HEADS]>,
 }
 
-/// A source in the loop: some entries that may be taken, and one more, or none, that ends the turns.
+/// A source while it is looked at.
 #[derive(Clone, Copy, Default)]
-struct Lane<'a> {
-    /// Heads on the way, and the one that comes next; in the block's order.
-    heads: &'a [u64],
-    next: usize,
-    /// How many may be taken.
-    left: usize,
-    /// What the heads begin with, the part of the block's prefix that not all blocks have in common, and so many bits.
-    lead: u64,
-    shift: u32,
-    /// Its number.
+struct Lane {
     source: u8,
+    /// How many of its heads are known.
+    len: usize,
 }
 
 impl Turns {
     /// None.
     pub fn new() -> Turns {
-        Turns { list: [0; MOST], len: 0, next: 0 }
+        Turns { list: [0; MOST], len: 0, next: 0, heads: Vec::new() }
     }
     /// The same source `n` times in a row; how many it is.
     #[inline]
@@ -87,64 +84,78 @@ impl Turns {
     fn weave(&mut self, sources: &[Ahead<'_>], order: KeyOrder, standing: Option<usize>) -> usize {
         (self.len, self.next) = (0, 0);
         let forward = standing.is_some();
-        let flip = if forward { 0 } else { u64::MAX };
         let common = common(sources);
-        let (mut limit, mut shown) = (u64::MAX, None);
-        let (mut lanes, mut heads, mut count) = ([Lane::default(); SOURCES], [u64::MAX; SOURCES], 0);
+        // The turns end before this head.
+        let mut limit = u64::MAX;
+        let (mut lanes, mut count, mut shown) = ([Lane::default(); SOURCES], 0, None);
         for (i, source) in sources.iter().enumerate() {
             match source {
                 Ahead::Nothing => {}
-                // It ends the turns where it stands.
-                Ahead::Only(key) => limit = limit.min(key.head(order, common) ^ flip),
+                Ahead::Only(key) => {
+                    let head = key.head(order, common);
+                    limit = limit.min(if forward { head } else { !head });
+                }
                 Ahead::Known(strand) => {
-                    let stands = standing == Some(i);
-                    let Some(lane) = Lane::new(strand, i, common.len(), (forward, stands)) else { return 0 };
-                    if stands {
-                        shown = Some(lane.head(strand.here));
+                    let way = Way::of(strand, common.len(), forward, standing == Some(i));
+                    if standing == Some(i) {
+                        shown = Some(way.head(strand.here));
                     }
-                    heads[count] = lane.head(lane.next) ^ flip;
-                    if lane.left == 0 {
-                        limit = limit.min(heads[count]);
-                    } else {
-                        lanes[count] = lane;
-                        count += 1;
+                    if self.heads.len() == count {
+                        self.heads.push([0; HEADS]);
                     }
+                    let (len, end) = way.lay(&mut self.heads[count]);
+                    lanes[count] = Lane { source: i as u8, len };
+                    (count, limit) = (count + 1, limit.min(end));
                 }
             }
         }
         // Going forward: what is not behind the entry that is shown may be an older version of it. (Of the source that is on it
         // the block has said that it is not.)
-        let behind = |lane: &Lane<'_>, head: u64| {
-            standing == Some(usize::from(lane.source)) || shown.is_some_and(|shown| head > shown)
+        let may_be_older = |lane: &Lane, head: u64| {
+            lane.len > 0 && standing != Some(usize::from(lane.source)) && shown.is_none_or(|s| head <= s)
         };
-        if forward && !lanes[..count].iter().zip(heads).all(|(lane, head)| behind(lane, head)) {
+        if forward && lanes[..count].iter().zip(&self.heads).any(|(lane, heads)| may_be_older(lane, heads[0]))
+        {
             return 0;
         }
-        self.run(&mut lanes[..count], &mut heads, limit, flip);
+        let mut sum = 0;
+        for (lane, heads) in lanes[..count].iter().zip(&mut self.heads) {
+            let n = heads[..lane.len].partition_point(|head| *head < limit);
+            heads[n] = u64::MAX;
+            sum += n;
+        }
+        let names = lanes.map(|lane| lane.source);
+        self.len = match count {
+            0..=2 => self.merge::<2>(count, sum, names),
+            3..=4 => self.merge::<4>(count, sum, names),
+            _ => self.merge::<SOURCES>(count, sum, names),
+        };
         self.len
     }
 
-    /// Takes the least head again and again.
-    fn run(&mut self, lanes: &mut [Lane<'_>], heads: &mut [u64; SOURCES], mut limit: u64, flip: u64) {
-        while self.len < MOST {
-            let (best, at, second) = foremost(&heads[..lanes.len()], limit);
-            if best >= second {
-                break;
+    /// Takes the least head of `count` sources again and again, `sum` times at most; it ends before one that two of them have.
+    /// Without branches that depend on heads: nobody can tell whose turn it is.
+    fn merge<const N: usize>(&mut self, count: usize, sum: usize, names: [u8; SOURCES]) -> usize {
+        const NONE: [u64; HEADS] = [u64::MAX; HEADS];
+        let lanes: [&[u64; HEADS]; N] =
+            std::array::from_fn(|i| self.heads.get(i).filter(|_| i < count).unwrap_or(&NONE));
+        let mut at = [0; N];
+        for (n, turn) in self.list[..sum.min(MOST)].iter_mut().enumerate() {
+            let heads: [u64; N] = std::array::from_fn(|i| lanes[i][at[i]]);
+            let least = heads.iter().fold(u64::MAX, |least, head| least.min(*head));
+            let (mut takers, mut taker) = (0, 0);
+            for i in 0..N {
+                let takes = usize::from(heads[i] == least);
+                at[i] = HEADS.min(at[i] + takes + 1) - 1;
+                takers += takes;
+                taker += takes * i;
             }
-            let lane = &mut lanes[at];
-            self.list[self.len] = lane.source;
-            self.len += 1;
-            lane.next = if flip == 0 { lane.next + 1 } else { lane.next.wrapping_sub(1) };
-            lane.left -= 1;
-            if lane.next >= lane.heads.len() {
-                break; // nobody knows what comes
+            if takers != 1 {
+                return n;
             }
-            let head = lane.head(lane.next) ^ flip;
-            heads[at] = head;
-            if lane.left == 0 {
-                (heads[at], limit) = (u64::MAX, limit.min(head));
-            }
+            *turn = names[taker];
         }
+        sum.min(MOST)
     }
 }
 
@@ -159,49 +170,59 @@ fn common<'a>(sources: &[Ahead<'a>]) -> &'a [u8] {
     &first[..n]
 }
 
-/// The least head, its place, and the least of all others and the limit.
-#[inline]
-fn foremost(heads: &[u64], limit: u64) -> (u64, usize, u64) {
-    let (mut best, mut at, mut second) = (u64::MAX, 0, limit);
-    for (i, head) in heads.iter().enumerate() {
-        // Without branches: nobody can tell whose turn it is.
-        second = second.min(best.max(*head));
-        at = if *head < best { i } else { at };
-        best = best.min(*head);
-    }
-    (best, at, second)
+/// What is known of a source, as numbers that ascend on the way and can be compared with those of other sources.
+struct Way<'a> {
+    heads: &'a [u64],
+    /// The first entry of the way, and how many may be taken from there.
+    first: usize,
+    count: usize,
+    /// What heads begin with, the part of the block's prefix that not all blocks have in common, and so many bits.
+    lead: u64,
+    shift: u32,
+    forward: bool,
 }
 
-impl<'a> Lane<'a> {
-    /// Of what is known of a source; `None` if of its next entry nothing is known.
+impl<'a> Way<'a> {
     #[inline]
-    fn new(
-        strand: &Strand<'a>,
-        source: usize,
-        common: usize,
-        (forward, stands): (bool, bool),
-    ) -> Option<Lane<'a>> {
+    fn of(strand: &Strand<'a>, common: usize, forward: bool, stands: bool) -> Way<'a> {
         let rest = &strand.prefix[common..];
         let lead = if rest.is_empty() { 0 } else { KeyRef::whole(rest).head(KeyOrder::Bytes, &[]) };
         let shift = 8 * rest.len().min(8) as u32;
-        let next = strand.here + usize::from(stands);
-        if next >= strand.heads.len() {
-            return None;
-        }
-        let left = if forward {
+        let Strand { heads, puts, differ, here, .. } = *strand;
+        let first = here + usize::from(stands);
+        let count = if first >= heads.len() {
+            0
+        } else if forward {
             // The entry that it is on is behind all that was shown: it needs no word of the block.
-            let differ = strand.differ | u64::from(!stands) << next;
-            ((strand.puts & differ) >> next).trailing_ones() as usize
+            let differ = differ | u64::from(!stands) << first;
+            (((puts & differ) >> first).trailing_ones() as usize).min(heads.len() - first)
         } else {
-            ((strand.puts & strand.differ) << (63 - next)).leading_ones() as usize
+            (((puts & differ) << (63 - first)).leading_ones() as usize).min(first + 1)
         };
-        let left = left.min(if forward { strand.heads.len() - next } else { next + 1 });
-        Some(Lane { heads: strand.heads, next, left, lead, shift, source: source as u8 })
+        Way { heads, first, count, lead, shift, forward }
     }
     /// A head behind what all blocks have in common.
     #[inline]
     fn head(&self, i: usize) -> u64 {
-        self.lead | self.heads[i].checked_shr(self.shift).unwrap_or(0)
+        let head = self.lead | self.heads[i].checked_shr(self.shift).unwrap_or(0);
+        if self.forward { head } else { !head }
+    }
+    /// Lays down the heads that may be taken; how many, and the least head before which turns have to end.
+    #[inline]
+    fn lay(&self, out: &mut [u64; HEADS]) -> (usize, u64) {
+        let (first, n) = (self.first, self.count);
+        let end = if self.forward {
+            out.iter_mut().zip(first..first + n).for_each(|(out, i)| *out = self.head(i));
+            Some(first + n).filter(|end| *end < self.heads.len())
+        } else {
+            out.iter_mut().zip((0..=first).rev().take(n)).for_each(|(out, i)| *out = self.head(i));
+            first.checked_sub(n)
+        };
+        match end {
+            Some(end) => (n, self.head(end)),
+            // Nobody knows what comes behind the last one.
+            None => (n, n.checked_sub(1).map_or(0, |last| out[last].saturating_add(1))),
+        }
     }
 }
 

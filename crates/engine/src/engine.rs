@@ -195,6 +195,13 @@ impl Engine {
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
+    /// Scans passed so many tombstones: now and then jobs look whether that is to end.
+    pub fn passed(&self, tombstones: u64) {
+        self.core.counters.tombstones_passed.add(tombstones);
+        if self.core.passed.add(tombstones) {
+            self.core.signal.ring();
+        }
+    }
     /// Counts a point read.
     pub fn count_get(&self, hit: bool) {
         self.core.counters.gets.add(1);

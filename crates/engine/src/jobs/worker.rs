@@ -1,6 +1,6 @@
 //! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
 
-use super::{compact, flush, scrub};
+use super::{compact, due, flush, scrub};
 use crate::core::Core;
 use crate::events::Event;
 use crate::health::Slot;
@@ -132,7 +132,7 @@ fn rest(core: &Core, us: u64) {
 /// Until the bell rings, or, for the log syncer, until a sync is due, and for compaction until entries expire.
 fn wait(core: &Core, slot: Slot, seen: u64) {
     if slot == Slot::Compact
-        && let Some(us) = compact::next_expiry_us(core)
+        && let Some(us) = due::next_expiry_us(core)
     {
         core.signal.wait_us(seen, us.min(EXPIRY_US_MAX));
         return;

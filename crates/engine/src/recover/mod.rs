@@ -192,6 +192,7 @@ fn assemble(
         compacting: Mutex::new(()),
         control: Control::default(),
         flushed: AtomicU64::new(0),
+        passed: Default::default(),
         intake: Default::default(),
         stalls: Stalls::default(),
         scrub: Default::default(),

@@ -57,6 +57,8 @@ pub struct Memtable {
     entries: AtomicU64,
     first_seq: AtomicU64,
     last_seq: AtomicU64,
+    /// Tombstones in it that scans passed.
+    passed: AtomicU64,
 }
 
 impl Memtable {
@@ -82,7 +84,17 @@ impl Memtable {
             entries: AtomicU64::new(0),
             first_seq: AtomicU64::new(0),
             last_seq: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
         }
+    }
+
+    /// Scans passed so many more tombstones in it.
+    pub fn pass(&self, tombstones: u64) {
+        self.passed.fetch_add(tombstones, Relaxed);
+    }
+    /// Tombstones in it that scans passed, each as often as it was.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
     }
 
     /// Adds operations of one batch, whose buffer no other memtable holds; each has the sequence number `base` plus the one

@@ -185,3 +185,28 @@ fn bytes_behind_a_complete_segment_of_the_log() {
     assert_eq!(report.truncated_bytes, 8, "{report:?}");
     assert!(report.reason.contains(".wal"), "{report:?}");
 }
+
+/// Segments that were made ahead, two of which go before the manifest was told where they began: the flush that removed both was refused
+/// for ever.
+#[test]
+fn several_segments_made_ahead_go_together() {
+    let disk = SimDisk::new(1);
+    let settings = || options(&disk).default_family(FamilyOptions::new().memtable_bytes(8 << 10));
+    let db = Db::open("/db", settings()).unwrap();
+    let other = db.create_family("other", FamilyOptions::new()).unwrap();
+    for round in 0..20 {
+        other.put(format!("keeps the log {round}"), "x").unwrap();
+        for n in 0..300 {
+            db.put(format!("{round} {n}"), "a value that fills memtables").unwrap();
+        }
+        other.flush().unwrap();
+    }
+    db.flush().unwrap();
+    let crashed = disk.deep_clone();
+    db.close().unwrap();
+    for disk in [disk.clone(), crashed] {
+        let db = Db::open("/db", options(&disk)).unwrap();
+        assert_eq!(db.iter().unwrap().count(), 6000);
+        assert_eq!(db.family("other").unwrap().iter().unwrap().count(), 20);
+    }
+}

@@ -228,7 +228,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
 pub struct Logs {
     /// Segments that go.
     removable: Vec<FileId>,
-    /// Where the segments begin.
+    /// Where those that stay begin.
     known: Vec<(FileId, u64)>,
 }
 
@@ -246,7 +246,9 @@ fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Me
             }
         }
     }
-    Logs { removable: appender.below(floor), known: appender.firsts() }
+    let removable = appender.below(floor);
+    let known = appender.firsts().into_iter().filter(|(id, _)| !removable.contains(id)).collect();
+    Logs { removable, known }
 }
 
 fn remove_logs(core: &Core, ids: &[FileId]) {

@@ -122,6 +122,11 @@ fn segments_made_ahead_learn_later_where_they_begin() {
     let known = c.logs_begun(&[(FileId(2), 1), (FileId(3), 20)]);
     c.apply(&Edit { logs_added: known, ..logs(&[], &[2]) }).unwrap();
     assert_eq!(c.logs, [(FileId(3), 20), (FileId(4), 0)]);
+    let mut both = c.clone();
+    both.apply(&logs(&[(5, 0)], &[])).unwrap();
+    both.apply(&logs(&[(5, 60)], &[3, 4])).unwrap();
+    assert_eq!(both.logs, [(FileId(5), 60)], "of one that goes nobody has to know where it began");
+    assert!(c.clone().apply(&logs(&[(4, 30), (3, 20)], &[3])).is_err(), "one that goes does not come");
     assert!(c.clone().apply(&logs(&[(4, 19)], &[])).is_err(), "it begins before its predecessor");
     let mut again = Catalog::default();
     again.apply(&c.snapshot()).unwrap();

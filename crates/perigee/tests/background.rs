@@ -72,8 +72,8 @@ fn groups_of_a_merge_are_merged_side_by_side() {
     db.verify().unwrap();
     // Once more with nothing but compactions, each edit of which is counted.
     db.cancel_background_work().unwrap();
-    for round in 0..6u32 {
-        (round..5_000).step_by(3).for_each(|k| db.put(key(k), round.to_be_bytes()).unwrap());
+    for round in 0..4u32 {
+        (round..5_000).step_by(11).for_each(|k| db.put(key(k), round.to_be_bytes()).unwrap());
         db.flush().unwrap();
     }
     let counted = || (counter(&db, "manifest_edits"), counter(&db, "compactions"));

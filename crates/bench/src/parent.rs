@@ -54,9 +54,10 @@ pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
         bar.set_message(what);
         for record in child(job) {
             let say = |what: &str, why: &Option<String>| {
-                if let Some(why) = why {
-                    bar.println(format!("{what} {} on {}: {why}", record.workload, record.engine));
-                }
+                let Some(why) = why else { return };
+                let line = format!("{what} {} on {}: {why}", record.workload, record.engine);
+                // A bar that is not shown swallows what it is given.
+                if lines { eprintln!("{line}") } else { bar.println(line) }
             };
             say("not run:", &record.skipped);
             say("killed:", &record.killed);
@@ -101,7 +102,7 @@ fn child(job: &Job) -> Vec<Record> {
             _ if at > 0
                 && records.last().is_some_and(|r: &Record| r.killed.is_some() || r.skipped.is_some()) =>
             {
-                record.skipped = Some(format!("{} before it was killed", job.workload));
+                record.skipped = Some(format!("{} was killed, so there is nothing to read", job.workload));
             }
             End::Killed(why) => record.killed = Some(why.clone()),
             End::Failed(why) => (record.errors, record.first_failure) = (1, Some(why.clone())),

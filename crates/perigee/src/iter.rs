@@ -74,7 +74,7 @@ impl Cursor {
     fn position(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         let seeks = &self.engine.counters().seeks;
         seeks.add(1);
-        let started = self.engine.start(Operation::Seek, seeks.get());
+        let started = self.engine.start(Operation::Seek, seeks.own());
         self.go(go)?;
         self.engine.stop(Operation::Seek, started);
         self.report();

@@ -38,6 +38,11 @@ fn facets(r: &Record) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Names of choices in small letters; numbers keep their unit.
+fn said(value: &str) -> String {
+    if value.starts_with(|c: char| c.is_ascii_digit()) { value.to_owned() } else { value.to_lowercase() }
+}
+
 /// Groups in the order of their first records.
 pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let all: Vec<_> = records.iter().map(facets).collect();
@@ -49,8 +54,7 @@ pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (r, facets) in records.iter().zip(&all) {
         let words = facets.iter().enumerate().filter(|(at, (_, v))| differs(r, *at, v));
-        let label =
-            words.map(|(_, (name, v))| format!("{name} {}", v.to_lowercase())).collect::<Vec<_>>().join(", ");
+        let label = words.map(|(_, (name, v))| format!("{name} {}", said(v))).collect::<Vec<_>>().join(", ");
         let same = |g: &&mut Group<'_>| {
             g.engine == r.engine && g.workload == r.workload && g.threads == r.threads && g.label == label
         };

@@ -1,7 +1,7 @@
 //! Carries out compactions that are due, several small ones by one edit, or a manual one.
 
 use super::due::{self, Due};
-use super::flush::{Change, bytes, discard, install, setting};
+use super::flush::{Change, Logs, bytes, discard, install, setting};
 use super::group::{self, Made, Piece};
 use super::pace::JobPace;
 use crate::control::{Job, Kind, Running};
@@ -204,7 +204,7 @@ fn install_all(core: &Core, merges: &mut [Merge]) -> Result<()> {
         return Ok(());
     }
     core.sync_dir()?;
-    let installed = install(core, changes, &[])?;
+    let installed = install(core, changes, &Logs::default())?;
     let whole = |m: &&mut Merge| m.made.is_some() && installed.contains(&m.due.family.id);
     for m in merges.iter_mut().filter(whole) {
         m.installed = true;

@@ -163,19 +163,19 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
         core.wal.sync(&core.health)?;
     }
     let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
-    let removable = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
+    let logs = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
     if bug::on(Bug::RemoveLogEarly) {
-        remove_logs(core, &removable);
+        remove_logs(core, &logs.removable);
     }
     let change = |m: &mut Member| {
         let edit = std::mem::take(&mut m.made.as_mut()?.edit);
         Some(Change { family: Arc::clone(&m.family), edit, flushed: Some(Arc::clone(&m.memtable)) })
     };
-    let installed = install(core, group.iter_mut().filter_map(change).collect(), &removable);
+    let installed = install(core, group.iter_mut().filter_map(change).collect(), &logs);
     core.flushed.store(0, Relaxed);
     let installed = installed?;
-    in_section(core, held, |appender| appender.forget(&removable));
-    remove_logs(core, &removable);
+    in_section(core, held, |appender| appender.forget(&logs.removable));
+    remove_logs(core, &logs.removable);
     core.now.flushed();
     for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
         m.installed = true;
@@ -223,11 +223,20 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
     }
 }
 
+/// What the end of a job says of the log.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// Segments that go.
+    removable: Vec<FileId>,
+    /// Where those that stay begin.
+    known: Vec<(FileId, u64)>,
+}
+
 /// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no operation is between
 /// log and memtable.
-fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Memtable>) -> Vec<FileId> {
+fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Memtable>) -> Logs {
     if appender.older.is_empty() {
-        return Vec::new();
+        return Logs::default();
     }
     let mut floor = appender.next_lsn;
     for f in core.families.all() {
@@ -237,7 +246,9 @@ fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Me
             }
         }
     }
-    appender.below(floor)
+    let removable = appender.below(floor);
+    let known = appender.firsts().into_iter().filter(|(id, _)| !removable.contains(id)).collect();
+    Logs { removable, known }
 }
 
 fn remove_logs(core: &Core, ids: &[FileId]) {
@@ -281,12 +292,12 @@ impl Change {
 ///
 /// # Errors
 /// Nothing was installed; also if no family is left.
-pub fn install(core: &Core, mut changes: Vec<Change>, logs: &[FileId]) -> Result<HashSet<FamilyId>> {
+pub fn install(core: &Core, mut changes: Vec<Change>, logs: &Logs) -> Result<HashSet<FamilyId>> {
     let mut installed = HashSet::new();
     core.manifest.commit(
         &core.health,
         &core.ids,
-        |_| {
+        |catalog| {
             let mut refused = Ok(());
             changes.retain(|c| c.check().map_err(|e| refused = Err(e)).is_ok());
             if changes.is_empty() {
@@ -295,7 +306,8 @@ pub fn install(core: &Core, mut changes: Vec<Change>, logs: &[FileId]) -> Result
             let mut prepared = Vec::with_capacity(changes.len());
             let mut whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),
-                logs_removed: logs.to_vec(),
+                logs_added: catalog.logs_begun(&logs.known),
+                logs_removed: logs.removable.clone(),
                 durable: Some(core.wal.durable()),
                 ..Edit::default()
             };

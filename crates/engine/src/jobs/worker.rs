@@ -1,6 +1,7 @@
 //! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
 
 use super::{compact, due, flush, scrub};
+use crate::commit::segment;
 use crate::core::Core;
 use crate::events::Event;
 use crate::health::Slot;
@@ -145,14 +146,14 @@ fn wait(core: &Core, slot: Slot, seen: u64) {
     }
 }
 
-/// Also the thread that looks whether freed memory goes back: the one that has least to do.
+/// Also the thread that makes the next log segment, and looks whether freed memory goes back: the one that has least to do.
 fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
     core.give_back();
     let due = core.sync_due.load(SeqCst);
-    if due == u64::MAX || core.env.clock.monotonic_us() < due {
-        return Ok(false);
+    if due != u64::MAX && core.env.clock.monotonic_us() >= due {
+        core.sync_due.store(u64::MAX, SeqCst);
+        core.wal.sync(&core.health)?;
     }
-    core.sync_due.store(u64::MAX, SeqCst);
-    core.wal.sync(&core.health)?;
+    segment::prepare(core)?;
     Ok(false)
 }

@@ -401,6 +401,15 @@ impl KlogReader {
         self.stamped().unwrap_or(stored)
     }
 
+    /// Up to which stored number a reader at `at` sees entries; `Some(None)`: all of them; `None`: none.
+    #[inline]
+    pub(super) fn sees(&self, at: SeqNo) -> Option<Option<SeqNo>> {
+        match self.stamped() {
+            None => Some(Some(at)),
+            Some(stamp) => (stamp <= at).then_some(None),
+        }
+    }
+
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
     fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
         let has_newer = match at {
@@ -424,19 +433,21 @@ impl KlogReader {
     pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
         match self.cached(i) {
             Some(block) => Ok(block),
-            None => self.missed(i, fill_cache, |kept| self.read_block(i, cause, kept)),
+            None => {
+                let kept = fill_cache && self.cache.admits(i, false);
+                self.missed(i, kept, |kept| self.read_block(i, cause, kept))
+            }
         }
     }
 
-    /// Data block `i`, which the cache has not; `read` reads it, to be kept in the cache or not.
+    /// Data block `i`, which the cache has not; `read` reads it, to be `kept` in the cache or not.
     pub(super) fn missed(
         &self,
         i: usize,
-        fill_cache: bool,
+        kept: bool,
         read: impl FnOnce(bool) -> Result<Block>,
     ) -> Result<Arc<Block>> {
         self.counters.cache_misses.add(1);
-        let kept = fill_cache && self.cache.admits(i);
         let block = Arc::new(read(kept)?);
         if kept {
             self.cache.insert(i, Arc::clone(&block));

@@ -5,7 +5,7 @@ use crate::version::Run;
 use perigee_base::cut::CutRef;
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{Found, KlogCursor, Spot};
+use perigee_file::{Found, KlogCursor, Spot, Strand};
 use std::sync::Arc;
 
 /// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason to complain.
@@ -18,6 +18,17 @@ pub enum Source {
     Mem(MemSource),
     /// A run.
     Run(RunCursor),
+}
+
+/// What is known of a source's way ahead.
+#[derive(Clone, Copy, Debug)]
+pub enum Ahead<'a> {
+    /// It is on no entry.
+    Nothing,
+    /// Its key, and of what follows nothing: so of a memtable.
+    Only(KeyRef<'a>),
+    /// Some entries in a row.
+    Known(Strand<'a>),
 }
 
 macro_rules! each {
@@ -37,6 +48,12 @@ impl Source {
     /// To the last entry before (key, seq).
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         each!(self, c => { c.cursor.seek_before(key, seq); Ok(()) }, c.seek_before(key, seq))
+    }
+    /// The next seek begins a walk.
+    pub fn expect_walk(&mut self, forward: bool) {
+        if let Source::Run(run) = self {
+            run.walk = Some(forward);
+        }
     }
     /// To the first entry.
     pub fn seek_first(&mut self) -> Result<()> {
@@ -148,6 +165,18 @@ impl Source {
             Source::Run(c) => c.open.as_mut().map_or(0, |c| c.clear_ahead(forward, at, limit)),
         }
     }
+    /// What is known of the way ahead, for a reader at `at`.
+    #[inline]
+    pub fn ahead(&mut self, forward: bool, at: SeqNo) -> Ahead<'_> {
+        match self {
+            _ if !self.valid() => Ahead::Nothing,
+            Source::Run(RunCursor { open: Some(c), .. }) => {
+                let known = c.look_around(forward, at);
+                c.strand().filter(|_| known).map_or_else(|| Ahead::Only(c.key()), Ahead::Known)
+            }
+            _ => Ahead::Only(self.key()),
+        }
+    }
     /// A step to an entry that is clear.
     #[inline]
     pub fn glide(&mut self, forward: bool) {
@@ -203,6 +232,8 @@ pub struct RunCursor {
     order: KeyOrder,
     fill_cache: bool,
     cause: Cause,
+    /// The next seek begins a walk (forward: true).
+    walk: Option<bool>,
     /// The open table and the position in it.
     open: Option<KlogCursor>,
     /// The number of that table.
@@ -219,8 +250,8 @@ impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
         let cause = Cause::Scan;
-        let (open, left, newest) = (None, None, None);
-        RunCursor { run, order, fill_cache, cause, open, table: 0, left, newest, passed: 0 }
+        let (walk, open, left, newest) = (None, None, None, None);
+        RunCursor { run, order, fill_cache, cause, walk, open, table: 0, left, newest, passed: 0 }
     }
     /// The same cursor, its reads counted for `cause` instead of scans.
     #[must_use]
@@ -264,7 +295,11 @@ impl RunCursor {
             self.open = Some(table.reader.cursor(self.fill_cache).caused_by(self.cause));
             self.table = i;
         }
-        go(self.open.as_mut().expect("just opened"))
+        let open = self.open.as_mut().expect("just opened");
+        if let Some(forward) = self.walk.take() {
+            open.expect_walk(forward);
+        }
+        go(open)
     }
 
     /// The newest version of `key` that a reader at `at` sees. The run's filters are asked first; if they let the key pass,

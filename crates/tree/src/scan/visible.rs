@@ -155,7 +155,7 @@ impl VisibleCursor {
         }
         if self.away || !self.merge.forward() {
             self.away = false;
-            self.merge.seek(&self.key, SeqNo::ZERO)?;
+            self.merge.walk_from(&self.key, true)?;
             if bug::on(Bug::SkipOnTurn) {
                 self.merge.step()?;
             }
@@ -180,31 +180,33 @@ impl VisibleCursor {
         }
         if self.away || self.merge.forward() {
             self.away = false;
-            self.merge.seek_before(&self.key, SeqNo::MAX)?;
+            self.merge.walk_from(&self.key, false)?;
         }
         self.find_backward()?;
         self.look_ahead();
         Ok(())
     }
 
-    /// Counts the entries ahead that need no other look than at the bounds, which is had here for all of them.
+    /// Counts the entries ahead that need no other look than at the bounds and at the end of the stretch that no range
+    /// tombstone covers, which is had here for all of them.
     #[inline]
     fn look_ahead(&mut self) {
-        if self.cover.is_none() && self.valid() {
+        if self.valid() && self.cover.as_ref().is_none_or(|c| c.is_clear()) {
             self.clear = self.merge.clear_ahead(self.at);
             let bound = if self.merge.forward() { &self.bounds.upper } else { &self.bounds.lower };
-            if !matches!(bound, Bound::Unbounded) {
+            if self.cover.is_some() || !matches!(bound, Bound::Unbounded) {
                 self.clear = self.within_bounds(self.clear);
             }
         }
     }
-    /// So many of the clear entries ahead as certainly lie within the bounds.
+    /// So many of the clear entries ahead as certainly lie within the bounds and the stretch.
     fn within_bounds(&mut self, mut clear: usize) -> usize {
         let forward = self.merge.forward();
+        let outside = if forward { Bounds::behind } else { Bounds::before };
         while clear > 0 {
             self.merge.last_clear(clear).copy_to(&mut self.edge);
-            let outside = if forward { Bounds::behind } else { Bounds::before };
-            if !outside(&self.bounds, self.order, &self.edge) {
+            let covered = self.cover.as_ref().is_some_and(|c| c.ends_before(forward, &self.edge));
+            if !covered && !outside(&self.bounds, self.order, &self.edge) {
                 break;
             }
             clear /= 2;

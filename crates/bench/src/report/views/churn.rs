@@ -23,7 +23,7 @@ fn late(r: &Record, of: impl Fn(&Sample) -> f64) -> f64 {
 pub fn view(all: &Set<'_>) -> View {
     let header = ["engine", "ops/s (CPU us)", "write amp", "write amp, later half", "read amp, later half"];
     let mut grid = Grid::new("", &header);
-    let more = ["space, later half", "space, worst moment", "space at the end", "p99 ms", "max ms"];
+    let more = ["space, later half", "worst moment", "at rest", "worst over rest", "p99 ms", "max ms"];
     grid.header.extend(more.map(str::to_owned));
     for engine in all.engines() {
         let of = all.engine(engine);
@@ -36,6 +36,7 @@ pub fn view(all: &Set<'_>) -> View {
             of.cell(|r| late(r, |s| s.space)),
             of.cell(|r| r.space_peak),
             of.cell(|r| r.space_amp),
+            of.cell(|r| if r.space_amp > 0.0 { r.space_peak / r.space_amp } else { 0.0 }),
             of.cell(|r| r.p99_us / 1e3),
             of.cell(|r| r.max_us / 1e3),
         ]);
@@ -56,7 +57,8 @@ pub fn view(all: &Set<'_>) -> View {
     View {
         title: "Churn",
         about: "Every key is overwritten again and again, uniformly, in batches of 100. Bytes written and read for each byte given (log included), \
-                bytes on disk for each live byte; the worst moment is looked for ten times a second and includes what compaction has not removed yet. \
+                bytes on disk for each live byte, log included and compressed where the engine compresses (hence the size at rest beside it, after settling); \
+                the worst moment is looked for ten times a second and includes what compaction has not removed yet. \
                 The pictures go by how many times over every key was overwritten, so that engines of different speed can be compared. The goal: \
                 write amplification below 8, space below 1.25."
             .into(),

@@ -14,7 +14,9 @@ pub fn view(all: &Set<'_>) -> View {
     grid.header.extend(workloads.iter().map(|w| (*w).to_owned()));
     let first = all.engines().first().copied().unwrap_or_default();
     grid.header.extend(workloads.iter().map(|w| format!("{first} over it, {w}")));
-    grid.header.extend(["write amp", "read amp", "own MB at most", "disk MB", "settle s"].map(str::to_owned));
+    grid.header.extend(
+        ["write amp", "read amp (first read)", "own MB at most", "disk MB", "settle s"].map(str::to_owned),
+    );
     for engine in all.engines() {
         let of = all.engine(engine);
         let rate = |engine: &str, w: &str| all.engine(engine).workload(w).median(|r| r.ops_per_sec);
@@ -23,7 +25,8 @@ pub fn view(all: &Set<'_>) -> View {
         row.extend(workloads.iter().map(|w| ratio(rate(first, w), rate(engine, w))));
         let (writes, reads) = (of.only(|r| r.user_bytes > 0), of.only(|r| r.seen_bytes > 0));
         row.push(writes.cell(|r| r.write_amp));
-        row.push(reads.cell(|r| r.read_amp));
+        let first_read = reads.each(|r| r.workload.as_str()).first().map(|w| reads.workload(w));
+        row.push(first_read.map_or("-".into(), |of| of.cell(|r| r.read_amp)));
         let most = of.records().iter().map(|r| r.peak_anon_mb).fold(0.0, f64::max);
         row.push(if most > 0.0 { format!("{most:.0}") } else { "-".into() });
         row.push(writes.cell(|r| r.db_bytes as f64 / 1e6));

@@ -7,7 +7,7 @@ use crate::report::curves::strip;
 
 pub fn view(all: &Set<'_>) -> View {
     let mut grid = Grid::new("", &["workload", "threads", "engine", "ops/s (CPU us)", "p50 us", "p99 us"]);
-    grid.header.extend(["p99.9 us", "max ms", "tenths of a second without any"].map(str::to_owned));
+    grid.header.extend(["p99.9 us", "max ms", "stood still s"].map(str::to_owned));
     let mut writes = Grid::new(
         "the writes alone",
         &["workload", "threads", "engine", "p50 us", "p99 us", "p99.9 us", "max ms"],
@@ -24,7 +24,7 @@ pub fn view(all: &Set<'_>) -> View {
                 of.cell(|r| r.p99_us),
                 of.cell(|r| r.p999_us),
                 of.cell(|r| r.max_us / 1e3),
-                of.cell(|r| r.stalls as f64),
+                of.cell(|r| r.stalls as f64 / 10.0),
             ];
             grid.rows.push(name.iter().cloned().chain(figures).collect());
             if of.records().iter().any(|r| r.writes.is_some()) {
@@ -48,7 +48,7 @@ pub fn view(all: &Set<'_>) -> View {
         title: "Latency up to the longest call",
         about: "A batch is one call (1000 operations in `write_random` and `large_4k`). The pictures are one engine and workload each: above, operations \
                 per second in each tenth of a second, to a scale of their own; below, the longest of the calls that ended in that tenth, from 10 us to 10 s \
-                in powers of ten, the same for all. `write_random_b1` with 1 to 8 threads shows writers that take turns."
+                in powers of ten, the same for all. It stood still in tenths without a single operation. `write_random_b1` with 1 to 8 threads shows writers that take turns."
             .into(),
         grids,
         charts,

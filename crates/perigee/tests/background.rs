@@ -4,7 +4,10 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::spawn::{Join, RealSpawn, Spawn};
 use perigee::{Compression, Db, FamilyOptions, Options};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn open() -> Db {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
@@ -18,6 +21,68 @@ fn counter(db: &Db, name: &str) -> u64 {
 
 fn key(i: u32) -> Vec<u8> {
     format!("key{i:07}").into_bytes()
+}
+
+/// A machine of eight processors, wherever the test runs.
+#[derive(Debug)]
+struct Eight;
+
+impl Spawn for Eight {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> perigee::Result<Box<dyn Join>> {
+        RealSpawn.spawn(name, body)
+    }
+    fn side_by_side(&self, threads: usize, work: &(dyn Fn() + Sync)) {
+        RealSpawn.side_by_side(threads, work);
+    }
+    fn cores(&self) -> usize {
+        8
+    }
+}
+
+#[test]
+fn groups_of_a_merge_are_merged_side_by_side() {
+    let env = Env { fs: SimDisk::new(2), spawn: Arc::new(Eight), ..Env::real() };
+    let family = FamilyOptions::new()
+        .memtable_bytes(32 << 10)
+        .block_bytes(512)
+        .target_file_bytes(8 << 10)
+        .level1_bytes(64 << 10)
+        .level_ratio(3)
+        .compression(Compression::None);
+    let db = Db::open("/db", Options::in_env(env).default_family(family)).unwrap();
+    let mut map = BTreeMap::new();
+    let mut x = 88_172_645_463_325_252u64;
+    for i in 0..40_000u32 {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let k = (x % 5_000) as u32;
+        if x % 7 == 0 {
+            db.delete(key(k)).unwrap();
+            map.remove(&key(k));
+        } else {
+            db.put(key(k), i.to_be_bytes()).unwrap();
+            map.insert(key(k), i.to_be_bytes().to_vec());
+        }
+    }
+    db.wait_idle().unwrap();
+    let found: BTreeMap<_, _> =
+        db.iter().unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    assert_eq!(found, map);
+    db.verify().unwrap();
+    // Once more with nothing but compactions, each edit of which is counted.
+    db.cancel_background_work().unwrap();
+    for round in 0..4u32 {
+        (round..5_000).step_by(11).for_each(|k| db.put(key(k), round.to_be_bytes()).unwrap());
+        db.flush().unwrap();
+    }
+    let counted = || (counter(&db, "manifest_edits"), counter(&db, "compactions"));
+    let before = counted();
+    db.resume_background_work().unwrap();
+    db.wait_idle().unwrap();
+    let (edits, compactions) = (counted().0 - before.0, counted().1 - before.1);
+    assert!(compactions > edits, "{compactions} compactions, {edits} edits: none shared one");
+    db.verify().unwrap();
 }
 
 /// A thousand small families were a thousand compactions, an edit and five syncs each: tables came faster than they went.

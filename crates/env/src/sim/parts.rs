@@ -47,6 +47,10 @@ impl Spawn for SimSpawn {
         let thread = self.0.spawn(name, body)?;
         Ok(Box::new(SimJoin { sched: self.0.clone(), thread }))
     }
+    /// So that what is done side by side is met here, one after the other.
+    fn cores(&self) -> usize {
+        8
+    }
 }
 
 impl Join for SimJoin {

@@ -3,7 +3,7 @@
 //! Every key of a table is really there, so overwritten keys and spent tombstones leave exactly as they would; bytes
 //! are counted as `entry_bytes` for each entry (an eighth for a tombstone). Reader and writers are left out: no snapshots.
 
-use super::pick::spooky::boundaries;
+use super::pick::spooky::{beside, boundaries};
 use super::pick::{Limits, Progress, leveled, pick};
 use super::plan::{Plan, Shape, TableShape};
 use crate::rewrite::split::Split;
@@ -157,18 +157,29 @@ impl Model {
 
     /// Does the most urgent plan; what it wrote, or `None` if nothing is due.
     pub fn compact(&mut self) -> Option<u64> {
+        self.compact_beside(0)
+    }
+
+    /// The same, and so many plans at most that the picker says can be carried out beside it.
+    pub fn compact_beside(&mut self, most: usize) -> Option<u64> {
         if self.shape.distinct.is_none() {
             self.shape.distinct = Some(self.live().1);
         }
-        let plan = match self.picker {
-            Picker::Leveled => leveled::pick(&self.shape, &self.limits)?,
+        let mut plans = Vec::new();
+        match self.picker {
+            Picker::Leveled => plans.push(leveled::pick(&self.shape, &self.limits)?),
             Picker::Spooky => {
                 let (plan, progress) = pick(&self.shape, &self.limits, &self.progress)?;
                 self.progress = progress;
-                plan
+                plans.push(plan);
             }
-        };
-        Some(self.carry_out(&plan))
+        }
+        while plans.len() <= most && plans[0].reason.is_step() {
+            let Some((plan, progress)) = beside(&self.shape, &self.limits, &self.progress) else { break };
+            self.progress = progress;
+            plans.push(plan);
+        }
+        Some(plans.iter().map(|plan| self.carry_out(plan)).sum())
     }
 
     fn carry_out(&mut self, plan: &Plan) -> u64 {

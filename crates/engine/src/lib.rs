@@ -32,6 +32,7 @@ pub mod control;
 pub mod stalls;
 pub mod scrub;
 pub mod core;
+pub mod txn;
 pub mod commit;
 pub mod jobs;
 pub mod ddl;

@@ -13,6 +13,7 @@ pub mod health;
 pub mod dirsync;
 pub mod signal;
 pub mod snapshot;
+pub mod locks;
 pub mod now;
 pub mod retire;
 pub mod wal;

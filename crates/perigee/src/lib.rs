@@ -71,6 +71,7 @@ pub use operate::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use perigee_engine::locks::LockMode;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{LostPiece, RepairReport, repair, repair_in};
 pub use safety::{

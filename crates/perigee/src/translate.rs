@@ -45,6 +45,8 @@ pub(crate) fn txn_settings(o: &TxnOptions) -> TxnSettings {
             Isolation::Serializable => Level::Serializable,
         },
         read_only: o.read_only,
+        pessimistic: o.pessimistic,
+        lock_timeout_us: micros(o.lock_timeout),
         // A limit of nothing is one all the same.
         timeout_us: o.timeout.map_or(0, |t| micros(t).max(1)),
         max_bytes: o.max_bytes.map_or(0, |n| n.max(1)),

@@ -5,11 +5,13 @@ use crate::{Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, R
 use crate::{erase, translate};
 use perigee_base::cut::Cut;
 use perigee_engine::Engine;
+use perigee_engine::locks::{LockMode, Place};
 use perigee_engine::txn::{Mark, Txn as Inner};
 use perigee_file::log::Batch;
 use perigee_tree::scan::Bounds;
 use std::ops::RangeBounds;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use perigee_env::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A transaction over any number of families: its writes are its own until [`Txn::commit`], and then all of them happen at
@@ -63,7 +65,7 @@ impl TxnHandle {
 
 impl Txn {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// The value of `key`, copied.
@@ -134,15 +136,73 @@ impl Txn {
         Ok(Cursor::new(&self.engine, view, at, bounds))
     }
 
-    fn write(&self, family: &Family, write: impl FnOnce(&mut Batch) -> Result<()>) -> Result<()> {
-        self.inner().write(self.engine.core(), &family.inner, write)
+    /// Locks `key`, then reads it: nobody who locks it too gets in between this read and the commit. The lock is held until the
+    /// transaction ends, or goes back to a savepoint set before. Writers that take no locks are not kept out: the commit
+    /// sees them.
+    ///
+    /// ```
+    /// # use perigee::{Db, LockMode, Options, TxnOptions};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let family = db.default_family();
+    /// let pessimist = TxnOptions::new().pessimistic(true).lock_timeout(std::time::Duration::ZERO);
+    /// let txn = db.begin(pessimist.clone())?;
+    /// assert_eq!(txn.get_for_update(&family, "seat 12", LockMode::Exclusive)?, None);
+    /// let other = db.begin(pessimist)?;
+    /// assert!(other.put(&family, "seat 12", "bob").unwrap_err().is_retryable()); // would have to wait
+    /// txn.put(&family, "seat 12", "alice")?;
+    /// txn.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Busy` if the lock was not to be had in time; `Conflict` for the victim of a deadlock, or if the key was changed since
+    /// the moment that all reads see.
+    pub fn get_for_update(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        mode: LockMode,
+    ) -> Result<Option<Slice>> {
+        let (core, key) = (self.engine.core(), key.as_ref());
+        Ok(self.inner().get_for_update(core, &family.inner, key, mode)?.map(Slice))
+    }
+    /// Locks a key. See [`Txn::get_for_update`].
+    pub fn lock(&self, family: &Family, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
+        let place = Place::Key(key.as_ref().to_vec());
+        self.inner().lock(self.engine.core(), &family.inner, place, mode)
+    }
+    /// Locks every key of a range, those that are not there too. See [`LockMode::Gap`].
+    pub fn lock_range<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+        mode: LockMode,
+    ) -> Result<()> {
+        let (begin, end) = erase::cuts(&range);
+        self.inner().lock(self.engine.core(), &family.inner, Place::Stretch(begin, end), mode)
+    }
+
+    fn write(
+        &self,
+        family: &Family,
+        key: &[u8],
+        mode: LockMode,
+        write: impl FnOnce(&mut Batch) -> Result<()>,
+    ) -> Result<()> {
+        let place = || (Place::Key(key.to_vec()), mode);
+        self.inner().write(self.engine.core(), &family.inner, place, write)
     }
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// `InvalidArgument` if a limit would be broken, or the transaction only reads; the transaction is unchanged.
+    /// `InvalidArgument` if a limit would be broken, or the transaction only reads; the transaction is unchanged. Those of
+    /// [`Txn::get_for_update`] if it is pessimistic.
     pub fn put(&self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(family, |batch| batch.put(family.inner.id, key.as_ref(), value.as_ref()))
+        let (id, key) = (family.inner.id, key.as_ref());
+        self.write(family, key, LockMode::Insert, |batch| batch.put(id, key, value.as_ref()))
     }
     /// Sets `key` to `value` for as long as `ttl`, counted from now. See [`Family::put_with_ttl`].
     pub fn put_with_ttl(
@@ -152,26 +212,31 @@ impl Txn {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let until = family.expiry(ttl);
-        self.write(family, |batch| batch.put_until(family.inner.id, key.as_ref(), value.as_ref(), until))
+        let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry(ttl));
+        self.write(family, key, LockMode::Insert, |batch| batch.put_until(id, key, value.as_ref(), until))
     }
     /// Removes `key`.
     pub fn delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(family, |batch| batch.delete(family.inner.id, key.as_ref()))
+        let (id, key) = (family.inner.id, key.as_ref());
+        self.write(family, key, LockMode::Exclusive, |batch| batch.delete(id, key))
     }
     /// Removes a key that was put at most once. See [`Family::single_delete`].
     pub fn single_delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(family, |batch| batch.single_delete(family.inner.id, key.as_ref()))
+        let (id, key) = (family.inner.id, key.as_ref());
+        self.write(family, key, LockMode::Exclusive, |batch| batch.single_delete(id, key))
+    }
+    fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
+        let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);
+        let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
+        self.inner().write(self.engine.core(), &family.inner, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {
-        let (begin, end) = erase::cuts(&range);
-        self.write(family, |batch| erase::add_range(batch, family, &begin, &end))
+        self.erase(family, erase::cuts(&range))
     }
     /// Removes every key that starts with `prefix`, in one operation. See [`Family::delete_prefix`].
     pub fn delete_prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
-        let (begin, end) = erase::prefix_cuts(family, prefix.as_ref())?;
-        self.write(family, |batch| erase::add_range(batch, family, &begin, &end))
+        self.erase(family, erase::prefix_cuts(family, prefix.as_ref())?)
     }
 
     /// Sets a savepoint, whatever was written before. Names may repeat; the newest is meant then.

@@ -30,16 +30,34 @@ pub enum Isolation {
 /// let report = TxnOptions::new().read_only(true);
 /// assert_eq!((careful.isolation, report.read_only), (Isolation::Serializable, true));
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TxnOptions {
     /// What it is protected from (default: snapshot).
     pub isolation: Isolation,
     /// It refuses to write, tracks nothing and never conflicts (default: no).
     pub read_only: bool,
+    /// What it writes it locks first, and waits for others that hold it (default: no; it writes at once, and the later of two
+    /// that wrote the same has a conflict at commit).
+    pub pessimistic: bool,
+    /// It waits for a lock no longer than that; then the answer is `Busy` (default: a second).
+    pub lock_timeout: Duration,
     /// When it is older than that every call is answered by `Aborted` (default: never).
     pub timeout: Option<Duration>,
     /// Writes beyond so many bytes are refused (default: none but what a batch may hold, 2 GiB).
     pub max_bytes: Option<u64>,
+}
+
+impl Default for TxnOptions {
+    fn default() -> TxnOptions {
+        TxnOptions {
+            isolation: Isolation::default(),
+            read_only: false,
+            pessimistic: false,
+            lock_timeout: Duration::from_secs(1),
+            timeout: None,
+            max_bytes: None,
+        }
+    }
 }
 
 impl TxnOptions {
@@ -57,6 +75,18 @@ impl TxnOptions {
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> TxnOptions {
         self.read_only = read_only;
+        self
+    }
+    /// Sets [`TxnOptions::pessimistic`].
+    #[must_use]
+    pub fn pessimistic(mut self, pessimistic: bool) -> TxnOptions {
+        self.pessimistic = pessimistic;
+        self
+    }
+    /// Sets [`TxnOptions::lock_timeout`].
+    #[must_use]
+    pub fn lock_timeout(mut self, timeout: Duration) -> TxnOptions {
+        self.lock_timeout = timeout;
         self
     }
     /// Sets [`TxnOptions::timeout`].

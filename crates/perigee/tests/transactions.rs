@@ -6,7 +6,7 @@ mod common;
 use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, Family, Isolation, Options, Txn, TxnOptions, WriteBatch};
+use perigee::{Db, ErrorKind, Family, Isolation, LockMode, Options, Txn, TxnOptions, WriteBatch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -387,4 +387,49 @@ fn a_family_that_was_cleared_or_dropped() {
     txn.put(&family, "k", "").unwrap();
     db.drop_family("f").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn those_who_lock_wait_instead_of_losing() {
+    let db = open();
+    let family = db.default_family();
+    let options = || TxnOptions::new().pessimistic(true).isolation(Isolation::ReadCommitted);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..50 {
+                    let txn = db.begin(options().lock_timeout(Duration::from_secs(60))).unwrap();
+                    let n = txn.get_for_update(&family, "n", LockMode::Exclusive).unwrap();
+                    let n = n.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()));
+                    txn.put(&family, "n", (n + 1).to_le_bytes()).unwrap();
+                    txn.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.get("n").unwrap(), Some(200u64.to_le_bytes().to_vec()));
+
+    let (reader, writer) =
+        (db.begin(options()).unwrap(), db.begin(options().lock_timeout(Duration::ZERO)).unwrap());
+    reader.lock_range(&family, "a".."m", LockMode::Gap).unwrap();
+    let e = writer.put(&family, "b", "").unwrap_err();
+    assert_eq!((e.kind(), e.key()), (ErrorKind::Busy, Some(&b"b"[..])));
+    writer.put(&family, "z", "").unwrap();
+    drop(reader);
+    writer.put(&family, "b", "").unwrap();
+    writer.savepoint("s").unwrap();
+    writer.put(&family, "c", "").unwrap();
+    writer.rollback_to("s").unwrap();
+    let third = db.begin(options().lock_timeout(Duration::ZERO)).unwrap();
+    third.put(&family, "c", "").unwrap();
+    assert!(third.delete_prefix(&family, "b").unwrap_err().is_retryable());
+    writer.commit().unwrap();
+    third.delete_prefix(&family, "b").unwrap();
+    third.commit().unwrap();
+    assert_eq!(db.iter().unwrap().count(), 3);
+
+    let late = db.begin(TxnOptions::new()).unwrap();
+    db.put("n", "changed").unwrap();
+    let e = late.get_for_update(&family, "n", LockMode::Shared).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Conflict, "at once, and not only at commit: {e}");
 }

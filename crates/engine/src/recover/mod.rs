@@ -179,6 +179,7 @@ fn assemble(
         health: Health::default(),
         signal: Signal::new(),
         now,
+        locks: Arc::default(),
         snapshots: Arc::new(Snapshots::default()),
         retire: Retire::default(),
         shelf,

@@ -37,6 +37,10 @@ pub struct TxnSettings {
     pub isolation: Isolation,
     /// It refuses to write, and never conflicts.
     pub read_only: bool,
+    /// What it writes it locks first.
+    pub pessimistic: bool,
+    /// It waits for a lock no longer than that.
+    pub lock_timeout_us: u64,
     /// It is ended when it is older than that; 0: it may last.
     pub timeout_us: u64,
     /// Writes beyond so many bytes are refused; 0: as many as a batch may hold.

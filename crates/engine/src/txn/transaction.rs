@@ -6,12 +6,13 @@ use super::validate::Conditions;
 use super::writes::{Place, Writes};
 use crate::core::Core;
 use crate::family::Family;
+use crate::locks::{self, LockMode, Locks, Mine, Owner};
 use crate::snapshot::Held;
 use perigee_base::cut::Cut;
 use perigee_base::{Error, ErrorKind, Result, SeqNo, Shared};
 use perigee_file::Found;
 use perigee_file::log::Batch;
-use perigee_tree::{View, get};
+use perigee_tree::{View, get, since};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
@@ -27,6 +28,8 @@ const ABORTED: u8 = 2;
 struct Savepoint {
     name: String,
     place: Place,
+    /// Locks taken before it.
+    locks: u64,
 }
 
 /// Ends a transaction from outside.
@@ -48,6 +51,10 @@ pub struct Txn {
     writes: Writes,
     reads: Reads,
     savepoints: Vec<Savepoint>,
+    /// As which it takes locks; those it holds.
+    owner: Owner,
+    mine: Mine,
+    locks: Arc<Locks>,
     state: Arc<AtomicU8>,
     /// When its time is over (0: never).
     until_us: u64,
@@ -62,6 +69,9 @@ impl Txn {
             writes: Writes::new(),
             reads: Reads::default(),
             savepoints: Vec::new(),
+            owner: 0,
+            mine: Mine::default(),
+            locks: Arc::clone(&core.locks),
             state: Arc::default(),
             until_us: 0,
         };
@@ -72,6 +82,10 @@ impl Txn {
     pub fn reset(&mut self, core: &Core) -> Result<()> {
         core.health.check_open()?;
         self.end();
+        // Tried again, it is not younger than before: in the end it is the oldest, and gives way to nobody.
+        if self.owner == 0 {
+            self.owner = self.locks.newcomer();
+        }
         let holds = self.settings.isolation.holds_snapshot();
         self.held = holds.then(|| core.snapshots.take(&core.visible));
         self.until_us = match self.settings.timeout_us {
@@ -88,6 +102,7 @@ impl Txn {
         self.writes.clear();
         self.reads = Reads::default();
         self.savepoints.clear();
+        self.locks.release(self.owner, &mut self.mine, 0);
     }
     /// To end it from outside.
     pub fn mark(&self) -> Mark {
@@ -175,13 +190,49 @@ impl Txn {
         get::get(&view, key, at)
     }
 
-    /// Writes what `write` adds to a batch.
+    /// Locks a key or a stretch until the end, or until a savepoint set before is gone back to.
+    ///
+    /// # Errors
+    /// `Busy` if it was not to be had in time; `Conflict` for the victim of a deadlock.
+    pub fn lock(&mut self, core: &Core, family: &Family, place: locks::Place, mode: LockMode) -> Result<()> {
+        self.check(core)?;
+        family.check()?;
+        let whose = (self.owner, &mut self.mine);
+        let place_of = (family.id, &*family.name(), family.tree.order());
+        self.locks.lock(&*core.env.clock, place_of, whose, place, mode, self.settings.lock_timeout_us)
+    }
+    /// Locks a key, then reads it. If all reads see one moment and the key was changed since, it is a conflict now and not only
+    /// at commit.
+    pub fn get_for_update(
+        &mut self,
+        core: &Core,
+        family: &Family,
+        key: &[u8],
+        mode: LockMode,
+    ) -> Result<Option<Shared>> {
+        self.lock(core, family, locks::Place::Key(key.to_vec()), mode)?;
+        if let Some(held) = &self.held {
+            let view = family.tree.pin();
+            if since::newest(&view, key, held.seq())?.is_some() {
+                let text = "the key was changed after the transaction began; begin it anew";
+                return Err(Error::conflict(&family.name(), key, text));
+            }
+        }
+        self.get(core, family, key, true)
+    }
+
+    /// Writes what `write` adds to a batch; `place` is what it is about.
     pub fn write(
         &mut self,
         core: &Core,
         family: &Family,
+        place: impl FnOnce() -> (locks::Place, LockMode),
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
+        if self.settings.pessimistic {
+            let (place, mode) = place();
+            self.lock(core, family, place, mode)?;
+        }
         self.check(core)?;
         family.check()?;
         if self.settings.read_only {
@@ -205,7 +256,11 @@ impl Txn {
     /// Sets a savepoint. Names may repeat: the newest is meant.
     pub fn savepoint(&mut self, core: &Core, name: &str) -> Result<()> {
         self.check(core)?;
-        self.savepoints.push(Savepoint { name: name.to_string(), place: self.writes.place() });
+        self.savepoints.push(Savepoint {
+            name: name.to_string(),
+            place: self.writes.place(),
+            locks: self.mine.count(),
+        });
         Ok(())
     }
     fn position(&self, name: &str) -> Result<usize> {
@@ -218,6 +273,7 @@ impl Txn {
         self.check(core)?;
         let at = self.position(name)?;
         self.writes.roll_back(self.savepoints[at].place);
+        self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
         self.savepoints.truncate(at + 1);
         Ok(())
     }
@@ -243,6 +299,12 @@ impl Txn {
             Box::new(Conditions { since: held.seq(), era: held.era(), writes, reads })
         });
         Ok((batch, conditions))
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -1,5 +1,7 @@
-//! Input and output by cause: for whom bytes were read and written. Relaxed atomics, as all counters.
+//! Input and output by cause: for whom bytes were read and written. Relaxed atomics, as all counters; reads are striped, so
+//! that threads that read at once do not meet at a counter.
 
+use crate::stripe::StripedCounter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// For whom.
@@ -51,7 +53,10 @@ pub struct Moved {
 }
 
 #[derive(Debug, Default)]
-struct Cells([AtomicU64; 4]);
+struct Cells {
+    read: [StripedCounter; 2],
+    wrote: [AtomicU64; 2],
+}
 
 /// What every cause has moved.
 #[derive(Debug, Default)]
@@ -60,21 +65,22 @@ pub struct Io([Cells; CAUSES.len()]);
 impl Io {
     /// One read call.
     pub fn read(&self, cause: Cause, bytes: u64) {
-        let cells = &self.0[cause as usize].0;
-        cells[0].fetch_add(1, Relaxed);
-        cells[1].fetch_add(bytes, Relaxed);
+        let [calls, all] = &self.0[cause as usize].read;
+        calls.add(1);
+        all.add(bytes);
     }
     /// Some write calls.
     pub fn wrote(&self, cause: Cause, calls: u64, bytes: u64) {
-        let cells = &self.0[cause as usize].0;
-        cells[2].fetch_add(calls, Relaxed);
-        cells[3].fetch_add(bytes, Relaxed);
+        let cells = &self.0[cause as usize].wrote;
+        cells[0].fetch_add(calls, Relaxed);
+        cells[1].fetch_add(bytes, Relaxed);
     }
     /// All causes.
     pub fn all(&self) -> Vec<(Cause, Moved)> {
         let moved = |c: Cause| {
-            let [reads, bytes_read, writes, bytes_written] =
-                [0, 1, 2, 3].map(|i: usize| self.0[c as usize].0[i].load(Relaxed));
+            let Cells { read: [reads, bytes_read], wrote } = &self.0[c as usize];
+            let (reads, bytes_read) = (reads.get(), bytes_read.get());
+            let [writes, bytes_written] = [0, 1].map(|i: usize| wrote[i].load(Relaxed));
             Moved { reads, bytes_read, writes, bytes_written }
         };
         CAUSES.iter().map(|c| (*c, moved(*c))).collect()

@@ -66,9 +66,11 @@ counters! {
     /// Syncs of the write-ahead log.
     wal_syncs,
     /// Iterators and cursors positioned.
-    seeks,
+    seeks: StripedCounter,
     /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
-    nexts,
+    nexts: StripedCounter,
+    /// Tombstones that iterators and cursors passed, counted 64 at a time in each memtable or table.
+    tombstones_passed: StripedCounter,
     /// Point reads.
     gets: StripedCounter,
     /// Point reads that found a value.
@@ -80,9 +82,9 @@ counters! {
     /// Blocks found in the block cache.
     cache_hits: StripedCounter,
     /// Blocks that had to be read.
-    cache_misses,
+    cache_misses: StripedCounter,
     /// Bytes read from klogs.
-    klog_bytes_read,
+    klog_bytes_read: StripedCounter,
     /// Bytes read from value logs.
     vlog_bytes_read,
     /// Flushes finished.

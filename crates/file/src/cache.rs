@@ -20,6 +20,8 @@ const SHARDS: u64 = 16;
 const SHARD_BYTES: u64 = 256 << 10;
 /// What a cached block costs beside itself and its slot: its place in the ring.
 const PLACE_BYTES: u64 = size_of::<Option<Place>>() as u64;
+/// A ring of fewer places is never closed up.
+const RING_MIN: usize = 256;
 
 /// Verified blocks within a budget of bytes.
 #[derive(Debug)]
@@ -140,10 +142,11 @@ impl FileBlocks {
     }
 
     /// Whether block `i`, which is not here and was just asked for, is worth its place: there is room, or it was asked for
-    /// lately.
-    pub fn admits(&self, i: usize) -> bool {
+    /// lately, and not `in_passing` (by a long walk, of which the next one would find nothing).
+    pub fn admits(&self, i: usize, in_passing: bool) -> bool {
         let cache = &self.cache;
-        cache.capacity() > 0 && (!cache.full.load(Relaxed) || cache.ghosts.again(self.file, i as u64))
+        let again = || !in_passing && cache.ghosts.again(self.file, i as u64);
+        cache.capacity() > 0 && (!cache.full.load(Relaxed) || again())
     }
 
     /// Keeps block `i`, at the cost of others.
@@ -235,6 +238,18 @@ impl Shard {
         self.used -= place.bytes;
         self.free.push(at as u32);
         place.slots.slot(place.block).put(None);
+        if self.ring.len() >= RING_MIN && self.held() < self.ring.len() / 4 {
+            self.close_up();
+        }
+    }
+
+    /// Gives back the places of the ring that are empty: what was there once may have been many small blocks.
+    fn close_up(&mut self) {
+        let full: Vec<_> = std::mem::take(&mut self.ring).into_iter().filter(Option::is_some).collect();
+        for (at, place) in full.iter().flatten().enumerate() {
+            place.slots.slot(place.block).move_to(at as u32);
+        }
+        (self.ring, self.free, self.hand) = (full, Vec::new(), 0);
     }
 
     /// Empties the slot of block `i`, unless it was emptied meanwhile.
@@ -299,6 +314,24 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_that_is_nearly_empty_closes_up() {
+        let cache = cache(SHARD_BYTES);
+        let (few, many) = (file(&cache, 1), file(&cache, 2));
+        let places = || lock(&cache.shards[0]).ring.len();
+        (0..20).for_each(|i| few.insert(i, block(100)));
+        (0..2000).for_each(|i| many.insert(i, block(10)));
+        (0..20).for_each(|i| few.insert(i, block(100)));
+        assert!(places() > 2 * RING_MIN, "{}", places());
+        many.forget();
+        let held = cache.blocks();
+        assert!(held > 0 && places() < RING_MIN, "{} places, {held} blocks", places());
+        assert_eq!((0..20).filter(|i| few.has(*i)).count() as u64, held);
+        (0..2000).for_each(|i| many.insert(i, block(3000)));
+        drop((few, many));
+        assert_eq!((cache.used_bytes(), cache.blocks()), (0, 0));
+    }
+
+    #[test]
     fn a_block_read_again_survives_a_scan() {
         let cache = cache(100_000);
         let (hot, scanned) = (file(&cache, 1), file(&cache, 2));
@@ -333,16 +366,17 @@ mod tests {
         let f = file(&cache, 1);
         let mut admitted = 0;
         for i in 0..1000 {
-            if f.admits(i) {
+            if f.admits(i, false) {
                 f.insert(i, block(4000));
                 admitted += 1;
             }
         }
         assert!((15..40).contains(&admitted), "what there was room for: {admitted}");
-        assert!((900..1000).filter(|i| f.admits(*i)).count() > 60, "asked for again");
+        assert!((900..1000).filter(|i| f.admits(*i, false)).count() > 60, "asked for again");
+        assert!((0..1000).all(|i| f.has(i) || !f.admits(i, true)), "a long walk changes nothing");
         f.forget();
-        assert!(f.admits(1500), "there is room");
-        assert!(!file(&BlockCache::new(0).into(), 1).admits(0));
+        assert!(f.admits(1500, false), "there is room");
+        assert!(!file(&BlockCache::new(0).into(), 1).admits(0, false));
     }
 
     /// Readers, writers and forgetting at once: what is found is right, and the sums are in the end.

@@ -1,5 +1,6 @@
-//! Open files, bounded: a reader asks for its file at each read from disk, and files that were not asked for lately are
-//! closed when there are too many. Must not know what the bytes mean.
+//! Open files, bounded. Half of them stay open as long as their readers, who then find them without asking anybody; the
+//! readers of all others ask here at each read from disk, and files that were not asked for lately are closed when there are
+//! too many. Must not know what the bytes mean.
 //!
 //! Invariants: 1. a file in use is not closed, so there may be more than the limit while more are in use at once;
 //! 2. files are opened and closed outside the lock.
@@ -21,10 +22,26 @@ pub struct Handles {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Each with whether it was asked for since the hand passed.
+    /// Files that stay open with their readers.
+    kept: usize,
+    /// The others, each with whether it was asked for since the hand passed.
     files: BTreeMap<FileId, (Arc<dyn ReadAt>, bool)>,
     /// The order in which the hand passes.
     queue: VecDeque<FileId>,
+}
+
+/// A file that stays open.
+#[derive(Debug)]
+pub struct Kept {
+    /// The file.
+    pub file: Arc<dyn ReadAt>,
+    handles: Arc<Handles>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.handles.lock().kept -= 1;
+    }
 }
 
 impl Handles {
@@ -43,21 +60,46 @@ impl Handles {
             *touched = true;
             return Ok(Arc::clone(file));
         }
-        let file = self.dir.open(name).map_err(|e| e.in_file(name))?;
-        self.opened.fetch_add(1, Relaxed);
+        let file = self.open(name)?;
         let closing = self.lock().insert(id, &file, self.limit);
         drop(closing);
         Ok(file)
     }
 
-    /// Closes a file that will not be asked for again.
+    /// The file, opened to stay so, if less than half of the files do.
+    pub fn keep(self: &Arc<Self>, name: &str) -> Result<Option<Kept>> {
+        let mut open = self.lock();
+        if open.kept >= self.limit / 2 {
+            return Ok(None);
+        }
+        open.kept += 1;
+        let closing = open.make_room(self.limit);
+        drop(open);
+        drop(closing);
+        match self.open(name) {
+            Ok(file) => Ok(Some(Kept { file, handles: Arc::clone(self) })),
+            Err(e) => {
+                self.lock().kept -= 1;
+                Err(e)
+            }
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>> {
+        let file = self.dir.open(name).map_err(|e| e.in_file(name))?;
+        self.opened.fetch_add(1, Relaxed);
+        Ok(file)
+    }
+
+    /// Closes a file that will not be asked for again, unless its reader keeps it.
     pub fn forget(&self, id: FileId) {
         let gone = self.lock().files.remove(&id);
         drop(gone);
     }
     /// How many are open.
     pub fn count(&self) -> usize {
-        self.lock().files.len()
+        let open = self.lock();
+        open.files.len() + open.kept
     }
     /// How many are kept open at most.
     pub fn limit(&self) -> usize {
@@ -72,10 +114,19 @@ impl Handles {
 impl Open {
     /// Adds a file; returns those that give way.
     fn insert(&mut self, id: FileId, file: &Arc<dyn ReadAt>, limit: usize) -> Vec<Arc<dyn ReadAt>> {
+        let closing = self.make_room(limit.saturating_sub(1));
+        if self.files.insert(id, (Arc::clone(file), false)).is_none() {
+            self.queue.push_back(id);
+        }
+        closing
+    }
+
+    /// Takes files out until there are at most `limit`, but for those in use; returns them.
+    fn make_room(&mut self, limit: usize) -> Vec<Arc<dyn ReadAt>> {
         let mut closing = Vec::new();
         // Two rounds: the first clears every mark.
         let mut steps = self.queue.len() * 2;
-        while self.files.len() >= limit && steps > 0 {
+        while self.files.len() + self.kept > limit && steps > 0 {
             steps -= 1;
             let Some(next) = self.queue.pop_front() else { break };
             match self.files.get_mut(&next) {
@@ -86,9 +137,6 @@ impl Open {
                 }
                 Some(_) => closing.extend(self.files.remove(&next).map(|(file, _)| file)),
             }
-        }
-        if self.files.insert(id, (Arc::clone(file), false)).is_none() {
-            self.queue.push_back(id);
         }
         closing
     }
@@ -123,6 +171,33 @@ mod tests {
         assert!(handles.count() <= 4);
         handles.forget(FileId(11));
         assert!(handles.file(FileId(30), "30").is_err());
+    }
+
+    #[test]
+    fn half_of_them_may_stay_with_their_readers() {
+        let dir = TestDir::new();
+        for i in 0..20 {
+            dir.create(&format!("{i}")).unwrap();
+        }
+        let handles = Arc::new(Handles::new(dir, 4));
+        for i in 0..4 {
+            handles.file(FileId(i), &format!("{i}")).unwrap();
+        }
+        let keep = |i: u64| handles.keep(&format!("{i}")).unwrap();
+        let kept = [keep(10), keep(11)];
+        assert!(kept.iter().all(Option::is_some) && keep(12).is_none());
+        assert_eq!(handles.count(), 4, "others gave way");
+        for i in 0..20 {
+            handles.file(FileId(i), &format!("{i}")).unwrap();
+            assert!(handles.count() <= 4);
+        }
+        drop(kept);
+        assert!(
+            handles.keep("30").is_err() && handles.count() == 2,
+            "what could not be opened does not count"
+        );
+        assert!(keep(13).is_some());
+        assert!(Arc::new(Handles::new(TestDir::new(), 1)).keep("0").unwrap().is_none());
     }
 
     #[test]

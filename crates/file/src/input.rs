@@ -1,7 +1,7 @@
 //! A file being read: every read is inside the length the manifest gives, every error has a place. Shared by
 //! the klog and vlog readers; must not know what the bytes mean.
 
-use crate::handles::Handles;
+use crate::handles::{Handles, Kept};
 use crate::name::file_name;
 use perigee_base::checksum::Running;
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
@@ -23,6 +23,8 @@ pub(crate) struct Input {
 enum Source {
     /// Here.
     Own(Arc<dyn ReadAt>),
+    /// Here, counted among others.
+    Kept(Kept),
     /// Among others, of which only so many are open at once.
     Shared(Arc<Handles>),
 }
@@ -38,6 +40,10 @@ impl Input {
     /// The same, through a bounded number of open files.
     pub fn shared(handles: &Arc<Handles>, id: FileId, kind: FileKind, bytes: u64) -> Result<Input> {
         let name = file_name(id, kind);
+        if let Some(kept) = handles.keep(&name)? {
+            let own = Self::over(Arc::clone(&kept.file), id, name, bytes)?;
+            return Ok(Input { source: Source::Kept(kept), ..own });
+        }
         let own =
             Self::over(handles.file(id, &name)?, id, name, bytes).inspect_err(|_| handles.forget(id))?;
         Ok(Input { source: Source::Shared(Arc::clone(handles)), ..own })
@@ -54,11 +60,11 @@ impl Input {
         Ok(Input { source: Source::Own(file), id, name, bytes })
     }
 
-    /// The file, open for as long as it is held.
-    fn file(&self) -> Result<Arc<dyn ReadAt>> {
+    /// Does something with the file, which is open meanwhile.
+    fn with_file<T>(&self, work: impl FnOnce(&dyn ReadAt) -> Result<T>) -> Result<T> {
         match &self.source {
-            Source::Own(file) => Ok(Arc::clone(file)),
-            Source::Shared(handles) => handles.file(self.id, &self.name),
+            Source::Own(file) | Source::Kept(Kept { file, .. }) => work(&**file),
+            Source::Shared(handles) => work(&*handles.file(self.id, &self.name)?),
         }
     }
 
@@ -93,9 +99,10 @@ impl Input {
 
     /// Says that these bytes will be read soon. A hint: nothing depends on it.
     pub fn will_need(&self, offset: u64, len: u64) {
-        if let Ok(file) = self.file() {
+        let _ = self.with_file(|file| {
             file.will_need(offset, len);
-        }
+            Ok(())
+        });
     }
 
     /// `len` bytes at `offset`. Memory is taken only for bytes that lie in the file.
@@ -122,7 +129,7 @@ impl Input {
     /// Fills `buf` from `offset`.
     pub fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check_inside(offset, buf.len() as u64)?;
-        self.file()?.read_exact_at(buf, offset).map_err(|e| self.damage(offset, e))
+        self.with_file(|file| file.read_exact_at(buf, offset)).map_err(|e| self.damage(offset, e))
     }
 
     /// Appends `len` bytes at `offset` to `buf`.

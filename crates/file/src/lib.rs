@@ -32,6 +32,7 @@ pub mod fuzz;
 mod testing;
 
 pub use block::Block;
+pub use block::window::Strand;
 pub use cache::BlockCache;
 pub use compress::{Codec, Compression};
 pub use expiries::Expiries;

@@ -48,6 +48,12 @@ impl Slot {
         let mut slot = self.held.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *slot, held)
     }
+    /// What it holds has another place in the ring now.
+    pub fn move_to(&self, at: u32) {
+        if let Some(held) = self.held.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            held.at = at;
+        }
+    }
     /// Clears the mark; whether there was one.
     pub fn take_mark(&self) -> bool {
         self.with(|held| held.touched.swap(false, Relaxed)).unwrap_or(false)

@@ -32,8 +32,15 @@ fn facets(r: &Record) -> Vec<(&'static str, String)> {
         ("cache", shown(s.cache)),
         ("memory", size(s.memory)),
         ("rate", s.rate.map_or("-".into(), |n| short(n as f64))),
+        ("seconds", s.seconds.map_or("-".into(), |n| n.to_string())),
+        ("warm", s.warm.to_string()),
         ("cold", s.cold.to_string()),
     ]
+}
+
+/// Names of choices in small letters; numbers keep their unit.
+fn said(value: &str) -> String {
+    if value.starts_with(|c: char| c.is_ascii_digit()) { value.to_owned() } else { value.to_lowercase() }
 }
 
 /// Groups in the order of their first records.
@@ -47,8 +54,7 @@ pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (r, facets) in records.iter().zip(&all) {
         let words = facets.iter().enumerate().filter(|(at, (_, v))| differs(r, *at, v));
-        let label =
-            words.map(|(_, (name, v))| format!("{name} {}", v.to_lowercase())).collect::<Vec<_>>().join(", ");
+        let label = words.map(|(_, (name, v))| format!("{name} {}", said(v))).collect::<Vec<_>>().join(", ");
         let same = |g: &&mut Group<'_>| {
             g.engine == r.engine && g.workload == r.workload && g.threads == r.threads && g.label == label
         };
@@ -97,9 +103,17 @@ impl Group<'_> {
     pub fn of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
         spread(self.records.iter().map(|r| measure(r)).collect())
     }
-    /// Why nothing of it was run.
-    pub fn skipped(&self) -> Option<&str> {
-        self.records.iter().find_map(|r| r.skipped.as_deref())
+    /// Why there are no figures of it: not run, or killed.
+    pub fn missing(&self) -> Option<String> {
+        self.records.iter().find_map(|r| match (&r.skipped, &r.killed) {
+            (Some(why), _) => Some(format!("not run: {why}")),
+            (_, Some(why)) => Some(format!("killed: {why}")),
+            _ => None,
+        })
+    }
+    /// The part of its operations that there was time for, if not all.
+    pub fn cut_short(&self) -> Option<f64> {
+        self.records.iter().filter_map(|r| r.cut_short).min_by(f64::total_cmp)
     }
     /// Whether anything of it was refused or wrong: then its figures mean nothing.
     pub fn failed(&self) -> bool {

@@ -157,6 +157,7 @@ fn assemble(
 ) -> Core {
     let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
+    let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
     let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
@@ -166,7 +167,7 @@ fn assemble(
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
         log,
-        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
+        wal: Wal::new(writer, (replayed.first, replayed.next), expected, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
         database,
@@ -193,6 +194,7 @@ fn assemble(
         compacting: Mutex::new(()),
         control: Control::default(),
         flushed: AtomicU64::new(0),
+        passed: Default::default(),
         intake: Default::default(),
         stalls: Stalls::default(),
         scrub: Default::default(),
@@ -351,6 +353,7 @@ fn copy_log(
     }
     writer.file().sync()?;
     dir.sync()?;
+    writer.allocate_ahead(0)?;
     Ok(writer)
 }
 

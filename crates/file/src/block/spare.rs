@@ -2,7 +2,7 @@
 //! nor fills it with zeros first. Must not know what the bytes mean.
 //!
 //! Invariants: a buffer is here only while nobody else holds it; no buffer is kept that is longer than
-//! [`KEPT_BYTES_MAX`], and no more than [`KEPT_MAX`] of blocks, so a thread keeps a bounded amount.
+//! [`KEPT_BYTES_MAX`], and no more than [`KEPT_MAX`] of blocks and of walks, so a thread keeps a bounded amount.
 
 use super::Block;
 use crate::input::grow;
@@ -14,13 +14,16 @@ use std::sync::Arc;
 const BYTES_MIN: usize = 5 << 10;
 /// Longest buffer that is kept.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Most buffers of blocks that a thread keeps: a scan gives one back for each that it takes.
+/// Longest buffer of a walk that is kept.
+const FRAMES_BYTES_MAX: usize = 8 << 10;
+/// Most buffers of blocks, and of walks, that a thread keeps: a scan gives one back for each that it takes.
 const KEPT_MAX: usize = 4;
 
 #[derive(Default)]
 struct Spare {
     frame: Vec<u8>,
     blocks: Vec<Arc<[u8]>>,
+    frames: Vec<Vec<u8>>,
 }
 
 thread_local! {
@@ -39,6 +42,23 @@ pub(crate) fn with_frame<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T
         let _ = SPARE.try_with(|s| s.borrow_mut().frame = frame);
     }
     done
+}
+
+/// A buffer of a short walk that is over, of whatever length and content; an empty one if there is none.
+pub(crate) fn take_frames() -> Vec<u8> {
+    SPARE.try_with(|s| s.borrow_mut().frames.pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Keeps the buffer of a walk, unless it was a long one.
+pub(crate) fn give_frames(frames: Vec<u8>) {
+    if (1..=FRAMES_BYTES_MAX).contains(&frames.capacity()) {
+        let _ = SPARE.try_with(|s| {
+            let kept = &mut s.borrow_mut().frames;
+            if kept.len() < KEPT_MAX {
+                kept.push(frames);
+            }
+        });
+    }
 }
 
 /// A buffer of at least `len` bytes of whatever content, which nobody else holds.
@@ -113,6 +133,9 @@ mod tests {
             .map(|n| n + a.iter().map(|x| *x as usize).sum::<usize>())
         });
         assert_eq!(sum.unwrap(), 300);
+        give_frames(vec![1; 100]);
+        give_frames(vec![2; FRAMES_BYTES_MAX + 1]);
+        assert_eq!([take_frames(), take_frames()], [vec![1; 100], vec![]]);
         assert_eq!(with_frame(10, |a| Ok(a.len())).unwrap(), 10);
         assert_eq!(with_frame(1 << 20, |a| Ok(a.len())).unwrap(), 1 << 20);
         assert!(SPARE.with_borrow(|s| s.frame.capacity() <= KEPT_BYTES_MAX));

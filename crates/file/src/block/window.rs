@@ -8,8 +8,8 @@ use super::Block;
 use perigee_base::{EntryKind, KeyOrder, KeyRef, SeqNo};
 use std::ops::Range;
 
-/// Most entries of a window: a block of the usual size holds about as many.
-const ENTRIES: usize = 32;
+/// Most entries of a window: a block of the usual size holds fewer.
+const ENTRIES: usize = 64;
 
 /// The entries, by their numbers in the block.
 #[derive(Debug)]
@@ -20,14 +20,32 @@ pub struct Window {
     value_ends: [u32; ENTRIES + 1],
     /// What a comparison of suffixes begins with; see [`KeyRef::head`].
     heads: [u64; ENTRIES],
-    /// Bit i: entry `start + i` is a plain put that the reader sees, and its key is not that of the entry before it.
-    clear: u64,
+    /// Bit i: entry `start + i` is a plain put that the reader sees.
+    puts: u64,
+    /// Bit i: its key is not that of the entry before it in the block; never of the first entry, of which nobody knows here
+    /// whether the block before ends with its key.
+    differ: u64,
+}
+
+/// A window as a merge of several sources sees it: what is known of the entries around the one that a cursor is on.
+#[derive(Clone, Copy, Debug)]
+pub struct Strand<'a> {
+    /// What all keys of the block begin with.
+    pub prefix: &'a [u8],
+    /// The heads of the keys without that, of the entries that are known.
+    pub heads: &'a [u64],
+    /// Which of them are plain puts that the reader sees: bit i for head i.
+    pub puts: u64,
+    /// Which of them certainly have another key than the entry before.
+    pub differ: u64,
+    /// The entry that the cursor is on.
+    pub here: usize,
 }
 
 impl Window {
     /// Of nothing.
     pub fn new() -> Window {
-        Window { start: 0, len: 0, value_ends: [0; ENTRIES + 1], heads: [0; ENTRIES], clear: 0 }
+        Window { start: 0, len: 0, value_ends: [0; ENTRIES + 1], heads: [0; ENTRIES], puts: 0, differ: 0 }
     }
     /// It is of nothing from now on.
     #[inline]
@@ -40,10 +58,10 @@ impl Window {
         let i = entry.wrapping_sub(self.start);
         (i < self.len).then_some(i)
     }
-    /// The stored value of that entry, if it is a plain put.
+    /// The stored value of that entry, if it is a plain put that the reader sees.
     #[inline]
     pub fn put<'b>(&self, block: &'b Block, entry: usize) -> Option<&'b [u8]> {
-        let i = self.at(entry).filter(|i| self.clear >> i & 1 == 1)?;
+        let i = self.at(entry).filter(|i| self.puts >> i & 1 == 1)?;
         Some(block.bytes(self.value_ends[i] as usize..self.value_ends[i + 1] as usize))
     }
 
@@ -59,65 +77,97 @@ impl Window {
         limit: Option<KeyRef<'_>>,
     ) -> usize {
         let next = if forward { entry + 1 } else { entry };
-        // Of the first entry nobody knows here whether the block before ends with its key.
         if next == 0 || next >= block.len() {
             return 0;
         }
         if self.at(next).is_none() {
-            let start = if forward { next } else { (next + 1).saturating_sub(ENTRIES).max(1) };
-            self.decode(block, order, start..block.len().min(start + ENTRIES), at);
+            self.decode(block, order, range(block, next, forward), at);
         }
         let i = next - self.start;
         let limit = limit.map(|key| key.head(order, block.prefix()));
+        let clear = self.puts & self.differ;
         if forward {
-            let count = ((self.clear >> i).trailing_ones() as usize).min(self.len - i);
+            let count = ((clear >> i).trailing_ones() as usize).min(self.len - i);
             let heads = &self.heads[i..i + count];
             limit.map_or(count, |limit| before(heads.iter(), |head| *head < limit))
         } else {
-            let count = ((self.clear << (63 - i)).leading_ones() as usize).min(i + 1);
+            let count = ((clear << (63 - i)).leading_ones() as usize).min(i + 1);
             let heads = &self.heads[i + 1 - count..=i];
             limit.map_or(count, |limit| before(heads.iter().rev(), |head| *head > limit))
         }
     }
 
+    /// Learns of the entries around `entry`, at least of those next to it on the way; `at` as above.
+    #[inline]
+    pub fn look_around(
+        &mut self,
+        (block, order): (&Block, KeyOrder),
+        entry: usize,
+        forward: bool,
+        at: Option<SeqNo>,
+    ) {
+        let next = if forward { block.len().min(entry + 2) - 1 } else { entry.saturating_sub(1) };
+        if self.at(entry).is_none() || self.at(next).is_none() {
+            self.decode(block, order, range(block, entry, forward), at);
+        }
+    }
+    /// What it knows of the entries around `entry`, if it is one of its own.
+    #[inline]
+    pub fn strand<'a>(&'a self, block: &'a Block, entry: usize) -> Option<Strand<'a>> {
+        let (heads, here) = (&self.heads[..self.len], self.at(entry)?);
+        Some(Strand { prefix: block.prefix(), heads, puts: self.puts, differ: self.differ, here })
+    }
+
     fn decode(&mut self, block: &Block, order: KeyOrder, range: Range<usize>, at: Option<SeqNo>) {
         (self.start, self.len) = (range.start, range.len());
-        let layout = block.layout();
-        let raw = block.buffer();
-        let ends = range.start - 1..range.end;
-        layout.value_ends.each(raw, ends, |i, end| {
+        let (layout, raw) = (block.layout(), block.buffer());
+        self.value_ends[0] = layout.value_range(raw, range.start).start as u32;
+        layout.value_ends.each(raw, range.clone(), |i, end| {
             self.value_ends[i + 1 - range.start] = (layout.values as u64 + end) as u32;
         });
-        self.clear = self.compare(block, order);
+        self.differ = self.compare(block, order);
+        self.puts = u64::MAX;
         if let Some(at) = at.filter(|at| layout.seqs.constant().is_none_or(|seq| seq > at.0)) {
             layout.seqs.each(raw, range.clone(), |i, seq| {
-                self.clear &= !(u64::from(seq > at.0) << (i - range.start));
+                self.puts &= !(u64::from(seq > at.0) << (i - range.start));
             });
         }
         if !layout.all_puts {
             layout.kinds.each(raw, range.clone(), |i, kind| {
                 let other = kind != u64::from(EntryKind::Put.code());
-                self.clear &= !(u64::from(other) << (i - range.start));
+                self.puts &= !(u64::from(other) << (i - range.start));
             });
         }
     }
 
     /// Takes the heads; the bits of entries whose key is not that of the entry before.
     fn compare(&mut self, block: &Block, order: KeyOrder) -> u64 {
-        let mut place = block.suffix_place(self.start - 1);
-        let mut last = block.bytes(place.clone());
+        let mut start = block.suffix_place(self.start).start;
+        let mut last = match self.start.checked_sub(1) {
+            Some(before) => block.suffix(before),
+            None => &[],
+        };
         let mut last_head = KeyRef::whole(last).head(order, &[]);
         let mut differ = 0;
         block.layout().key_ends.each(block.buffer(), self.start..self.start + self.len, |i, end| {
-            place = place.end..block.layout().suffixes + end as usize;
-            let suffix = block.bytes(place.clone());
+            let end = block.layout().suffixes + end as usize;
+            let suffix = block.bytes(start..end);
             let head = KeyRef::whole(suffix).head(order, &[]);
-            let another = head != last_head || !order.equal(suffix, last);
+            let another = i > 0 && (head != last_head || !order.equal(suffix, last));
             differ |= u64::from(another) << (i - self.start);
             self.heads[i - self.start] = head;
-            (last, last_head) = (suffix, head);
+            (last, last_head, start) = (suffix, head, end);
         });
         differ
+    }
+}
+
+/// The entries to decode for a way from `entry` on.
+fn range(block: &Block, entry: usize, forward: bool) -> Range<usize> {
+    if forward {
+        entry..block.len().min(entry + ENTRIES)
+    } else {
+        (entry + 1).saturating_sub(ENTRIES)..entry + 1
     }
 }
 

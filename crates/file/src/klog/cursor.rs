@@ -7,7 +7,7 @@
 use super::load::Ahead;
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
-use crate::block::window::Window;
+use crate::block::window::{Strand, Window};
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
 use std::ops::Range;
@@ -153,13 +153,20 @@ impl KlogCursor {
         }
     }
 
-    /// To the first entry.
+    /// To the first entry, to go on from there.
     pub fn seek_first(&mut self) -> Result<()> {
+        self.expect_walk(true);
         self.first_of(0)
     }
-    /// To the last entry.
+    /// To the last entry, to go back from there.
     pub fn seek_last(&mut self) -> Result<()> {
+        self.expect_walk(false);
         self.last_before(self.blocks())
+    }
+    /// The next seek begins a walk: more than one block is read at once, if any is.
+    #[inline]
+    pub fn expect_walk(&mut self, forward: bool) {
+        self.ahead.walk = Some(forward);
     }
 
     /// The first entry at or after (key, seq), if it and the one before it are in the block at hand: between the two there
@@ -238,13 +245,26 @@ impl KlogCursor {
     #[inline]
     pub fn clear_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
         let (Some(block), true) = (&self.block, self.valid) else { return 0 };
-        let stamp = self.reader.stamped();
-        if stamp.is_some_and(|stamp| stamp > at) {
-            return 0;
-        }
-        let at = if stamp.is_some() { None } else { Some(at) };
+        let Some(at) = self.reader.sees(at) else { return 0 };
         let window = self.window.get_or_insert_with(|| Box::new(Window::new()));
         window.clear_ahead((block, self.reader.order()), self.entry, forward, at, limit)
+    }
+
+    /// Learns of the entries around the one it is on, for a merge of several sources; whether there is anything to learn for
+    /// a reader at `at`.
+    #[inline]
+    pub fn look_around(&mut self, forward: bool, at: SeqNo) -> bool {
+        let (Some(block), true) = (&self.block, self.valid) else { return false };
+        let Some(at) = self.reader.sees(at) else { return false };
+        let window = self.window.get_or_insert_with(|| Box::new(Window::new()));
+        window.look_around((block, self.reader.order()), self.entry, forward, at);
+        true
+    }
+    /// What was learned.
+    #[inline]
+    pub fn strand(&self) -> Option<Strand<'_>> {
+        let (Some(block), true) = (&self.block, self.valid) else { return None };
+        self.window.as_ref()?.strand(block, self.entry)
     }
 
     /// A step to an entry that was said to be clear: nothing can go wrong on the way.

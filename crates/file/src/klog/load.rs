@@ -13,13 +13,17 @@ use perigee_base::{Result, SeqNo};
 use std::sync::Arc;
 
 /// A walk reads this much ahead at first, twice as much each time, and so much at most.
-const AHEAD_BYTES: (u64, u64) = (8 << 10, 64 << 10);
+const AHEAD_BYTES: (u64, u64) = (4 << 10, 64 << 10);
+/// A walk that reads so much at a time is a long one: its blocks come into the cache only where there is room.
+const LONG_BYTES: u64 = 32 << 10;
 
 /// What a walk has read ahead: the frames of some blocks that follow each other.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// The last block that was asked for.
     last: Option<usize>,
+    /// The next block is the first of a walk (forward: true).
+    pub walk: Option<bool>,
     /// How much was read the last time.
     window: u64,
     /// Where `frames` lies in the file.
@@ -27,7 +31,17 @@ pub(super) struct Ahead {
     frames: Vec<u8>,
 }
 
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        spare::give_frames(std::mem::take(&mut self.frames));
+    }
+}
+
 impl Ahead {
+    /// Which way it reads on for block `i`, if that is a part of a walk.
+    fn way(&self, i: usize) -> Option<bool> {
+        self.walk.or(self.last.filter(|last| i.abs_diff(*last) == 1).map(|last| i > last))
+    }
     /// The frame at a place, if it was read.
     fn frame(&self, (offset, length): (u64, u64)) -> Option<&[u8]> {
         let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
@@ -39,7 +53,7 @@ impl KlogReader {
     /// What a look-up that has come to data block `i` finds there, if that is not in the cache.
     pub(super) fn get_missed(&self, i: usize, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
         self.count_cache_miss();
-        if self.cache.admits(i) {
+        if self.cache.admits(i, false) {
             let block = Arc::new(self.read_block(i, Cause::Get, true)?);
             self.cache.insert(i, Arc::clone(&block));
             return Ok(self.answer(&block, i, key, at, Found::of));
@@ -63,9 +77,12 @@ impl KlogReader {
         }
         let block = match self.cached(i) {
             Some(block) => block,
-            None => self.missed(i, fill_cache, |kept| self.walk_block(i, cause, kept, ahead))?,
+            None => {
+                let kept = fill_cache && self.cache.admits(i, ahead.window >= LONG_BYTES);
+                self.missed(i, kept, |kept| self.walk_block(i, cause, kept, ahead))?
+            }
         };
-        ahead.last = Some(i);
+        (ahead.last, ahead.walk) = (Some(i), None);
         Ok(block)
     }
 
@@ -83,8 +100,7 @@ impl KlogReader {
     fn walk_block(&self, i: usize, cause: Cause, kept: bool, ahead: &mut Ahead) -> Result<Block> {
         let place = self.parts.index.place(i);
         if ahead.frame(place).is_none() {
-            let step = ahead.last.map(|last| (i > last, i.abs_diff(last)));
-            let Some((forward, 1)) = step else {
+            let Some(forward) = ahead.way(i) else {
                 ahead.window = 0;
                 return self.read_block(i, cause, kept);
             };
@@ -107,13 +123,17 @@ impl KlogReader {
         let mut next = i;
         while to - from < ahead.window {
             next = if forward { next + 1 } else { next.wrapping_sub(1) };
-            if next >= index.len() {
+            // A long walk reads through what is cached: one call more would cost more than some bytes.
+            if next >= index.len() || (ahead.window < LONG_BYTES && self.cache.has(next)) {
                 break;
             }
             let (offset, length) = index.place(next);
             (from, to) = (from.min(offset), to.max(offset + length));
         }
         let length = (to - from) as usize;
+        if ahead.frames.capacity() == 0 {
+            ahead.frames = spare::take_frames();
+        }
         match length.checked_sub(ahead.frames.len()) {
             Some(missing) => grow(&mut ahead.frames, missing)?,
             None => ahead.frames.truncate(length),

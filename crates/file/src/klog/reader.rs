@@ -25,7 +25,7 @@ use perigee_env::Dir;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 /// What a look-up found.
@@ -103,6 +103,8 @@ pub struct KlogReader {
     pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
+    /// Tombstones in it that scans passed.
+    passed: AtomicU64,
 }
 
 /// Everything of a klog but its data blocks.
@@ -237,7 +239,24 @@ impl KlogReader {
         (cache, counters): (Arc<BlockCache>, Arc<Counters>),
     ) -> KlogReader {
         let cache = FileBlocks::new(cache, input.id(), parts.index.len());
-        KlogReader { input, database, parts, cache, counters, stamp: AtomicU64::new(0) }
+        KlogReader {
+            input,
+            database,
+            parts,
+            cache,
+            counters,
+            stamp: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+        }
+    }
+
+    /// Scans passed so many more tombstones in it.
+    pub fn pass(&self, tombstones: u64) {
+        self.passed.fetch_add(tombstones, Relaxed);
+    }
+    /// Tombstones in it that scans passed since it was opened, each as often as it was.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
@@ -382,6 +401,15 @@ impl KlogReader {
         self.stamped().unwrap_or(stored)
     }
 
+    /// Up to which stored number a reader at `at` sees entries; `Some(None)`: all of them; `None`: none.
+    #[inline]
+    pub(super) fn sees(&self, at: SeqNo) -> Option<Option<SeqNo>> {
+        match self.stamped() {
+            None => Some(Some(at)),
+            Some(stamp) => (stamp <= at).then_some(None),
+        }
+    }
+
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
     fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
         let has_newer = match at {
@@ -405,19 +433,21 @@ impl KlogReader {
     pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
         match self.cached(i) {
             Some(block) => Ok(block),
-            None => self.missed(i, fill_cache, |kept| self.read_block(i, cause, kept)),
+            None => {
+                let kept = fill_cache && self.cache.admits(i, false);
+                self.missed(i, kept, |kept| self.read_block(i, cause, kept))
+            }
         }
     }
 
-    /// Data block `i`, which the cache has not; `read` reads it, to be kept in the cache or not.
+    /// Data block `i`, which the cache has not; `read` reads it, to be `kept` in the cache or not.
     pub(super) fn missed(
         &self,
         i: usize,
-        fill_cache: bool,
+        kept: bool,
         read: impl FnOnce(bool) -> Result<Block>,
     ) -> Result<Arc<Block>> {
         self.counters.cache_misses.add(1);
-        let kept = fill_cache && self.cache.admits(i);
         let block = Arc::new(read(kept)?);
         if kept {
             self.cache.insert(i, Arc::clone(&block));

@@ -143,7 +143,7 @@ mod tests {
     fn is_caught(mistake: Mistake, level: Isolation, histories: u64) -> bool {
         (0..histories).any(|seed| {
             let mut rng = Rng::new(crate::rng::mix(77, seed));
-            let mut world = World::new(rng.next());
+            let world = World::new(rng.next());
             let found = world.run(SimDisk::new(1), |env| {
                 let toy = Toy::new(mistake, Arc::clone(&env.clock));
                 let plan = Plan::random(&mut rng, 100);

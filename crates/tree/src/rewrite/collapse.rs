@@ -2,6 +2,7 @@
 
 use crate::mvcc::Strata;
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::CutRef;
 use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
@@ -11,6 +12,9 @@ const SETTLED: SeqNo = SeqNo(1);
 /// Off: a repair without a manifest orders by numbers alone, and would take older data of replaced tables and of the log for newer.
 /// It may come on when tables name the files that they were made of.
 const SETTLES: bool = false;
+
+/// So many entries that one range tombstone hides are read before the rest of them is sought over.
+const PATIENCE: u32 = 16;
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,8 @@ pub struct Collapse<'a> {
     /// All range tombstones of the source, and which of them is near.
     ranges: Fragments,
     near: usize,
+    /// Entries that the near one has hidden, since it was near or was left.
+    hidden: u32,
     /// The last key and what its last version means for older ones; `None` before the first.
     last: Option<(Vec<u8>, Wake)>,
 }
@@ -85,6 +91,7 @@ impl<'a> Collapse<'a> {
             now_ms: None,
             ranges: Fragments::default(),
             near: 0,
+            hidden: 0,
             order: if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order },
             last: None,
         }
@@ -123,10 +130,24 @@ impl<'a> Collapse<'a> {
     fn covered(&mut self, key: &[u8], seq: SeqNo, stratum: usize) -> bool {
         let list = self.ranges.list();
         while list.get(self.near).is_some_and(|f| f.end.as_ref().is_before(self.order, key)) {
-            self.near += 1;
+            (self.near, self.hidden) = (self.near + 1, 0);
         }
         let over = list.get(self.near).filter(|f| f.begin.as_ref().is_before(self.order, key));
         over.and_then(|f| f.hiding(seq)).is_some_and(|t| self.strata.of(t) == stratum)
+    }
+
+    /// After a verdict of [`Verdict::Covered`]: where the tombstone ends that hides the entry, and its number, once it is worth to
+    /// seek there. Everything older than that number and before that place is hidden from every reader.
+    pub fn way_out(&mut self) -> Option<(CutRef<'_>, SeqNo)> {
+        self.hidden += 1;
+        if self.hidden < PATIENCE {
+            return None;
+        }
+        self.hidden = 0;
+        let over = self.ranges.list().get(self.near)?;
+        // In the oldest stratum all that is older is in the same one.
+        let seq = over.seqs.iter().copied().find(|seq| self.strata.oldest(*seq))?;
+        Some((over.end.as_ref(), seq))
     }
 
     fn passed(&mut self, expiry: Expiry) -> bool {

@@ -74,9 +74,11 @@ impl<'a> Sink<'a> {
         Sink { verify: self.verify && later.is_none(), later, ..self }
     }
 
-    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) {
+    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) -> Result<()> {
         if let (Some(later), Some(files)) = (self.later, files) {
-            later.take(files);
+            later.take(self.shelf, files)
+        } else {
+            Ok(())
         }
     }
 
@@ -158,7 +160,7 @@ impl<'a> Sink<'a> {
         self.write_calls += klog.appends() + 1;
         let mut left = self.later.map(|_| Vec::new());
         let summary = klog.finish_and_sync(left.as_mut())?;
-        self.leave(left);
+        self.leave(left)?;
         if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
             let reader = self.shelf.klog(id, summary.bytes)?;
             reader.verify(summary.checksum, &mut |_| {})?;
@@ -172,7 +174,7 @@ impl<'a> Sink<'a> {
         self.write_calls += vlog.appends() + 1;
         let mut left = self.later.map(|_| Vec::new());
         let s = vlog.finish_and_sync(left.as_mut())?;
-        self.leave(left);
+        self.leave(left)?;
         if self.verify {
             self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;
         }

@@ -99,6 +99,22 @@ impl Cover {
         let (begin, end) = self.window.as_ref().filter(|_| self.hidden >= PATIENCE)?;
         Some((if forward { end } else { begin }, self.newest?))
     }
+    /// Whether nothing is hidden in the stretch at hand.
+    #[inline]
+    pub fn is_clear(&self) -> bool {
+        self.window.is_some() && self.newest.is_none()
+    }
+    /// Whether a key that lies ahead lies behind the stretch at hand.
+    pub fn ends_before(&self, forward: bool, key: &[u8]) -> bool {
+        self.window.as_ref().is_none_or(|(begin, end)| {
+            if forward {
+                end.as_ref().is_before(self.order, key)
+            } else {
+                !begin.as_ref().is_before(self.order, key)
+            }
+        })
+    }
+
     /// The scan did leave: the patience starts again.
     pub fn left(&mut self) {
         self.hidden = 0;

@@ -5,8 +5,11 @@ use crate::version::Run;
 use perigee_base::cut::CutRef;
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{Found, KlogCursor, Spot};
+use perigee_file::{Found, KlogCursor, Spot, Strand};
 use std::sync::Arc;
+
+/// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason to complain.
+const TOLD: u64 = 64;
 
 /// A source. After an error it is not valid until the next seek.
 #[derive(Debug)]
@@ -15,6 +18,17 @@ pub enum Source {
     Mem(MemSource),
     /// A run.
     Run(RunCursor),
+}
+
+/// What is known of a source's way ahead.
+#[derive(Clone, Copy, Debug)]
+pub enum Ahead<'a> {
+    /// It is on no entry.
+    Nothing,
+    /// Its key, and of what follows nothing: so of a memtable.
+    Only(KeyRef<'a>),
+    /// Some entries in a row.
+    Known(Strand<'a>),
 }
 
 macro_rules! each {
@@ -34,6 +48,12 @@ impl Source {
     /// To the last entry before (key, seq).
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         each!(self, c => { c.cursor.seek_before(key, seq); Ok(()) }, c.seek_before(key, seq))
+    }
+    /// The next seek begins a walk.
+    pub fn expect_walk(&mut self, forward: bool) {
+        if let Source::Run(run) = self {
+            run.walk = Some(forward);
+        }
     }
     /// To the first entry.
     pub fn seek_first(&mut self) -> Result<()> {
@@ -127,12 +147,34 @@ impl Source {
     pub fn reaches(&self, key: &[u8]) -> bool {
         matches!(self, Source::Run(RunCursor { open: Some(c), .. }) if c.reaches(key))
     }
+    /// A scan passes the tombstone that it is on. The memtable or table is told of every [`TOLD`] together: so many, or 0.
+    pub fn pass(&mut self) -> u64 {
+        let passed = each!(self, c => &mut c.passed, &mut c.passed);
+        *passed = (*passed + 1) % TOLD;
+        if *passed > 0 {
+            return 0;
+        }
+        each!(self, c => c.cursor.pass(TOLD), c.pass());
+        TOLD
+    }
     /// See [`KlogCursor::clear_ahead`]; a memtable says nothing.
     #[inline]
     pub fn clear_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
         match self {
             Source::Mem(_) => 0,
             Source::Run(c) => c.open.as_mut().map_or(0, |c| c.clear_ahead(forward, at, limit)),
+        }
+    }
+    /// What is known of the way ahead, for a reader at `at`.
+    #[inline]
+    pub fn ahead(&mut self, forward: bool, at: SeqNo) -> Ahead<'_> {
+        match self {
+            _ if !self.valid() => Ahead::Nothing,
+            Source::Run(RunCursor { open: Some(c), .. }) => {
+                let known = c.look_around(forward, at);
+                c.strand().filter(|_| known).map_or_else(|| Ahead::Only(c.key()), Ahead::Known)
+            }
+            _ => Ahead::Only(self.key()),
         }
     }
     /// A step to an entry that is clear.
@@ -167,6 +209,7 @@ impl Source {
 pub struct MemSource {
     cursor: MemCursor,
     left: Option<Found>,
+    passed: u64,
 }
 
 impl MemSource {
@@ -178,7 +221,7 @@ impl MemSource {
 
 impl From<MemCursor> for Source {
     fn from(cursor: MemCursor) -> Source {
-        Source::Mem(MemSource { cursor, left: None })
+        Source::Mem(MemSource { cursor, left: None, passed: 0 })
     }
 }
 
@@ -189,6 +232,8 @@ pub struct RunCursor {
     order: KeyOrder,
     fill_cache: bool,
     cause: Cause,
+    /// The next seek begins a walk (forward: true).
+    walk: Option<bool>,
     /// The open table and the position in it.
     open: Option<KlogCursor>,
     /// The number of that table.
@@ -197,13 +242,16 @@ pub struct RunCursor {
     left: Option<Found>,
     /// The newest sequence number in the run, once it was asked for.
     newest: Option<SeqNo>,
+    /// Tombstones passed that nobody was told of.
+    passed: u64,
 }
 
 impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
         let cause = Cause::Scan;
-        RunCursor { run, order, fill_cache, cause, open: None, table: 0, left: None, newest: None }
+        let (walk, open, left, newest) = (None, None, None, None);
+        RunCursor { run, order, fill_cache, cause, walk, open, table: 0, left, newest, passed: 0 }
     }
     /// The same cursor, its reads counted for `cause` instead of scans.
     #[must_use]
@@ -211,6 +259,12 @@ impl RunCursor {
         RunCursor { cause, ..self }
     }
 
+    /// Tells the table at hand.
+    fn pass(&self) {
+        if let Some(table) = self.run.tables.get(self.table) {
+            table.reader.pass(TOLD);
+        }
+    }
     /// The newest sequence number in the run.
     fn newest(&mut self) -> SeqNo {
         let largest = |run: &Run| run.tables.iter().map(|t| t.meta.seqs().1).max();
@@ -241,7 +295,11 @@ impl RunCursor {
             self.open = Some(table.reader.cursor(self.fill_cache).caused_by(self.cause));
             self.table = i;
         }
-        go(self.open.as_mut().expect("just opened"))
+        let open = self.open.as_mut().expect("just opened");
+        if let Some(forward) = self.walk.take() {
+            open.expect_walk(forward);
+        }
+        go(open)
     }
 
     /// The newest version of `key` that a reader at `at` sees. The run's filters are asked first; if they let the key pass,

@@ -6,6 +6,7 @@
 //! choice itself is linear: there are few sources, and a head is one comparison.
 
 use super::cursor::{RunCursor, Source};
+use super::turns::Turns;
 use crate::View;
 use crate::own::Own;
 use crate::version::Version;
@@ -20,6 +21,11 @@ const SLACK: usize = 4;
 /// So many steps in one source promise more of them, if they are usual or came just now.
 const IN_A_ROW: (u32, u32) = (8, 4);
 
+/// Fewer turns than these were not worth looking for them.
+const FEW: usize = 4;
+/// After some such attempts so many steps pass until the next, as a power of two.
+const REST_LOG: u32 = 6;
+
 /// A source, as the choice among them sees it: the head of its key is inverted when going backward.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
@@ -32,7 +38,7 @@ const NOWHERE: Spot = Spot { head: 0, seq: SeqNo::ZERO, kind: EntryKind::Delete 
 /// The merged position. After an error it is not valid until the next seek.
 ///
 /// Invariants while valid: 1. no source is before `current`, and none but it before `second` (`None`: no other source is
-/// valid), but for gliding backward, until it settles; 2. `lanes` say where the sources are, heads of keys being those behind `skip`, but for a source that glided.
+/// valid), but for gliding, until it settles; 2. `lanes` say where the sources are, heads of keys being those behind `skip`, but for sources that glided.
 #[derive(Debug)]
 pub struct MergeCursor {
     order: KeyOrder,
@@ -49,8 +55,13 @@ pub struct MergeCursor {
     /// Steps since another source was the current one; how many it usually is.
     in_a_row: u32,
     usual: u32,
-    /// The current source moved without its head.
+    /// Sources moved without their heads.
     glided: bool,
+    /// Whose turns lie ahead, as far as that was found out.
+    turns: Turns,
+    /// Attempts one after the other that found few; steps until the next.
+    poor: u32,
+    rest: u32,
     /// A key in one piece, for who wants it so.
     key: Vec<u8>,
 }
@@ -71,6 +82,9 @@ impl MergeCursor {
             in_a_row: 0,
             usual: 0,
             glided: false,
+            turns: Turns::new(),
+            poor: 0,
+            rest: 0,
             key: Vec::new(),
         }
     }
@@ -176,24 +190,29 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// After gliding: where the current source is, and whether it still is the current one (going backward it stands behind
-    /// the last entry that was clear).
+    /// After gliding: where the sources are, and which of them is the current one.
     #[inline]
     pub fn settle(&mut self) {
-        if std::mem::take(&mut self.glided)
-            && let Some(i) = self.current
-        {
-            self.look(i);
-            if let Some(second) = self.second.filter(|second| !self.before(i, *second)) {
-                self.hand_over(second);
+        if std::mem::take(&mut self.glided) {
+            let last = self.current;
+            (0..self.sources.len()).for_each(|i| self.look(i));
+            self.choose();
+            if self.current != last {
+                self.count_turn();
             }
         }
     }
 
-    /// The second source becomes the current one; of all others the foremost is looked for.
-    fn hand_over(&mut self, to: usize) {
+    /// Another source is the current one now.
+    #[inline]
+    fn count_turn(&mut self) {
         self.usual = (self.usual / 4).saturating_mul(3).saturating_add(self.in_a_row / 4);
         self.in_a_row = 0;
+    }
+
+    /// The second source becomes the current one; of all others the foremost is looked for.
+    fn hand_over(&mut self, to: usize) {
+        self.count_turn();
         self.current = Some(to);
         let mut second: Option<usize> = None;
         for i in (0..self.sources.len()).filter(|i| *i != to && self.lanes[*i].valid) {
@@ -208,7 +227,13 @@ impl MergeCursor {
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.place(true, |s| s.seek(key, seq))
     }
-    /// The same from a place before it, going forward: sources that are behind it already stay where they are.
+    /// To what comes behind (before) all versions of `key`, to go on from there.
+    pub fn walk_from(&mut self, key: &[u8], forward: bool) -> Result<()> {
+        self.sources.iter_mut().for_each(|s| s.expect_walk(forward));
+        if forward { self.seek(key, SeqNo::ZERO) } else { self.seek_before(key, SeqNo::MAX) }
+    }
+    /// To the first entry at or after (key, seq) from a place before it, going forward: sources that are behind it already stay
+    /// where they are.
     pub fn seek_onward(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.current = None;
         (self.another, self.glided) = (false, false);
@@ -276,39 +301,53 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// How many entries of the way lie ahead, in the current source and before all others, that a reader at `at` is shown
-    /// without another look: going forward those behind the one it is on, going backward that one and those before it.
+    /// How many entries of the way lie ahead that a reader at `at` is shown without another look: going forward those behind
+    /// the one it is on, going backward that one and those before it.
     #[inline]
     pub fn clear_ahead(&mut self, at: SeqNo) -> usize {
-        match (self.current, self.second) {
-            (None, _) => 0,
-            (Some(i), None) => self.sources[i].clear_ahead(self.forward, at, None),
-            // Where sources take turns, looking ahead costs more than it spares.
-            (Some(_), Some(_)) if self.usual < IN_A_ROW.0 && self.in_a_row < IN_A_ROW.1 => 0,
-            (Some(i), Some(second)) => match self.sources.get_disjoint_mut([i, second]) {
+        let Some(i) = self.current else { return 0 };
+        let stretch = match self.second {
+            None => self.sources[i].clear_ahead(self.forward, at, None),
+            Some(_) if self.usual < IN_A_ROW.0 && self.in_a_row < IN_A_ROW.1 => return self.turns_ahead(at),
+            Some(second) => match self.sources.get_disjoint_mut([i, second]) {
                 Ok([source, second]) => source.clear_ahead(self.forward, at, Some(second.key())),
                 Err(_) => 0,
             },
+        };
+        self.turns.stretch(i, stretch)
+    }
+    /// The same where sources take turns. Where that finds little (equal heads, many versions, a memtable in between) it is
+    /// tried less and less often.
+    fn turns_ahead(&mut self, at: SeqNo) -> usize {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return 0;
         }
+        let standing = if self.forward { self.current } else { None };
+        let n = self.turns.find(&mut self.sources, self.order, standing, at);
+        self.poor = if n < FEW { (self.poor + 1).min(REST_LOG) } else { 0 };
+        self.rest = (1 << self.poor) - 1;
+        n
     }
     /// A step to an entry that was said to be clear; `key` becomes the key that is shown then.
     #[inline]
     pub fn glide(&mut self, key: &mut Vec<u8>) {
-        let Some(i) = self.current else { return };
-        let source = &mut self.sources[i];
+        let (Some(last), Some(i)) = (self.current, self.turns.take()) else { return };
         if self.forward {
-            source.glide(true);
-            source.key().copy_to(key);
+            self.sources[last].glide(true);
+            self.sources[i].key().copy_to(key);
         } else {
-            source.key().copy_to(key);
-            source.glide(false);
+            self.sources[i].key().copy_to(key);
+            self.sources[i].glide(false);
         }
-        (self.left, self.glided) = (i, true);
-        self.in_a_row = self.in_a_row.saturating_add(1);
+        (self.current, self.left, self.glided) = (Some(i), i, true);
+        self.in_a_row = if i == last { self.in_a_row.saturating_add(1) } else { 0 };
     }
     /// The last of so many entries that are clear.
     pub fn last_clear(&self, n: usize) -> KeyRef<'_> {
-        self.source().key_ahead(self.forward, if self.forward { n } else { n - 1 })
+        let (i, times) = self.turns.nth(n).expect("so many turns were found");
+        let standing = self.forward && self.current == Some(i);
+        self.sources[i].key_ahead(self.forward, if standing { times } else { times - 1 })
     }
 
     /// Whether the last step certainly led to another key; if not, it may have.
@@ -345,6 +384,10 @@ impl MergeCursor {
         self.rebase();
         self.choose();
         Ok(())
+    }
+    /// See [`Source::pass`].
+    pub fn pass(&mut self) -> u64 {
+        self.current.map_or(0, |i| self.sources[i].pass())
     }
     /// Whether it is on an entry.
     #[inline]

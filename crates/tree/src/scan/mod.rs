@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod cursor;
+pub mod turns;
 pub mod merge;
 pub mod cover;
 pub mod probe;

@@ -55,6 +55,8 @@ pub struct VisibleCursor {
     edge: Vec<u8>,
     /// The value that was lent last, if it does not lie where the merge is.
     hand: Option<Shared>,
+    /// Tombstones passed that [`VisibleCursor::take_passed`] has not told yet.
+    passed: u64,
 }
 
 impl VisibleCursor {
@@ -80,7 +82,12 @@ impl VisibleCursor {
             clear: 0,
             edge: Vec::new(),
             hand: None,
+            passed: 0,
         }
+    }
+    /// Tombstones that memtables and tables were told of since it was last asked.
+    pub fn take_passed(&mut self) -> u64 {
+        std::mem::take(&mut self.passed)
     }
 
     /// To the first visible key.
@@ -148,7 +155,7 @@ impl VisibleCursor {
         }
         if self.away || !self.merge.forward() {
             self.away = false;
-            self.merge.seek(&self.key, SeqNo::ZERO)?;
+            self.merge.walk_from(&self.key, true)?;
             if bug::on(Bug::SkipOnTurn) {
                 self.merge.step()?;
             }
@@ -173,31 +180,33 @@ impl VisibleCursor {
         }
         if self.away || self.merge.forward() {
             self.away = false;
-            self.merge.seek_before(&self.key, SeqNo::MAX)?;
+            self.merge.walk_from(&self.key, false)?;
         }
         self.find_backward()?;
         self.look_ahead();
         Ok(())
     }
 
-    /// Counts the entries ahead that need no other look than at the bounds, which is had here for all of them.
+    /// Counts the entries ahead that need no other look than at the bounds and at the end of the stretch that no range
+    /// tombstone covers, which is had here for all of them.
     #[inline]
     fn look_ahead(&mut self) {
-        if self.cover.is_none() && self.valid() {
+        if self.valid() && self.cover.as_ref().is_none_or(|c| c.is_clear()) {
             self.clear = self.merge.clear_ahead(self.at);
             let bound = if self.merge.forward() { &self.bounds.upper } else { &self.bounds.lower };
-            if !matches!(bound, Bound::Unbounded) {
+            if self.cover.is_some() || !matches!(bound, Bound::Unbounded) {
                 self.clear = self.within_bounds(self.clear);
             }
         }
     }
-    /// So many of the clear entries ahead as certainly lie within the bounds.
+    /// So many of the clear entries ahead as certainly lie within the bounds and the stretch.
     fn within_bounds(&mut self, mut clear: usize) -> usize {
         let forward = self.merge.forward();
+        let outside = if forward { Bounds::behind } else { Bounds::before };
         while clear > 0 {
             self.merge.last_clear(clear).copy_to(&mut self.edge);
-            let outside = if forward { Bounds::behind } else { Bounds::before };
-            if !outside(&self.bounds, self.order, &self.edge) {
+            let covered = self.cover.as_ref().is_some_and(|c| c.ends_before(forward, &self.edge));
+            if !covered && !outside(&self.bounds, self.order, &self.edge) {
                 break;
             }
             clear /= 2;
@@ -289,8 +298,16 @@ impl VisibleCursor {
                 self.shown = Shown::Here;
                 return Ok(());
             }
+            self.pass();
         }
         Ok(())
+    }
+
+    /// The merge is on an entry that is visible and dead.
+    fn pass(&mut self) {
+        if self.merge.kind().is_tombstone() {
+            self.passed += self.merge.pass();
+        }
     }
 
     /// Whether the merge is on an entry with a value, whose time has not passed.
@@ -341,7 +358,11 @@ impl VisibleCursor {
                 continue;
             }
             if visible && !hidden {
-                newest = Some((Shown::Left, self.is_live()));
+                let live = self.is_live();
+                newest = Some((Shown::Left, live));
+                if !live {
+                    self.pass();
+                }
             } else if let Some((left @ Shown::Left, _)) = &mut newest {
                 // The next step leaves another entry.
                 let found = self.merge.left().expect("the merge has just left that version");

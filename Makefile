@@ -46,6 +46,7 @@ prove:
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
+	$(SIM) isolation --cases 4000 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)
 

@@ -65,7 +65,8 @@ impl Cut {
 }
 
 impl<'a> CutRef<'a> {
-    fn key(self) -> Option<&'a [u8]> {
+    /// The key that it lies beside.
+    pub fn key(self) -> Option<&'a [u8]> {
         match self {
             CutRef::Before(k) | CutRef::After(k) => Some(k),
             CutRef::First | CutRef::Last => None,

@@ -40,6 +40,10 @@ pub enum ErrorKind {
     ReadOnly,
     /// Try again: the work could not be done now, and nothing happened.
     Busy,
+    /// Another transaction came first: this one was not committed and never will be. Begin it anew; see `family` and `key`.
+    Conflict,
+    /// The transaction was ended from outside: by its time limit, or by another thread. Nothing of it happened.
+    Aborted,
     /// A bug of the engine. Please report it.
     Internal,
 }
@@ -62,6 +66,8 @@ impl ErrorKind {
             ErrorKind::NoMemory => "no memory",
             ErrorKind::ReadOnly => "read-only",
             ErrorKind::Busy => "busy",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Aborted => "aborted",
             ErrorKind::Internal => "internal error",
         }
     }
@@ -80,6 +86,8 @@ struct Inner {
     expected: Option<String>,
     got: Option<String>,
     os: Option<i32>,
+    family: Option<String>,
+    key: Option<Box<[u8]>>,
 }
 
 impl Error {
@@ -93,6 +101,8 @@ impl Error {
             expected: None,
             got: None,
             os: None,
+            family: None,
+            key: None,
         }))
     }
 
@@ -159,6 +169,17 @@ impl Error {
         self
     }
 
+    /// A conflict over `key` of `family`.
+    pub fn conflict(family: &str, key: &[u8], message: &str) -> Self {
+        let shown = &key[..key.len().min(64)];
+        let more = if shown.len() < key.len() { "..." } else { "" };
+        let text = format!("{message}: family {family:?}, key \"{}{more}\"", shown.escape_ascii());
+        let mut e = Error::new(ErrorKind::Conflict, text);
+        let inner = e.inner();
+        (inner.family, inner.key) = (Some(family.to_string()), Some(key.into()));
+        e
+    }
+
     /// The same error under another kind, its message kept behind `context`.
     #[must_use]
     pub fn wrap(mut self, kind: ErrorKind, context: &str) -> Self {
@@ -192,13 +213,22 @@ impl Error {
     pub fn got_value(&self) -> Option<&str> {
         self.0.got.as_deref()
     }
+    /// The family that a conflict is about.
+    pub fn family(&self) -> Option<&str> {
+        self.0.family.as_deref()
+    }
+    /// The key that a conflict is about; of a conflict over a range, one in it.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.0.key.as_deref()
+    }
     /// The operating system's error number.
     pub fn os_error(&self) -> Option<i32> {
         self.0.os
     }
     /// Whether the same call may succeed later without anything else being changed by the caller.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Busy | ErrorKind::NoSpace | ErrorKind::NoMemory)
+        use ErrorKind::{Busy, Conflict, NoMemory, NoSpace};
+        matches!(self.0.kind, Busy | Conflict | NoSpace | NoMemory)
     }
     /// Whether stored bytes are damaged.
     pub fn is_corruption(&self) -> bool {

@@ -9,6 +9,7 @@ use crate::health::Health;
 use crate::hooks::Hooks;
 use crate::info_log::InfoLog;
 use crate::intake::Intake;
+use crate::locks::Locks;
 use crate::manifest::Manifest;
 use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
@@ -73,6 +74,8 @@ pub struct Core {
     pub space: Space,
     /// Grows when a writer was refused for want of space: jobs try again.
     pub retries: AtomicU64,
+    /// Locks of transactions.
+    pub locks: Arc<Locks>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Files waiting to be deleted.

@@ -14,6 +14,7 @@ use crate::report::{self, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
+use crate::txn::{Txn, TxnSettings};
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
@@ -113,6 +114,30 @@ impl Engine {
             Err(_) => {}
         }
         written
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self, settings: TxnSettings) -> Result<Txn> {
+        Txn::begin(&self.core, settings)
+    }
+    /// Commits a transaction, which has ended when this returns, whatever it returns.
+    ///
+    /// # Errors
+    /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
+    pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<()> {
+        let (batch, conditions) = txn.finish(&self.core)?;
+        let durability = durability.unwrap_or(self.core.settings.durability);
+        let started = self.core.start(Operation::Write, self.core.counters.commits.own());
+        let done = commit::write_if(&self.core, &self.writers, batch, durability, conditions);
+        if done.is_ok() {
+            self.core.stop(Operation::Write, started);
+        }
+        txn.end();
+        done
+    }
+    /// What transactions read.
+    pub fn core(&self) -> &Core {
+        &self.core
     }
 
     /// `Closed` if it is closed.

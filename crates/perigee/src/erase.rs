@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ops::RangeBounds;
 
 /// Adds the deletion of a range; nothing for an empty one.
-fn add_range(batch: &mut Batch, family: &Family, begin: &Cut, end: &Cut) -> Result<()> {
+pub(crate) fn add_range(batch: &mut Batch, family: &Family, begin: &Cut, end: &Cut) -> Result<()> {
     let order = family.inner.tree.order();
     match begin.as_ref().cmp(order, end.as_ref()) {
         Ordering::Less => batch.delete_range(family.inner.id, begin.as_ref(), end.as_ref()),
@@ -21,12 +21,12 @@ fn add_range(batch: &mut Batch, family: &Family, begin: &Cut, end: &Cut) -> Resu
     }
 }
 
-fn cuts<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Cut, Cut) {
+pub(crate) fn cuts<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Cut, Cut) {
     let own = |b: std::ops::Bound<&K>| b.map(|k| k.as_ref().to_vec());
     (Cut::begin(own(range.start_bound())), Cut::end(own(range.end_bound())))
 }
 
-fn prefix_cuts(family: &Family, prefix: &[u8]) -> Result<(Cut, Cut)> {
+pub(crate) fn prefix_cuts(family: &Family, prefix: &[u8]) -> Result<(Cut, Cut)> {
     let bounds = Bounds::prefix(family.inner.tree.order(), prefix)?;
     Ok((Cut::begin(bounds.lower), Cut::end(bounds.upper)))
 }

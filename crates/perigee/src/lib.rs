@@ -32,6 +32,7 @@
 mod human;
 mod options;
 mod option_table;
+mod txn_options;
 mod batch;
 mod slice;
 mod stats;
@@ -55,6 +56,7 @@ mod estimate;
 mod bulk;
 mod table_writer;
 mod watch;
+mod txn;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
@@ -69,6 +71,7 @@ pub use operate::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use perigee_engine::locks::LockMode;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{LostPiece, RepairReport, repair, repair_in};
 pub use safety::{
@@ -83,6 +86,8 @@ pub use stats::{
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
+pub use txn::{Txn, TxnHandle};
+pub use txn_options::{Isolation, TxnOptions};
 pub use watch::{CommitEvent, CommitOperation};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].

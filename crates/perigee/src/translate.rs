@@ -8,12 +8,14 @@ use crate::stats::{
     CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
     StallStats, Stats, VerifyReport,
 };
+use crate::txn_options::{Isolation, TxnOptions};
 use perigee_base::io::{Cause, Moved};
 use perigee_base::latency::{Operation, Summary};
 use perigee_engine::control::Job;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
 use perigee_engine::stalls::Stall;
+use perigee_engine::txn::{Isolation as Level, TxnSettings};
 use perigee_engine::verify::Verified;
 use perigee_engine::{FamilySettings, Settings};
 use perigee_env::Env;
@@ -30,6 +32,34 @@ pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
             perigee_engine::Durability::Interval(u64::try_from(t.as_micros()).unwrap_or(u64::MAX))
         }
         Durability::None => perigee_engine::Durability::None,
+    }
+}
+
+pub(crate) fn txn_settings(o: &TxnOptions) -> TxnSettings {
+    TxnSettings {
+        isolation: match o.isolation {
+            Isolation::ReadUncommitted => Level::ReadUncommitted,
+            Isolation::ReadCommitted => Level::ReadCommitted,
+            Isolation::RepeatableRead => Level::RepeatableRead,
+            Isolation::Snapshot => Level::Snapshot,
+            Isolation::Serializable => Level::Serializable,
+        },
+        read_only: o.read_only,
+        pessimistic: o.pessimistic,
+        lock_timeout_us: micros(o.lock_timeout),
+        // A limit of nothing is one all the same.
+        timeout_us: o.timeout.map_or(0, |t| micros(t).max(1)),
+        max_bytes: o.max_bytes.map_or(0, |n| n.max(1)),
+    }
+}
+
+pub(crate) fn isolation_of(level: Level) -> Isolation {
+    match level {
+        Level::ReadUncommitted => Isolation::ReadUncommitted,
+        Level::ReadCommitted => Isolation::ReadCommitted,
+        Level::RepeatableRead => Isolation::RepeatableRead,
+        Level::Snapshot => Isolation::Snapshot,
+        Level::Serializable => Isolation::Serializable,
     }
 }
 

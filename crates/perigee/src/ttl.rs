@@ -40,7 +40,7 @@ fn timed(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Timed>> {
 }
 
 impl Family {
-    fn expiry(&self, ttl: Duration) -> Expiry {
+    pub(crate) fn expiry(&self, ttl: Duration) -> Expiry {
         Expiry::after(self.engine.clock().now_ms(), ttl.as_millis())
     }
 

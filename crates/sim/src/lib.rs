@@ -18,6 +18,7 @@ pub mod flips;
 pub mod history;
 pub mod image;
 pub mod incarnations;
+pub mod isolation;
 pub mod kill;
 pub mod ledger;
 pub mod model;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
-use perigee_sim::{bugs, child, crash, faults, flips, kill, model, runner, safekeep};
+use perigee_sim::{bugs, child, crash, faults, flips, isolation, kill, model, runner, safekeep};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +26,8 @@ enum Command {
     Flips(flips::Args),
     /// A real process under SIGKILL.
     Kill(kill::Args),
+    /// Concurrent transactions at five levels, every history examined for anomalies.
+    Isolation(isolation::Args),
     /// Checkpoints, backups, prunes under crashes; read-only opens; repairs of damaged copies.
     Safety(safekeep::Args),
     /// Plants every seeded bug and proves that it is caught.
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Faults(args) => faults::run(&args),
         Command::Flips(args) => flips::run(&args),
         Command::Kill(args) => kill::run(&args),
+        Command::Isolation(args) => isolation::run(&args),
         Command::Safety(args) => safekeep::run(&args),
         Command::Bugs(args) => bugs::run(&args),
         Command::KillChild(args) => child::run(&args),

@@ -50,7 +50,7 @@ pub fn lookup_near(view: &View, key: &[u8], at: SeqNo, hand: &mut Hand) -> Resul
     look(view, key, at, |run, table, hash| hand.ask(run, table, key, hash, at))
 }
 
-/// The walk: memtables, then runs, the newest first. `ask` asks one table, of the run of that number.
+/// The walk: what a transaction has written itself, memtables, then runs, the newest first. `ask` asks one table, of the run of that number.
 #[inline]
 pub(crate) fn look(
     view: &View,
@@ -60,6 +60,11 @@ pub(crate) fn look(
 ) -> Result<Option<(SeqNo, Found)>> {
     let order = view.version.order;
     let hash = order.filter_hash(key);
+    if let Some(own) = &view.own
+        && let Some(found) = newer(own.point(key, hash), own.cover(order, key))
+    {
+        return Ok(Some(found));
+    }
     for memtable in view.memtables() {
         if let Some(found) = newer(memtable.get(key, hash, at), memtable.cover(key, at)) {
             return Ok(Some(found));

@@ -23,6 +23,7 @@ impl Tree {
     pub fn new(version: Version, now: Arc<dyn Now>) -> Tree {
         let order = version.order;
         let view = View {
+            own: None,
             active: Arc::new(Memtable::new(order)),
             sealed: Vec::new(),
             version: Arc::new(version),
@@ -68,7 +69,7 @@ impl Tree {
             let mut all = vec![Arc::clone(&v.active)];
             all.extend(v.sealed.iter().cloned());
             let active = Arc::new(Memtable::expecting(self.order, v.active.keys()));
-            View { active, sealed: all, version: Arc::clone(&v.version), now: Arc::clone(&v.now) }
+            View { own: None, active, sealed: all, version: Arc::clone(&v.version), now: Arc::clone(&v.now) }
         });
         sealed
     }
@@ -91,6 +92,7 @@ impl Tree {
         self.swap(|v| {
             let keep = |m: &&Arc<Memtable>| !flushed.is_some_and(|f| Arc::ptr_eq(f, m));
             View {
+                own: None,
                 active: Arc::clone(&v.active),
                 sealed: v.sealed.iter().filter(keep).cloned().collect(),
                 version: Arc::clone(&version),
@@ -102,6 +104,7 @@ impl Tree {
     /// Lets go of everything: the family was dropped. Views taken before stay whole.
     pub fn clear(&self) {
         self.swap(|_| View {
+            own: None,
             active: Arc::new(Memtable::new(self.order)),
             sealed: Vec::new(),
             version: Arc::new(Version::empty(self.order)),

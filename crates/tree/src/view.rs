@@ -1,6 +1,7 @@
 //! The view: everything a read needs, immutable, in one object. There are no races between levels because there
 //! is only one thing to load.
 
+use crate::own::Own;
 use crate::{Memtable, Version};
 use perigee_base::Now;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::sync::Arc;
 /// The sources of a family, newest first: active memtable, sealed memtables, version.
 #[derive(Clone, Debug)]
 pub struct View {
+    /// What the transaction that reads has written itself, before all others.
+    pub own: Option<Own>,
     /// Takes the inserts.
     pub active: Arc<Memtable>,
     /// Wait for their flush, newest first.
@@ -19,7 +22,12 @@ pub struct View {
 }
 
 impl View {
-    /// All memtables, newest first.
+    /// The view as a transaction sees it that has written `own`.
+    #[must_use]
+    pub fn under(&self, own: Own) -> View {
+        View { own: Some(own), ..self.clone() }
+    }
+    /// All memtables that everybody reads, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }

@@ -20,6 +20,7 @@ pub mod rotate;
 
 use crate::core::Core;
 use crate::settings::Durability;
+use crate::txn::validate::Conditions;
 use crate::wal::Appender;
 use group::Queue;
 use perigee_base::{Error, Result};
@@ -53,13 +54,31 @@ pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
 
 /// Commits a batch.
 pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<()> {
+    write_if(core, writers, batch, durability, None)
+}
+
+/// Commits a batch if conditions hold when its turn has come.
+///
+/// # Errors
+/// `Conflict` if they do not.
+pub fn write_if(
+    core: &Core,
+    writers: &Writers,
+    batch: Batch,
+    durability: Durability,
+    conditions: Option<Box<Conditions>>,
+) -> Result<()> {
     if batch.count() == 0 {
         return core.health.check_open();
     }
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
-    let work = Work::prepare(core, batch, durability)?;
+    let mut work = Work::prepare(core, batch, durability)?;
     admit::wait(core, work.bytes())?;
+    if let Some(mut conditions) = conditions {
+        conditions.check_early(core, &work)?;
+        work.conditions = Some(conditions);
+    }
     let outcome = match durability {
         Durability::Full => {
             writers.queue.submit(&*core.env.clock, work, |group| lead(core, &mut core.wal.appender(), group))
@@ -91,6 +110,7 @@ fn lead(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Result<()> 
     let _poison_on_panic = PanicGuard(core);
     core.health.check_writable()?;
     group.iter_mut().for_each(|work| work.refuse_if_vain(core));
+    work::refuse_conflicts(core, group);
     rotate::if_needed(core, appender, group)?;
     let first = log::append(core, appender, group)?;
     let told = apply::apply(core, group, first)?;

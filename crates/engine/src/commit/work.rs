@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::settings::Durability;
 use crate::shared;
+use crate::txn::validate::{Conditions, Parts};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -49,6 +50,8 @@ pub struct Work {
     pub parts: SmallVec<[Part; 1]>,
     /// What the writer asked for.
     pub durability: Durability,
+    /// What must not have changed, if a transaction wrote it.
+    pub conditions: Option<Box<Conditions>>,
     /// Why it was left out of its group, if it was.
     pub refused: Option<Error>,
 }
@@ -75,7 +78,7 @@ impl Work {
             };
             parts[at].ops.push((op, SeqNo(i as u64)));
         }
-        Ok(Work { record, parts, durability, refused: None })
+        Ok(Work { record, parts, durability, conditions: None, refused: None })
     }
     /// Whether it does anything but delete.
     pub fn grows(&self) -> bool {
@@ -97,6 +100,27 @@ impl Work {
         if self.refused.is_none() && self.grows() {
             self.refused = admit::space(core, self.bytes()).err();
         }
+    }
+}
+
+impl Parts for Work {
+    fn each(&self, visit: &mut dyn FnMut(FamilyId, &[u8], &Op)) {
+        for part in &self.parts {
+            part.ops.iter().for_each(|(op, _)| visit(part.id, &self.record.buf, op));
+        }
+    }
+}
+
+/// Leaves out what transactions wrote whose conditions do not hold, in the commit section.
+pub fn refuse_conflicts(core: &Core, group: &mut [Work]) {
+    for i in 0..group.len() {
+        let (earlier, work) = group.split_at_mut(i);
+        let Some(work) = work.first_mut().filter(|w| w.refused.is_none()) else { continue };
+        let Some(conditions) = &work.conditions else { continue };
+        let earlier: Vec<&dyn Parts> =
+            earlier.iter().filter(|w| w.refused.is_none()).map(|w| w as &dyn Parts).collect();
+        let holds = conditions.check(core, work).and_then(|()| conditions.check_beside(core, work, &earlier));
+        work.refused = holds.err();
     }
 }
 

@@ -180,6 +180,7 @@ fn assemble(
         health: Health::default(),
         signal: Signal::new(),
         now,
+        locks: Arc::default(),
         snapshots: Arc::new(Snapshots::default()),
         retire: Retire::default(),
         shelf,

@@ -16,6 +16,14 @@ pub struct Batch {
     user_bytes: u64,
 }
 
+/// A place in a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    bytes: usize,
+    count: u32,
+    user_bytes: u64,
+}
+
 impl Default for Batch {
     fn default() -> Self {
         Self::new()
@@ -146,6 +154,24 @@ impl Batch {
         }
         self.buf.resize(self.buf.len() + room, 0);
         Ok(())
+    }
+
+    /// Where it stands, to come back to.
+    pub fn mark(&self) -> Mark {
+        Mark { bytes: self.buf.len(), count: self.count, user_bytes: self.user_bytes }
+    }
+    /// Forgets what was added after a mark of this batch; costs the same whatever that was.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.buf.truncate(mark.bytes);
+        (self.count, self.user_bytes) = (mark.count, mark.user_bytes);
+    }
+    /// Its bytes, into which its operations point.
+    pub fn buf(&self) -> &[u8] {
+        &self.buf
+    }
+    /// The operations added after a mark.
+    pub fn since(&self, mark: Mark) -> Ops<'_> {
+        Ops::new(&self.buf, mark.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len())
     }
 
     /// Operations in it.

@@ -8,7 +8,7 @@ pub mod batch;
 pub mod writer;
 pub mod reader;
 
-pub use batch::{Batch, Op, Ops};
+pub use batch::{Batch, Mark, Op, Ops};
 pub use layout::{RecordHeader, RecordKind};
 pub use reader::{Bad, Behind, LogReader, Record, Step};
 pub use writer::{LogWriter, Stamp};

@@ -2,16 +2,19 @@
 //! two comparisons of keys, whatever lies beside it; only where the stretch ends are the sources asked again.
 
 use crate::memtable::Memtable;
+use crate::own::Own;
 use crate::version::Run;
 use crate::view::View;
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::Cut;
 use perigee_base::{KeyOrder, SeqNo};
+use perigee_file::ranges::Window;
 use std::sync::Arc;
 
 /// A source that has range tombstones.
 #[derive(Debug)]
 enum Source {
+    Own(Own),
     Mem(Arc<Memtable>),
     Run(Arc<Run>),
 }
@@ -34,8 +37,9 @@ impl Cover {
     /// Over a view; `None` if nothing in it has range tombstones.
     pub fn over(view: &View, at: SeqNo) -> Option<Box<Cover>> {
         let with = |m: &&Arc<Memtable>| m.ranges().any();
-        let mut sources: Vec<Source> =
-            view.memtables().filter(with).map(|m| Source::Mem(Arc::clone(m))).collect();
+        let own = view.own.iter().filter(|o| with(&o.memtable()));
+        let mut sources: Vec<Source> = own.cloned().map(Source::Own).collect();
+        sources.extend(view.memtables().filter(with).map(|m| Source::Mem(Arc::clone(m))));
         if view.version.has_ranges {
             let with = |r: &&Arc<Run>| r.tables.iter().any(|t| t.meta.summary.ranges.is_some());
             sources.extend(view.version.runs().filter(with).map(|r| Source::Run(Arc::clone(r))));
@@ -64,15 +68,25 @@ impl Cover {
         self.newest = None;
         let (mut begin, mut end) = (Cut::First, Cut::Last);
         let (order, at, newest) = (self.order, self.at, &mut self.newest);
-        let mut narrow = |w: perigee_file::ranges::Window<'_>| {
+        let mut narrow = |w: Window<'_>, seen: Option<SeqNo>| {
             begin = w.begin.max(order, begin.as_ref()).to_cut();
             end = w.end.min(order, end.as_ref()).to_cut();
-            *newest = w.newest(at).max(*newest);
+            *newest = seen.max(*newest);
         };
         for source in &self.sources {
             match source {
-                Source::Mem(m) => drop(m.ranges().with(|list| narrow(list.window(order, key)))),
-                Source::Run(r) => narrow(r.window(order, key)),
+                Source::Mem(m) => drop(m.ranges().with(|list| {
+                    let w = list.window(order, key);
+                    narrow(w, w.newest(at));
+                })),
+                Source::Run(r) => {
+                    let w = r.window(order, key);
+                    narrow(w, w.newest(at));
+                }
+                Source::Own(own) => drop(own.memtable().ranges().with(|list| {
+                    let w = list.window(order, key);
+                    narrow(w, own.range(|at| w.newest(at)));
+                })),
             }
         }
         self.window = Some((begin, end));

@@ -8,6 +8,7 @@
 use super::cursor::{RunCursor, Source};
 use super::turns::Turns;
 use crate::View;
+use crate::own::Own;
 use crate::version::Version;
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, EntryRef, Error, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
@@ -88,10 +89,11 @@ impl MergeCursor {
         }
     }
 
-    /// Over everything in a view: memtables, then runs, each from the newest to the oldest.
+    /// Over everything in a view: own writes, memtables, then runs, each from the newest to the oldest.
     pub fn over_view(view: &View, fill_cache: bool) -> MergeCursor {
         let order = view.version.order;
-        let mut sources: Vec<Source> = view.memtables().map(|m| Source::from(m.cursor())).collect();
+        let memtables = view.own.iter().map(Own::memtable).chain(view.memtables());
+        let mut sources: Vec<Source> = memtables.map(|m| Source::from(m.cursor())).collect();
         sources.extend(Self::runs(&view.version, fill_cache));
         MergeCursor::new(order, sources)
     }

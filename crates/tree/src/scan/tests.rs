@@ -29,6 +29,7 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
         tables[i * memtables / ops.len()].insert(&Arc::new(f.buf), 0, &parsed).unwrap();
     }
     Arc::new(View {
+        own: None,
         active: Arc::clone(&tables[memtables - 1]),
         sealed: tables[..memtables - 1].iter().rev().cloned().collect(),
         version: Arc::new(Version::empty(KeyOrder::Bytes)),

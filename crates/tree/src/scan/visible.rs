@@ -214,6 +214,12 @@ impl VisibleCursor {
         clear
     }
 
+    /// Whether the reader may see an entry of this number: an operation up to its own, or a write of its transaction.
+    #[inline]
+    fn sees(&self, seq: SeqNo) -> bool {
+        seq <= self.at || self.view.own.as_ref().is_some_and(|own| own.sees(seq))
+    }
+
     /// Shows nothing any more; whether it showed something.
     #[inline]
     fn take_shown(&mut self) -> bool {
@@ -273,7 +279,7 @@ impl VisibleCursor {
         self.merge.expect_way(true)?;
         while self.merge.valid() {
             let seq = self.merge.seq();
-            if seq > self.at || (skip && self.merge.key().is(self.order, &self.key)) {
+            if !self.sees(seq) || (skip && self.merge.key().is(self.order, &self.key)) {
                 self.merge.step()?;
                 skip &= !self.merge.on_another_key();
                 continue;
@@ -339,13 +345,13 @@ impl VisibleCursor {
             }
             let first = newest.is_none();
             // Where versions of a key may differ in their bytes, the newest one's are shown.
-            if first || (seq <= self.at && !self.order.is_bytewise()) {
+            if first || (self.sees(seq) && !self.order.is_bytewise()) {
                 key.copy_to(&mut self.key);
             }
             if first && self.bounds.before(self.order, &self.key) {
                 return Ok(());
             }
-            let visible = seq <= self.at;
+            let visible = self.sees(seq);
             let hidden = visible && self.cover.as_mut().is_some_and(|c| c.hides(&self.key, seq));
             if hidden && first {
                 self.step_over()?;

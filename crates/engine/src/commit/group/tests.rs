@@ -12,7 +12,7 @@ const SYNC_US: u64 = 1_000;
 
 fn work() -> Work {
     let record = Finished::around(b"", 1);
-    Work { record, parts: Default::default(), durability: Durability::Full, refused: None }
+    Work { record, parts: Default::default(), durability: Durability::Full, conditions: None, refused: None }
 }
 
 /// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.

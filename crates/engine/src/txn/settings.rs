@@ -1,0 +1,48 @@
+//! What a transaction is asked to be.
+
+/// Isolation of a transaction, weakest first. `docs/transactions.md` says what each forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isolation {
+    /// Served as read committed.
+    ReadUncommitted,
+    /// Each read sees what was committed when it began.
+    ReadCommitted,
+    /// All reads see one moment; keys that were read by themselves must not have changed at commit.
+    RepeatableRead,
+    /// All reads see one moment; keys that were written must not have changed at commit.
+    Snapshot,
+    /// As if transactions ran one after the other, in an order that real time allows.
+    Serializable,
+}
+
+impl Isolation {
+    /// Whether all reads see the moment at which the transaction began.
+    pub fn holds_snapshot(self) -> bool {
+        self >= Isolation::RepeatableRead
+    }
+    /// Whether keys that were read must not have changed at commit.
+    pub fn checks_reads(self) -> bool {
+        matches!(self, Isolation::RepeatableRead | Isolation::Serializable)
+    }
+    /// Whether ranges that were read must not have changed at commit.
+    pub fn checks_ranges(self) -> bool {
+        self == Isolation::Serializable
+    }
+}
+
+/// Settings of a transaction.
+#[derive(Clone, Debug)]
+pub struct TxnSettings {
+    /// What it is protected from.
+    pub isolation: Isolation,
+    /// It refuses to write, and never conflicts.
+    pub read_only: bool,
+    /// What it writes it locks first.
+    pub pessimistic: bool,
+    /// It waits for a lock no longer than that.
+    pub lock_timeout_us: u64,
+    /// It is ended when it is older than that; 0: it may last.
+    pub timeout_us: u64,
+    /// Writes beyond so many bytes are refused; 0: as many as a batch may hold.
+    pub max_bytes: u64,
+}

@@ -1,0 +1,320 @@
+//! One transaction: its snapshot, its writes, its savepoints, its end.
+
+use super::reads::Reads;
+use super::settings::{Isolation, TxnSettings};
+use super::validate::Conditions;
+use super::writes::{Place, Writes};
+use crate::core::Core;
+use crate::family::Family;
+use crate::locks::{self, LockMode, Locks, Mine, Owner};
+use crate::snapshot::Held;
+use perigee_base::cut::Cut;
+use perigee_base::{Error, ErrorKind, Result, SeqNo, Shared};
+use perigee_file::Found;
+use perigee_file::log::Batch;
+use perigee_tree::{View, get, since};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+
+/// Goes on.
+const ACTIVE: u8 = 0;
+/// Committed or rolled back.
+const ENDED: u8 = 1;
+/// Ended from outside.
+const ABORTED: u8 = 2;
+
+/// A savepoint.
+#[derive(Clone, Debug)]
+struct Savepoint {
+    name: String,
+    place: Place,
+    /// Locks taken before it.
+    locks: u64,
+}
+
+/// Ends a transaction from outside.
+#[derive(Clone, Debug)]
+pub struct Mark(Arc<AtomicU8>);
+
+impl Mark {
+    /// From now on the transaction answers every call with `Aborted`; false if it has ended already.
+    pub fn abort(&self) -> bool {
+        self.0.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok()
+    }
+}
+
+/// A transaction. Calls of one are not made at the same time.
+#[derive(Debug)]
+pub struct Txn {
+    settings: TxnSettings,
+    held: Option<Held>,
+    writes: Writes,
+    reads: Reads,
+    savepoints: Vec<Savepoint>,
+    /// As which it takes locks; those it holds.
+    owner: Owner,
+    mine: Mine,
+    locks: Arc<Locks>,
+    state: Arc<AtomicU8>,
+    /// When its time is over (0: never).
+    until_us: u64,
+}
+
+impl Txn {
+    /// Begins one.
+    pub fn begin(core: &Core, settings: TxnSettings) -> Result<Txn> {
+        let mut txn = Txn {
+            settings,
+            held: None,
+            writes: Writes::new(),
+            reads: Reads::default(),
+            savepoints: Vec::new(),
+            owner: 0,
+            mine: Mine::default(),
+            locks: Arc::clone(&core.locks),
+            state: Arc::default(),
+            until_us: 0,
+        };
+        txn.reset(core)?;
+        Ok(txn)
+    }
+    /// Begins anew, everything forgotten.
+    pub fn reset(&mut self, core: &Core) -> Result<()> {
+        core.health.check_open()?;
+        self.end();
+        // Tried again, it is not younger than before: in the end it is the oldest, and gives way to nobody.
+        if self.owner == 0 {
+            self.owner = self.locks.newcomer();
+        }
+        let holds = self.settings.isolation.holds_snapshot();
+        self.held = holds.then(|| core.snapshots.take(&core.visible));
+        self.until_us = match self.settings.timeout_us {
+            0 => 0,
+            us => core.env.clock.monotonic_us().saturating_add(us),
+        };
+        self.state = Arc::default();
+        Ok(())
+    }
+    /// Forgets everything and takes no more calls.
+    pub fn end(&mut self) {
+        let _ = self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst);
+        self.held = None;
+        self.writes.clear();
+        self.reads = Reads::default();
+        self.savepoints.clear();
+        self.locks.release(self.owner, &mut self.mine, 0);
+    }
+    /// To end it from outside.
+    pub fn mark(&self) -> Mark {
+        Mark(Arc::clone(&self.state))
+    }
+    /// Its settings.
+    pub fn settings(&self) -> &TxnSettings {
+        &self.settings
+    }
+    /// The sequence number that it reads at, if it holds one.
+    pub fn snapshot(&self) -> Option<SeqNo> {
+        self.held.as_ref().map(Held::seq)
+    }
+    /// Operations written, and bytes that they take in the log.
+    pub fn written(&self) -> (usize, u64) {
+        (self.writes.count(), self.writes.bytes())
+    }
+
+    /// Whether it takes calls.
+    pub fn check(&self, core: &Core) -> Result<()> {
+        core.health.check_open()?;
+        if self.until_us != 0 && core.env.clock.monotonic_us() >= self.until_us {
+            Mark(Arc::clone(&self.state)).abort();
+        }
+        match self.state.load(SeqCst) {
+            ACTIVE => Ok(()),
+            ENDED => Err(Error::invalid("the transaction has ended: reset it, or begin another")),
+            _ => Err(Error::new(
+                ErrorKind::Aborted,
+                "the transaction was ended by its time limit or from another thread: begin it anew",
+            )),
+        }
+    }
+
+    /// The view of a family without own writes, and the number to read it at.
+    fn base(&self, core: &Core, family: &Family) -> Result<(Arc<View>, SeqNo)> {
+        family.check()?;
+        let view = family.tree.view();
+        match &self.held {
+            Some(held) => {
+                family.check_since(held.era())?;
+                Ok((view, held.seq()))
+            }
+            None => Ok((view, core.visible())),
+        }
+    }
+    /// What a walk through a family reads: a picture that later writes do not change.
+    pub fn view(&mut self, core: &Core, family: &Family) -> Result<(Arc<View>, SeqNo)> {
+        self.check(core)?;
+        let (view, at) = self.base(core, family)?;
+        Ok(match self.writes.own(family.id)? {
+            Some(own) => (Arc::new(view.under(own)), at),
+            None => (view, at),
+        })
+    }
+    /// A stretch of keys will be walked through.
+    pub fn will_walk(&mut self, family: &Family, begin: Cut, end: Cut) {
+        if self.settings.isolation.checks_ranges() && !self.settings.read_only {
+            self.reads.range(family.id, begin, end);
+        }
+    }
+    /// The value of `key`; `tracked`: as a read that the transaction depends on.
+    pub fn get(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Shared>> {
+        self.check(core)?;
+        let order = family.tree.order();
+        if let Some(found) = self.writes.find(family.id, order, key)? {
+            return live(core, found);
+        }
+        if tracked && self.settings.isolation.checks_reads() && !self.settings.read_only {
+            self.reads.key(family.id, order, key);
+        }
+        let (view, at) = match &self.held {
+            Some(held) => {
+                family.check()?;
+                let view = family.tree.pin();
+                family.check_since(held.era())?;
+                (view, held.seq())
+            }
+            None => {
+                family.check()?;
+                let view = family.tree.pin();
+                (view, core.visible())
+            }
+        };
+        get::get(&view, key, at)
+    }
+
+    /// Locks a key or a stretch until the end, or until a savepoint set before is gone back to.
+    ///
+    /// # Errors
+    /// `Busy` if it was not to be had in time; `Conflict` for the victim of a deadlock.
+    pub fn lock(&mut self, core: &Core, family: &Family, place: locks::Place, mode: LockMode) -> Result<()> {
+        self.check(core)?;
+        family.check()?;
+        let whose = (self.owner, &mut self.mine);
+        let place_of = (family.id, &*family.name(), family.tree.order());
+        self.locks.lock(&*core.env.clock, place_of, whose, place, mode, self.settings.lock_timeout_us)
+    }
+    /// Locks a key, then reads it. If all reads see one moment and the key was changed since, it is a conflict now and not only
+    /// at commit.
+    pub fn get_for_update(
+        &mut self,
+        core: &Core,
+        family: &Family,
+        key: &[u8],
+        mode: LockMode,
+    ) -> Result<Option<Shared>> {
+        self.lock(core, family, locks::Place::Key(key.to_vec()), mode)?;
+        if let Some(held) = &self.held {
+            let view = family.tree.pin();
+            if since::newest(&view, key, held.seq())?.is_some() {
+                let text = "the key was changed after the transaction began; begin it anew";
+                return Err(Error::conflict(&family.name(), key, text));
+            }
+        }
+        self.get(core, family, key, true)
+    }
+
+    /// Writes what `write` adds to a batch; `place` is what it is about.
+    pub fn write(
+        &mut self,
+        core: &Core,
+        family: &Family,
+        place: impl FnOnce() -> (locks::Place, LockMode),
+        write: impl FnOnce(&mut Batch) -> Result<()>,
+    ) -> Result<()> {
+        if self.settings.pessimistic {
+            let (place, mode) = place();
+            self.lock(core, family, place, mode)?;
+        }
+        self.check(core)?;
+        family.check()?;
+        if self.settings.read_only {
+            return Err(Error::invalid("the transaction was begun for reading only"));
+        }
+        let place = self.writes.place();
+        let order = family.tree.order();
+        self.writes.know(family.id, order);
+        self.writes.add(order, write)?;
+        let (limit, bytes) = (self.settings.max_bytes, self.writes.bytes());
+        if limit != 0 && bytes > limit {
+            self.writes.roll_back(place);
+            return Err(Error::invalid(
+                "the transaction is too large: commit what it has, or raise its limit",
+            )
+            .expected(format_args!("at most {limit} bytes"), bytes));
+        }
+        Ok(())
+    }
+
+    /// Sets a savepoint. Names may repeat: the newest is meant.
+    pub fn savepoint(&mut self, core: &Core, name: &str) -> Result<()> {
+        self.check(core)?;
+        self.savepoints.push(Savepoint {
+            name: name.to_string(),
+            place: self.writes.place(),
+            locks: self.mine.count(),
+        });
+        Ok(())
+    }
+    fn position(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("the transaction has no savepoint {name:?}"))
+        })
+    }
+    /// Takes back what was written since a savepoint, which stays; later ones go.
+    pub fn roll_back_to(&mut self, core: &Core, name: &str) -> Result<()> {
+        self.check(core)?;
+        let at = self.position(name)?;
+        self.writes.roll_back(self.savepoints[at].place);
+        self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        self.savepoints.truncate(at + 1);
+        Ok(())
+    }
+    /// Forgets a savepoint and later ones; what was written stays.
+    pub fn release(&mut self, core: &Core, name: &str) -> Result<()> {
+        self.check(core)?;
+        let at = self.position(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays until [`Txn::end`].
+    pub fn finish(&mut self, core: &Core) -> Result<(Batch, Option<Box<Conditions>>)> {
+        self.check(core)?;
+        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
+            return self.check(core).map(|()| (Batch::new(), None));
+        }
+        let batch = self.writes.take();
+        let isolation = self.settings.isolation;
+        let conditions = self.held.as_ref().filter(|_| batch.count() > 0).map(|held| {
+            let reads = std::mem::take(&mut self.reads);
+            let writes = isolation >= Isolation::RepeatableRead;
+            Box::new(Conditions { since: held.seq(), era: held.era(), writes, reads })
+        });
+        Ok((batch, conditions))
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The value of an own entry, if it is one that is still shown.
+fn live(core: &Core, found: Found) -> Result<Option<Shared>> {
+    if !get::is_live(&found, &*core.now) {
+        return Ok(None);
+    }
+    match found {
+        Found::Value(value) | Found::ValueUntil(value, _) => Ok(Some(value)),
+        _ => Err(Error::internal("an own value is in a value log")),
+    }
+}

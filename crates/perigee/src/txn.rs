@@ -1,0 +1,375 @@
+//! Transactions: see [`Txn`] and `docs/transactions.md`.
+
+use crate::iter::bounds;
+use crate::{Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Result, Slice, TxnOptions};
+use crate::{erase, translate};
+use perigee_base::cut::Cut;
+use perigee_engine::Engine;
+use perigee_engine::locks::{LockMode, Place};
+use perigee_engine::txn::{Mark, Txn as Inner};
+use perigee_file::log::Batch;
+use perigee_tree::scan::Bounds;
+use std::ops::RangeBounds;
+use perigee_env::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A transaction over any number of families: its writes are its own until [`Txn::commit`], and then all of them happen at
+/// once or none does. Dropping it rolls it back. What its reads see, and what makes its commit a `Conflict`, says its
+/// [`Isolation`].
+///
+/// Its own writes are seen by its reads, in every direction. Cursors and iterators show the transaction as it was when they
+/// were made: what it writes or takes back later does not disturb them.
+///
+/// ```
+/// # use perigee::{Db, ErrorKind, Options, TxnOptions};
+/// # fn main() -> perigee::Result<()> {
+/// # use perigee::env::{Env, fs::memory::SimDisk};
+/// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+/// let accounts = db.create_family("accounts", Default::default())?;
+/// accounts.put("alice", "100")?;
+///
+/// let txn = db.begin(TxnOptions::new())?;
+/// txn.put(&accounts, "alice", "70")?;
+/// txn.put(&accounts, "bob", "30")?;
+/// assert_eq!(txn.get(&accounts, "bob")?.as_deref(), Some(&b"30"[..]));
+/// assert_eq!(accounts.get("bob")?, None); // nobody else sees it yet
+/// txn.commit()?;
+/// assert_eq!(accounts.get("bob")?.as_deref(), Some(&b"30"[..]));
+///
+/// let late = db.begin(TxnOptions::new())?;
+/// accounts.put("alice", "0")?; // somebody is faster
+/// late.put(&accounts, "alice", "71")?;
+/// let e = late.commit().unwrap_err();
+/// assert_eq!((e.kind(), e.key()), (ErrorKind::Conflict, Some(&b"alice"[..])));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Txn {
+    inner: Mutex<Inner>,
+    engine: Arc<Engine>,
+}
+
+/// Ends a transaction from another thread. See [`Txn::handle`].
+#[derive(Clone, Debug)]
+pub struct TxnHandle(Mark);
+
+impl TxnHandle {
+    /// From now on the transaction answers every call with `Aborted`, and nothing of it happens. False if it has ended already
+    /// or is being committed.
+    pub fn abort(&self) -> bool {
+        self.0.abort()
+    }
+}
+
+impl Txn {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// The value of `key`, copied.
+    pub fn get(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_pinned(family, key)?.map(Vec::from))
+    }
+    /// The value of `key`, without a copy.
+    pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.read(family, key.as_ref(), true)
+    }
+    /// The value of `key`, by a read that the transaction does not depend on: a later change of the key is no conflict.
+    pub fn get_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.read(family, key.as_ref(), false)
+    }
+    /// Whether `key` is there, by a read that the transaction does not depend on.
+    pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get_untracked(family, key)?.is_some())
+    }
+    fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
+        let started = self.engine.start_get();
+        let value = self.inner().get(self.engine.core(), &family.inner, key, tracked)?;
+        self.engine.stop_get(started, value.is_some());
+        Ok(value.map(Slice))
+    }
+    /// The values of many keys, in the order of the keys.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Slice>>> {
+        keys.into_iter().map(|key| self.get_pinned(family, key)).collect()
+    }
+
+    /// All entries.
+    pub fn iter(&self, family: &Family) -> Result<Iter> {
+        self.scan(family, Bounds::all())
+    }
+    /// The entries of a range.
+    pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.scan(family, bounds(&range))
+    }
+    /// The entries whose key starts with `prefix`.
+    pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.scan(family, Bounds::prefix(family.inner.tree.order(), prefix.as_ref())?)
+    }
+    /// A cursor over all entries.
+    pub fn cursor(&self, family: &Family) -> Result<Cursor> {
+        self.walk(family, Bounds::all())
+    }
+    /// A cursor that stays within a range.
+    pub fn cursor_within<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<Cursor> {
+        self.walk(family, bounds(&range))
+    }
+    fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
+        let mut inner = self.inner();
+        let (view, at) = inner.view(self.engine.core(), &family.inner)?;
+        inner.will_walk(&family.inner, Cut::begin(bounds.lower.clone()), Cut::end(bounds.upper.clone()));
+        Ok(Iter::new(&self.engine, view, at, bounds))
+    }
+    fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
+        let mut inner = self.inner();
+        let (view, at) = inner.view(self.engine.core(), &family.inner)?;
+        inner.will_walk(&family.inner, Cut::begin(bounds.lower.clone()), Cut::end(bounds.upper.clone()));
+        Ok(Cursor::new(&self.engine, view, at, bounds))
+    }
+
+    /// Locks `key`, then reads it: nobody who locks it too gets in between this read and the commit. The lock is held until the
+    /// transaction ends, or goes back to a savepoint set before. Writers that take no locks are not kept out: the commit
+    /// sees them.
+    ///
+    /// ```
+    /// # use perigee::{Db, LockMode, Options, TxnOptions};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let family = db.default_family();
+    /// let pessimist = TxnOptions::new().pessimistic(true).lock_timeout(std::time::Duration::ZERO);
+    /// let txn = db.begin(pessimist.clone())?;
+    /// assert_eq!(txn.get_for_update(&family, "seat 12", LockMode::Exclusive)?, None);
+    /// let other = db.begin(pessimist)?;
+    /// assert!(other.put(&family, "seat 12", "bob").unwrap_err().is_retryable()); // would have to wait
+    /// txn.put(&family, "seat 12", "alice")?;
+    /// txn.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Busy` if the lock was not to be had in time; `Conflict` for the victim of a deadlock, or if the key was changed since
+    /// the moment that all reads see.
+    pub fn get_for_update(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        mode: LockMode,
+    ) -> Result<Option<Slice>> {
+        let (core, key) = (self.engine.core(), key.as_ref());
+        Ok(self.inner().get_for_update(core, &family.inner, key, mode)?.map(Slice))
+    }
+    /// Locks a key. See [`Txn::get_for_update`].
+    pub fn lock(&self, family: &Family, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
+        let place = Place::Key(key.as_ref().to_vec());
+        self.inner().lock(self.engine.core(), &family.inner, place, mode)
+    }
+    /// Locks every key of a range, those that are not there too. See [`LockMode::Gap`].
+    pub fn lock_range<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+        mode: LockMode,
+    ) -> Result<()> {
+        let (begin, end) = erase::cuts(&range);
+        self.inner().lock(self.engine.core(), &family.inner, Place::Stretch(begin, end), mode)
+    }
+
+    fn write(
+        &self,
+        family: &Family,
+        key: &[u8],
+        mode: LockMode,
+        write: impl FnOnce(&mut Batch) -> Result<()>,
+    ) -> Result<()> {
+        let place = || (Place::Key(key.to_vec()), mode);
+        self.inner().write(self.engine.core(), &family.inner, place, write)
+    }
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a limit would be broken, or the transaction only reads; the transaction is unchanged. Those of
+    /// [`Txn::get_for_update`] if it is pessimistic.
+    pub fn put(&self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (id, key) = (family.inner.id, key.as_ref());
+        self.write(family, key, LockMode::Insert, |batch| batch.put(id, key, value.as_ref()))
+    }
+    /// Sets `key` to `value` for as long as `ttl`, counted from now. See [`Family::put_with_ttl`].
+    pub fn put_with_ttl(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry(ttl));
+        self.write(family, key, LockMode::Insert, |batch| batch.put_until(id, key, value.as_ref(), until))
+    }
+    /// Removes `key`.
+    pub fn delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
+        let (id, key) = (family.inner.id, key.as_ref());
+        self.write(family, key, LockMode::Exclusive, |batch| batch.delete(id, key))
+    }
+    /// Removes a key that was put at most once. See [`Family::single_delete`].
+    pub fn single_delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
+        let (id, key) = (family.inner.id, key.as_ref());
+        self.write(family, key, LockMode::Exclusive, |batch| batch.single_delete(id, key))
+    }
+    fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
+        let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);
+        let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
+        self.inner().write(self.engine.core(), &family.inner, place, write)
+    }
+    /// Removes every key of a range, in one operation. See [`Family::delete_range`].
+    pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {
+        self.erase(family, erase::cuts(&range))
+    }
+    /// Removes every key that starts with `prefix`, in one operation. See [`Family::delete_prefix`].
+    pub fn delete_prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.erase(family, erase::prefix_cuts(family, prefix.as_ref())?)
+    }
+
+    /// Sets a savepoint, whatever was written before. Names may repeat; the newest is meant then.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options, TxnOptions};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let family = db.default_family();
+    /// let txn = db.begin(TxnOptions::new())?;
+    /// txn.put(&family, "kept", "")?;
+    /// txn.savepoint("row")?;
+    /// txn.put(&family, "wrong", "")?;
+    /// txn.rollback_to("row")?; // it stays set
+    /// txn.put(&family, "right", "")?;
+    /// txn.release("row")?;
+    /// txn.commit()?;
+    /// assert_eq!(db.iter()?.count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn savepoint(&self, name: impl AsRef<str>) -> Result<()> {
+        self.inner().savepoint(self.engine.core(), name.as_ref())
+    }
+    /// Takes back what was written since a savepoint. It stays; those set after it go.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of that name.
+    pub fn rollback_to(&self, name: impl AsRef<str>) -> Result<()> {
+        self.inner().roll_back_to(self.engine.core(), name.as_ref())
+    }
+    /// Forgets a savepoint and those set after it; what was written stays.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of that name.
+    pub fn release(&self, name: impl AsRef<str>) -> Result<()> {
+        self.inner().release(self.engine.core(), name.as_ref())
+    }
+
+    /// Commits with the database's durability; the transaction has ended then, whatever the answer.
+    ///
+    /// # Errors
+    /// `Conflict`: another transaction came first, and nothing of this one happened; [`Error::family`] and [`Error::key`] say
+    /// where. `Aborted`: its time was over. Those of [`Db::write`].
+    pub fn commit(&self) -> Result<()> {
+        self.engine.commit(&mut self.inner(), None)
+    }
+    /// Commits with that durability.
+    pub fn commit_with(&self, durability: Durability) -> Result<()> {
+        self.engine.commit(&mut self.inner(), Some(translate::durability(durability)))
+    }
+    /// Ends it; nothing of it happened.
+    pub fn rollback(&self) {
+        self.inner().end();
+    }
+    /// Begins it anew, on the present, with the same options. What it had not committed is forgotten.
+    pub fn reset(&self) -> Result<()> {
+        self.inner().reset(self.engine.core())
+    }
+    /// To end it from another thread.
+    pub fn handle(&self) -> TxnHandle {
+        TxnHandle(self.inner().mark())
+    }
+    /// The sequence number that its reads see, if they all see the same.
+    pub fn sequence(&self) -> Option<u64> {
+        self.inner().snapshot().map(|seq| seq.0)
+    }
+    /// Operations written so far.
+    pub fn len(&self) -> usize {
+        self.inner().written().0
+    }
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Bytes that it takes in the log.
+    pub fn encoded_bytes(&self) -> u64 {
+        self.inner().written().1
+    }
+    /// What it is protected from.
+    pub fn isolation(&self) -> Isolation {
+        translate::isolation_of(self.inner().settings().isolation)
+    }
+}
+
+/// So often does [`Db::write_txn`] try.
+const TRIES: u32 = 100;
+/// The first pause between two tries, and the longest.
+const PAUSE_US: (u64, u64) = (20, 20_000);
+
+impl Db {
+    /// Begins a transaction.
+    pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
+        let inner = self.engine.begin(translate::txn_settings(&options))?;
+        Ok(Txn { inner: Mutex::new(inner), engine: Arc::clone(&self.engine) })
+    }
+
+    /// Runs `work` in a transaction and commits it; after a conflict all of it once more, on the present, with pauses that grow.
+    /// If `work` fails, nothing happened. It must not depend on having run only once.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options, TxnOptions};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let family = db.default_family();
+    /// let visits = db.write_txn(TxnOptions::new(), |txn| {
+    ///     let seen = txn.get(&family, "visits")?.map_or(0, |v| v[0]);
+    ///     txn.put(&family, "visits", [seen + 1])?;
+    ///     Ok(seen + 1)
+    /// })?;
+    /// assert_eq!(visits, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `work` and of the commit; `Conflict` if a hundred tries were in vain.
+    pub fn write_txn<T>(&self, options: TxnOptions, mut work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
+        let txn = self.begin(options)?;
+        let mut pause = PAUSE_US.0;
+        for tried in 1.. {
+            let done = work(&txn).and_then(|out| txn.commit().map(|()| out));
+            match done {
+                Err(e) if e.kind() == ErrorKind::Conflict && tried < TRIES => {}
+                done => return done,
+            }
+            let env = self.engine.env();
+            env.clock.sleep_us(pause / 2 + env.rand.next_u64() % pause);
+            pause = (pause * 2).min(PAUSE_US.1);
+            txn.reset()?;
+        }
+        Err(Error::internal("a loop without an end has ended"))
+    }
+}

@@ -1,0 +1,260 @@
+//! The scenarios that are known by the name Hermitage, as a table: what happens in each at each level. Two transactions (three in
+//! some) over two rows, `1 = 10` and `2 = 20`, step by step on one thread: nobody ever waits, the later commit loses.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, ErrorKind, Isolation, Options, Txn, TxnOptions};
+
+use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
+
+const LEVELS: [Isolation; 5] = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
+
+/// A database with the two rows.
+fn rows() -> Db {
+    let db = Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() })).unwrap();
+    db.put("1", "10").unwrap();
+    db.put("2", "20").unwrap();
+    db
+}
+
+struct Stage {
+    db: Db,
+    level: Isolation,
+}
+
+impl Stage {
+    fn begin(&self) -> Txn {
+        self.db.begin(TxnOptions::new().isolation(self.level)).unwrap()
+    }
+    fn get(&self, txn: &Txn, key: &str) -> String {
+        String::from_utf8(txn.get(&self.db.default_family(), key).unwrap().unwrap_or_default()).unwrap()
+    }
+    fn set(&self, txn: &Txn, key: &str, value: &str) {
+        txn.put(&self.db.default_family(), key, value).unwrap();
+    }
+    /// The rows whose value fulfils a condition.
+    fn rows(&self, txn: &Txn, condition: impl Fn(u32) -> bool) -> Vec<String> {
+        let all = txn.iter(&self.db.default_family()).unwrap().map(|e| e.unwrap());
+        let text = |s: &[u8]| String::from_utf8(s.to_vec()).unwrap();
+        all.filter(|(_, v)| condition(text(v).parse().unwrap()))
+            .map(|(k, v)| text(&k) + "=" + &text(&v))
+            .collect()
+    }
+    fn there(&self) -> Vec<String> {
+        self.rows(&self.begin(), |_| true)
+    }
+}
+
+/// Whether it was committed; else it was a conflict.
+fn commits(txn: &Txn) -> bool {
+    match txn.commit() {
+        Ok(()) => true,
+        Err(e) if e.kind() == ErrorKind::Conflict => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Plays a scenario at every level. It answers whether the anomaly showed; `prevented_from`: the levels at which it must not.
+fn play(name: &str, prevented_at: &[Isolation], scenario: impl Fn(&Stage) -> bool) {
+    for level in LEVELS {
+        let stage = Stage { db: rows(), level };
+        let showed = scenario(&stage);
+        assert_eq!(showed, !prevented_at.contains(&level), "{name} at {level:?}");
+    }
+}
+
+#[test]
+fn g0_write_cycles() {
+    play("G0", &LEVELS, |s| {
+        let (a, b) = (s.begin(), s.begin());
+        s.set(&a, "1", "11");
+        s.set(&b, "1", "12");
+        s.set(&a, "2", "21");
+        assert!(commits(&a));
+        assert_eq!(s.there(), ["1=11", "2=21"]);
+        s.set(&b, "2", "22");
+        let second = commits(&b);
+        let there = s.there();
+        assert_eq!(second, s.level <= ReadCommitted);
+        there != ["1=11", "2=21"] && there != ["1=12", "2=22"]
+    });
+}
+
+#[test]
+fn g1a_aborted_reads() {
+    play("G1a", &LEVELS, |s| {
+        let (a, b) = (s.begin(), s.begin());
+        s.set(&a, "1", "101");
+        let first = s.get(&b, "1");
+        a.rollback();
+        let second = s.get(&b, "1");
+        assert!(commits(&b));
+        first == "101" || second == "101"
+    });
+}
+
+#[test]
+fn g1b_intermediate_reads() {
+    play("G1b", &LEVELS, |s| {
+        let (a, b) = (s.begin(), s.begin());
+        s.set(&a, "1", "101");
+        let first = s.get(&b, "1");
+        s.set(&a, "1", "11");
+        assert!(commits(&a));
+        let second = s.get(&b, "1");
+        assert_eq!(second, if s.level <= ReadCommitted { "11" } else { "10" });
+        first == "101" || second == "101"
+    });
+}
+
+#[test]
+fn g1c_circular_information_flow() {
+    play("G1c", &LEVELS, |s| {
+        let (a, b) = (s.begin(), s.begin());
+        s.set(&a, "1", "11");
+        s.set(&b, "2", "22");
+        let (seen_by_a, seen_by_b) = (s.get(&a, "2"), s.get(&b, "1"));
+        commits(&a);
+        commits(&b);
+        seen_by_a == "22" && seen_by_b == "11"
+    });
+}
+
+#[test]
+fn otv_observed_transaction_vanishes() {
+    play("OTV", &[RepeatableRead, Snapshot, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        let c = s.begin();
+        s.set(&a, "1", "11");
+        s.set(&a, "2", "19");
+        s.set(&b, "1", "12");
+        assert!(commits(&a));
+        let first = s.get(&c, "1");
+        s.set(&b, "2", "18");
+        let (second, _) = (s.get(&c, "2"), commits(&b));
+        let (third, fourth) = (s.get(&c, "2"), s.get(&c, "1"));
+        assert!(commits(&c), "it only reads");
+        (first, second) != (fourth, third)
+    });
+}
+
+#[test]
+fn pmp_predicate_many_preceders() {
+    play("PMP", &[RepeatableRead, Snapshot, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        let first = s.rows(&a, |v| v == 30);
+        s.set(&b, "3", "30");
+        assert!(commits(&b));
+        let second = s.rows(&a, |v| v % 3 == 0);
+        assert!(commits(&a));
+        assert!(first.is_empty());
+        !second.is_empty()
+    });
+}
+
+#[test]
+fn p4_lost_update() {
+    play("P4", &[RepeatableRead, Snapshot, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        assert_eq!((s.get(&a, "1"), s.get(&b, "1")), ("10".into(), "10".into()));
+        s.set(&a, "1", "11");
+        s.set(&b, "1", "11");
+        commits(&a) && commits(&b)
+    });
+}
+
+#[test]
+fn g_single_read_skew() {
+    play("G-single", &[RepeatableRead, Snapshot, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        let first = s.get(&a, "1");
+        assert_eq!((s.get(&b, "1"), s.get(&b, "2")), ("10".into(), "20".into()));
+        s.set(&b, "1", "12");
+        s.set(&b, "2", "18");
+        assert!(commits(&b));
+        let second = s.get(&a, "2");
+        assert!(commits(&a));
+        first == "10" && second == "18"
+    });
+}
+
+#[test]
+fn g_single_by_a_predicate() {
+    play("G-single, predicate", &[RepeatableRead, Snapshot, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        assert_eq!(s.rows(&a, |v| v % 5 == 0), ["1=10", "2=20"]);
+        s.set(&b, "1", "12");
+        assert!(commits(&b));
+        let second = s.rows(&a, |v| v % 3 == 0);
+        assert!(commits(&a));
+        second == ["1=12"]
+    });
+}
+
+#[test]
+fn g_single_and_a_write() {
+    play("G-single, write", &[RepeatableRead, Snapshot, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        assert_eq!(s.get(&a, "1"), "10");
+        s.set(&b, "1", "12");
+        s.set(&b, "2", "18");
+        assert!(commits(&b));
+        // Deletes the row of 20, if it sees it.
+        if s.get(&a, "2") == "20" {
+            a.delete(&s.db.default_family(), "2").unwrap();
+        }
+        // Committed, it has read 1 from before and 2 from behind the other.
+        commits(&a)
+    });
+}
+
+#[test]
+fn g2_item_write_skew() {
+    play("G2-item", &[RepeatableRead, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        for txn in [&a, &b] {
+            assert_eq!((s.get(txn, "1"), s.get(txn, "2")), ("10".into(), "20".into()));
+        }
+        s.set(&a, "1", "11");
+        s.set(&b, "2", "21");
+        commits(&a) && commits(&b)
+    });
+}
+
+#[test]
+fn g2_by_a_predicate() {
+    play("G2", &[Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        assert!(s.rows(&a, |v| v % 3 == 0).is_empty() && s.rows(&b, |v| v % 3 == 0).is_empty());
+        s.set(&a, "3", "30");
+        s.set(&b, "4", "42");
+        commits(&a) && commits(&b)
+    });
+}
+
+#[test]
+fn g2_of_three_with_one_that_only_reads() {
+    play("G2, two edges", &[RepeatableRead, Serializable], |s| {
+        let (a, b) = (s.begin(), s.begin());
+        assert_eq!((s.get(&a, "1"), s.get(&a, "2")), ("10".into(), "20".into()));
+        let two = s.get(&b, "2");
+        s.set(&b, "2", &(two.parse::<u32>().unwrap() + 5).to_string());
+        assert!(commits(&b));
+        let c = s.begin();
+        assert_eq!((s.get(&c, "1"), s.get(&c, "2")), ("10".into(), "25".into()));
+        assert!(commits(&c), "it only reads");
+        s.set(&a, "1", "0");
+        commits(&a)
+    });
+}
+
+#[test]
+fn nobody_misses_a_commit_that_was_answered() {
+    play("stale", &LEVELS, |s| {
+        let a = s.begin();
+        s.set(&a, "1", "11");
+        assert!(commits(&a));
+        s.get(&s.begin(), "1") != "11"
+    });
+}

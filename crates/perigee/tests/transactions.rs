@@ -1,0 +1,435 @@
+//! Transactions, one after the other and side by side, against a model that knows every version.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Rng;
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Db, ErrorKind, Family, Isolation, LockMode, Options, Txn, TxnOptions, WriteBatch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+fn open() -> Db {
+    Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() })).unwrap()
+}
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A write as the model has it; `None` deletes.
+#[derive(Clone, Debug)]
+enum Op {
+    Set(Vec<u8>, Option<Vec<u8>>),
+    Erase(Vec<u8>, Vec<u8>),
+}
+
+fn apply(map: &mut Map, op: &Op) {
+    match op {
+        Op::Set(key, Some(value)) => drop(map.insert(key.clone(), value.clone())),
+        Op::Set(key, None) => drop(map.remove(key)),
+        Op::Erase(from, to) => map.retain(|k, _| k < from || k >= to),
+    }
+}
+
+/// A transaction and what it should see.
+struct Open {
+    txn: Txn,
+    level: Isolation,
+    base: Map,
+    began: usize,
+    ops: Vec<Op>,
+    savepoints: Vec<(String, usize)>,
+    read_keys: BTreeSet<Vec<u8>>,
+    read_ranges: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Open {
+    fn sees(&self, committed: &Map) -> Map {
+        let mut map =
+            if self.level <= Isolation::ReadCommitted { committed.clone() } else { self.base.clone() };
+        self.ops.iter().for_each(|op| apply(&mut map, op));
+        map
+    }
+}
+
+/// Whether a later commit wrote what an operation is about.
+fn meets(op: &Op, log: &[Op]) -> bool {
+    log.iter().any(|other| match (op, other) {
+        (Op::Set(a, _), Op::Set(b, _)) => a == b,
+        (Op::Set(k, _), Op::Erase(from, to)) | (Op::Erase(from, to), Op::Set(k, _)) => from <= k && k < to,
+        (Op::Erase(a, b), Op::Erase(c, d)) => a.max(c) < b.min(d),
+    })
+}
+
+fn key(rng: &mut Rng) -> Vec<u8> {
+    format!("{:02}", rng.below(40)).into_bytes()
+}
+
+fn walk(family: &Family, txn: &Txn, expected: &Map, rng: &mut Rng) {
+    let all: Vec<_> = txn.iter(family).unwrap().map(|e| e.unwrap()).collect();
+    let all: Vec<_> = all.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    assert_eq!(all, expected.clone().into_iter().collect::<Vec<_>>());
+    let back: Vec<_> = txn.iter(family).unwrap().rev().map(|e| e.unwrap().0.to_vec()).collect();
+    assert_eq!(back, expected.keys().rev().cloned().collect::<Vec<_>>());
+    let mut cursor = txn.cursor(family).unwrap();
+    let mut at: Option<Vec<u8>> = None;
+    for _ in 0..10 {
+        let before = |k: &Vec<u8>| expected.range(..k.clone()).next_back().map(|(k, _)| k.clone());
+        let behind = |k: &Vec<u8>| expected.range(k.clone()..).find(|(x, _)| *x > k).map(|(k, _)| k.clone());
+        match rng.below(4) {
+            0 => {
+                let k = key(rng);
+                cursor.seek(&k).unwrap();
+                at = expected.range(k..).next().map(|(k, _)| k.clone());
+            }
+            1 => {
+                let k = key(rng);
+                cursor.seek_for_prev(&k).unwrap();
+                at = expected.range(..=k).next_back().map(|(k, _)| k.clone());
+            }
+            2 if at.is_some() => {
+                cursor.next().unwrap();
+                at = at.as_ref().and_then(behind);
+            }
+            3 if at.is_some() => {
+                cursor.prev().unwrap();
+                at = at.as_ref().and_then(before);
+            }
+            _ => {}
+        }
+        assert_eq!(cursor.valid().then(|| cursor.key().to_vec()), at);
+        if let Some(k) = &at {
+            assert_eq!(&cursor.value().unwrap()[..], &expected[k][..]);
+        }
+    }
+}
+
+fn step(db: &Db, open: &mut Open, committed: &Map, rng: &mut Rng) {
+    let family = db.default_family();
+    let txn = &open.txn;
+    match rng.below(12) {
+        0..=3 => {
+            let (k, v) = (key(rng), vec![b'v'; rng.below(20) as usize]);
+            txn.put(&family, &k, &v).unwrap();
+            open.ops.push(Op::Set(k, Some(v)));
+        }
+        4 => {
+            let k = key(rng);
+            txn.delete(&family, &k).unwrap();
+            open.ops.push(Op::Set(k, None));
+        }
+        5 if rng.below(4) == 0 => {
+            let (a, b) = (key(rng), key(rng));
+            let (a, b) = (a.clone().min(b.clone()), a.max(b));
+            txn.delete_range(&family, &a[..]..&b[..]).unwrap();
+            if a < b {
+                open.ops.push(Op::Erase(a, b));
+            }
+        }
+        5 | 6 => {
+            let k = key(rng);
+            let own = open.ops.iter().any(|op| meets(op, &[Op::Set(k.clone(), None)]));
+            let seen = open.sees(committed);
+            assert_eq!(txn.get(&family, &k).unwrap().as_ref(), seen.get(&k), "{k:?}");
+            if !own {
+                open.read_keys.insert(k);
+            }
+        }
+        7 => {
+            let seen = open.sees(committed);
+            walk(&family, txn, &seen, rng);
+            open.read_ranges.push((Vec::new(), vec![0xFF]));
+        }
+        8 => {
+            let (a, b) = (key(rng), key(rng));
+            let seen = open.sees(committed);
+            let found: Vec<_> = txn
+                .range(&family, &a[..]..&b[..])
+                .map(|r| r.map(|e| e.unwrap().0.to_vec()).collect())
+                .unwrap();
+            let expected: Vec<_> = if a < b {
+                seen.range(a.clone()..b.clone()).map(|(k, _)| k.clone()).collect()
+            } else {
+                Vec::new()
+            };
+            assert_eq!(found, expected);
+            open.read_ranges.push((a, b));
+        }
+        9 => {
+            let name = format!("s{}", rng.below(3));
+            txn.savepoint(&name).unwrap();
+            open.savepoints.push((name, open.ops.len()));
+        }
+        10 => {
+            let name = format!("s{}", rng.below(3));
+            match open.savepoints.iter().rposition(|(n, _)| *n == name) {
+                Some(at) => {
+                    txn.rollback_to(&name).unwrap();
+                    open.ops.truncate(open.savepoints[at].1);
+                    open.savepoints.truncate(at + 1);
+                }
+                None => assert_eq!(txn.rollback_to(&name).unwrap_err().kind(), ErrorKind::NotFound),
+            }
+        }
+        _ => {
+            let name = format!("s{}", rng.below(3));
+            match open.savepoints.iter().rposition(|(n, _)| *n == name) {
+                Some(at) => {
+                    txn.release(&name).unwrap();
+                    open.savepoints.truncate(at);
+                }
+                None => assert_eq!(txn.release(&name).unwrap_err().kind(), ErrorKind::NotFound),
+            }
+        }
+    }
+    assert_eq!(txn.len(), open.ops.len());
+}
+
+/// Whether the model says that a commit conflicts.
+fn conflicts(open: &Open, log: &[Op]) -> bool {
+    let since = &log[open.began..];
+    let written = || open.ops.iter().any(|op| meets(op, since));
+    let read = || open.read_keys.iter().any(|k| meets(&Op::Set(k.clone(), None), since));
+    let ranges =
+        || open.read_ranges.iter().any(|(a, b)| a < b && meets(&Op::Erase(a.clone(), b.clone()), since));
+    if open.ops.is_empty() {
+        return false;
+    }
+    match open.level {
+        Isolation::ReadUncommitted | Isolation::ReadCommitted => false,
+        Isolation::RepeatableRead => written() || read(),
+        Isolation::Snapshot => written(),
+        Isolation::Serializable => written() || read() || ranges(),
+    }
+}
+
+#[test]
+fn side_by_side_against_a_model() {
+    let levels = [
+        Isolation::ReadUncommitted,
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ];
+    let (mut commits, mut refused) = (0, 0);
+    for seed in 1..=30 {
+        let mut rng = Rng(seed);
+        let db = open();
+        let family = db.default_family();
+        let (mut committed, mut log) = (Map::new(), Vec::<Op>::new());
+        let mut running: Vec<Open> = Vec::new();
+        for _ in 0..400 {
+            match rng.below(20) {
+                0 | 1 if running.len() < 5 => {
+                    let level = levels[rng.below(5) as usize];
+                    running.push(Open {
+                        txn: db.begin(TxnOptions::new().isolation(level)).unwrap(),
+                        level,
+                        base: committed.clone(),
+                        began: log.len(),
+                        ops: Vec::new(),
+                        savepoints: Vec::new(),
+                        read_keys: BTreeSet::new(),
+                        read_ranges: Vec::new(),
+                    });
+                }
+                2 if !running.is_empty() => {
+                    let open = running.swap_remove(rng.below(running.len() as u64) as usize);
+                    let expected = conflicts(&open, &log);
+                    match open.txn.commit() {
+                        Ok(()) => {
+                            assert!(!expected, "seed {seed}: a conflict was missed: {:?}", open.level);
+                            open.ops.iter().for_each(|op| apply(&mut committed, op));
+                            log.extend(open.ops);
+                            commits += 1;
+                        }
+                        Err(e) => {
+                            assert_eq!(e.kind(), ErrorKind::Conflict, "{e}");
+                            assert!(expected, "seed {seed}: a false conflict: {e}");
+                            assert!(e.key().is_some() && e.family() == Some("default"));
+                            refused += 1;
+                        }
+                    }
+                    let e = open.txn.get(&family, "k").unwrap_err();
+                    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "it has ended: {e}");
+                }
+                3 => {
+                    let (k, v) = (key(&mut rng), b"plain".to_vec());
+                    let mut batch = WriteBatch::new();
+                    batch.put(&family, &k, &v).unwrap();
+                    db.write(batch).unwrap();
+                    let op = Op::Set(k, Some(v));
+                    apply(&mut committed, &op);
+                    log.push(op);
+                }
+                4 if rng.below(4) == 0 => db.flush().unwrap(),
+                4 if rng.below(6) == 0 => db.compact().unwrap(),
+                _ if !running.is_empty() => {
+                    let at = rng.below(running.len() as u64) as usize;
+                    step(&db, &mut running[at], &committed, &mut rng);
+                }
+                _ => {}
+            }
+        }
+        let all: Map =
+            db.iter().unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+        assert_eq!(all, committed, "seed {seed}");
+    }
+    assert!(commits > 100 && refused > 30, "{commits} {refused}");
+}
+
+#[test]
+fn a_cursor_is_a_picture_of_its_transaction() {
+    let db = open();
+    let family = db.default_family();
+    db.put("b", "committed").unwrap();
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    txn.put(&family, "a", "1").unwrap();
+    txn.savepoint("s").unwrap();
+    txn.put(&family, "c", "2").unwrap();
+    let mut cursor = txn.cursor(&family).unwrap();
+    txn.rollback_to("s").unwrap();
+    txn.delete(&family, "b").unwrap();
+    let mut keys = Vec::new();
+    cursor.seek_to_first().unwrap();
+    while cursor.valid() {
+        keys.extend_from_slice(cursor.key());
+        txn.put(&family, [cursor.key(), b"x"].concat(), "behind it").unwrap();
+        cursor.next().unwrap();
+    }
+    assert_eq!(keys, b"abc");
+    let now: Vec<u8> = txn.iter(&family).unwrap().flat_map(|e| e.unwrap().0.to_vec()).collect();
+    assert_eq!(now, b"aaxbxcx");
+}
+
+#[test]
+fn ends_and_limits() {
+    let db = open();
+    let family = db.default_family();
+    let txn = db.begin(TxnOptions::new().max_bytes(100)).unwrap();
+    txn.put(&family, "small", "").unwrap();
+    let e = txn.put(&family, "large", [0; 200]).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    assert_eq!(txn.len(), 1, "it is as it was");
+    txn.rollback();
+    assert!(txn.commit().is_err());
+    txn.reset().unwrap();
+    txn.put(&family, "again", "").unwrap();
+    let handle = txn.handle();
+    assert!(handle.abort());
+    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Aborted);
+    assert!(!handle.abort());
+
+    let late = db.begin(TxnOptions::new().timeout(Duration::ZERO)).unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(late.put(&family, "k", "").unwrap_err().kind(), ErrorKind::Aborted);
+
+    let reader = db.begin(TxnOptions::new().read_only(true).isolation(Isolation::Serializable)).unwrap();
+    assert_eq!(reader.get(&family, "k").unwrap(), None);
+    db.put("k", "").unwrap();
+    assert_eq!(reader.get(&family, "k").unwrap(), None);
+    assert_eq!(reader.put(&family, "k", "").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    reader.commit().unwrap();
+    assert_eq!(db.iter().unwrap().count(), 1);
+}
+
+#[test]
+fn increments_from_many_threads_are_all_counted() {
+    let db = open();
+    let family = db.default_family();
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..100 {
+                    db.write_txn(TxnOptions::new(), |txn| {
+                        let n =
+                            txn.get(&family, "n")?.map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()));
+                        txn.put(&family, "n", (n + 1).to_le_bytes())
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.get("n").unwrap(), Some(400u64.to_le_bytes().to_vec()));
+}
+
+#[test]
+fn many_writes_and_a_savepoint_for_each() {
+    let db = open();
+    let family = db.default_family();
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    for i in 0..20_000u32 {
+        txn.savepoint("row").unwrap();
+        txn.put(&family, i.to_be_bytes(), "v").unwrap();
+        assert!(txn.contains(&family, i.to_be_bytes()).unwrap());
+        if i % 3 == 0 {
+            txn.rollback_to("row").unwrap();
+            assert!(!txn.contains(&family, i.to_be_bytes()).unwrap());
+        }
+        txn.release("row").unwrap();
+    }
+    assert_eq!(txn.iter(&family).unwrap().count(), 13_333);
+    txn.commit().unwrap();
+    assert_eq!(db.iter().unwrap().count(), 13_333);
+}
+
+#[test]
+fn a_family_that_was_cleared_or_dropped() {
+    let db = open();
+    let family = db.create_family("f", Default::default()).unwrap();
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    txn.put(&family, "k", "").unwrap();
+    db.clear_family("f").unwrap();
+    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    txn.put(&family, "k", "").unwrap();
+    db.drop_family("f").unwrap();
+    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn those_who_lock_wait_instead_of_losing() {
+    let db = open();
+    let family = db.default_family();
+    let options = || TxnOptions::new().pessimistic(true).isolation(Isolation::ReadCommitted);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..50 {
+                    let txn = db.begin(options().lock_timeout(Duration::from_secs(60))).unwrap();
+                    let n = txn.get_for_update(&family, "n", LockMode::Exclusive).unwrap();
+                    let n = n.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()));
+                    txn.put(&family, "n", (n + 1).to_le_bytes()).unwrap();
+                    txn.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.get("n").unwrap(), Some(200u64.to_le_bytes().to_vec()));
+
+    let (reader, writer) =
+        (db.begin(options()).unwrap(), db.begin(options().lock_timeout(Duration::ZERO)).unwrap());
+    reader.lock_range(&family, "a".."m", LockMode::Gap).unwrap();
+    let e = writer.put(&family, "b", "").unwrap_err();
+    assert_eq!((e.kind(), e.key()), (ErrorKind::Busy, Some(&b"b"[..])));
+    writer.put(&family, "z", "").unwrap();
+    drop(reader);
+    writer.put(&family, "b", "").unwrap();
+    writer.savepoint("s").unwrap();
+    writer.put(&family, "c", "").unwrap();
+    writer.rollback_to("s").unwrap();
+    let third = db.begin(options().lock_timeout(Duration::ZERO)).unwrap();
+    third.put(&family, "c", "").unwrap();
+    assert!(third.delete_prefix(&family, "b").unwrap_err().is_retryable());
+    writer.commit().unwrap();
+    third.delete_prefix(&family, "b").unwrap();
+    third.commit().unwrap();
+    assert_eq!(db.iter().unwrap().count(), 3);
+
+    let late = db.begin(TxnOptions::new()).unwrap();
+    db.put("n", "changed").unwrap();
+    let e = late.get_for_update(&family, "n", LockMode::Shared).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Conflict, "at once, and not only at commit: {e}");
+}

@@ -1,0 +1,70 @@
+//! Dependencies between transactions as sets of bits, and what can be reached over them.
+
+/// For each transaction the transactions that depend on it.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    n: usize,
+    rows: Vec<u64>,
+}
+
+impl Graph {
+    /// Without a dependency.
+    pub fn new(n: usize) -> Graph {
+        Graph { n, rows: vec![0; n * n.div_ceil(64)] }
+    }
+    fn width(&self) -> usize {
+        self.n.div_ceil(64)
+    }
+    /// Adds one; none of a transaction on itself.
+    pub fn add(&mut self, from: usize, to: usize) {
+        if from != to {
+            let at = from * self.width() + to / 64;
+            self.rows[at] |= 1 << (to % 64);
+        }
+    }
+    /// Whether there is one.
+    pub fn has(&self, from: usize, to: usize) -> bool {
+        self.rows[from * self.width() + to / 64] >> (to % 64) & 1 == 1
+    }
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Graph) -> Graph {
+        Graph { n: self.n, rows: self.rows.iter().zip(&other.rows).map(|(a, b)| a | b).collect() }
+    }
+    /// What can be reached in any number of steps.
+    #[must_use]
+    pub fn closed(mut self) -> Graph {
+        let w = self.width();
+        for via in 0..self.n {
+            let row = self.rows[via * w..(via + 1) * w].to_vec();
+            for from in 0..self.n {
+                if self.has(from, via) {
+                    self.rows[from * w..(from + 1) * w].iter_mut().zip(&row).for_each(|(a, b)| *a |= b);
+                }
+            }
+        }
+        self
+    }
+    /// One that reaches itself.
+    pub fn circle(&self) -> Option<usize> {
+        (0..self.n).find(|i| self.has(*i, *i))
+    }
+    /// All dependencies.
+    pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.n).flat_map(move |a| (0..self.n).filter(move |b| self.has(a, *b)).map(move |b| (a, b)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles_are_found_and_only_circles() {
+        let mut g = Graph::new(130);
+        (0..129).for_each(|i| g.add(i, i + 1));
+        assert!(g.clone().closed().has(0, 129) && g.clone().closed().circle().is_none());
+        g.add(129, 100);
+        assert_eq!(g.closed().circle(), Some(100));
+    }
+}

@@ -1,0 +1,170 @@
+//! `perigee-sim isolation`: concurrent transactions, every history examined for what its level forbids. What a level allows must
+//! be seen: a checker that never sees an anomaly looks at nothing.
+
+mod history;
+mod graph;
+mod check;
+mod store;
+#[cfg(test)]
+mod toy;
+mod work;
+
+use crate::engine::PATH;
+use crate::rng::Rng;
+use crate::runner::{Case, Common, conclude, run_cases};
+use crate::settings::Settings;
+use check::{Anomaly, Findings, check, expected, forbidden};
+use perigee::env::Env;
+use perigee::{Db, Isolation};
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::sim::World;
+use std::path::Path;
+use std::sync::Arc;
+use store::{Perigee, Store};
+use work::{Plan, Run};
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Shared options; a case is one history.
+    #[command(flatten)]
+    pub common: Common,
+    /// Transactions of each history.
+    #[arg(long, default_value_t = 200)]
+    pub txns: u64,
+}
+
+const LEVELS: [(Isolation, &str); 5] = [
+    (Isolation::ReadUncommitted, "read uncommitted"),
+    (Isolation::ReadCommitted, "read committed"),
+    (Isolation::RepeatableRead, "repeatable read"),
+    (Isolation::Snapshot, "snapshot"),
+    (Isolation::Serializable, "serializable"),
+];
+
+/// With so many histories of a level all that it allows must have been seen.
+const ENOUGH: u64 = 100;
+/// One history in so many is made by real threads.
+const REAL: u64 = 8;
+
+/// Runs the command; whether all went well.
+pub fn run(args: &Args) -> bool {
+    let common = &args.common;
+    let mut good = true;
+    let mut all = crate::runner::Tally::default();
+    for (i, (level, name)) in LEVELS.iter().enumerate() {
+        let share = common.cases / LEVELS.len() as u64;
+        let first = i as u64 * share;
+        let tally = run_cases("isolation", common, first, share, |case| one_case(case, *level, args.txns));
+        if common.case.is_none() {
+            println!("{name}: histories {}, {}", tally.cases, tally.counts_line());
+        }
+        for anomaly in expected(*level) {
+            if common.case.is_none() && tally.cases >= ENOUGH && tally.get(label(*anomaly)) == 0 {
+                println!("{name}: allows {anomaly:?}, and none was seen: the checker does not look");
+                good = false;
+            }
+        }
+        all.add(&tally);
+    }
+    conclude(&all, if common.case.is_some() { 1 } else { common.cases / 5 * 5 }) && good
+}
+
+fn label(anomaly: Anomaly) -> &'static str {
+    match anomaly {
+        Anomaly::G0 => "G0",
+        Anomaly::G1a => "G1a",
+        Anomaly::G1b => "G1b",
+        Anomaly::G1c => "G1c",
+        Anomaly::Torn => "torn",
+        Anomaly::Otv => "OTV",
+        Anomaly::GSingle => "G-single",
+        Anomaly::P4 => "P4",
+        Anomaly::G2Item => "G2-item",
+        Anomaly::G2 => "G2",
+        Anomaly::Stale => "stale",
+        Anomaly::Strict => "strict",
+        Anomaly::Broken => "broken",
+    }
+}
+
+fn one_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
+    let mut rng = Rng::new(case.mixed());
+    let (settings, seed) = (Settings::random(&mut rng), rng.next());
+    let disk = SimDisk::new(seed);
+    let mut body = |env: Env| {
+        let db = Db::open(Path::new(PATH), settings.options(env.clone())).map_err(|e| e.to_string())?;
+        let store = Perigee::new(db.clone(), &settings.family)?;
+        let found = examine(case, Box::new(store), level, env, txns, &mut rng)?;
+        db.close().map_err(|e| format!("close: {e}"))?;
+        judge(case, level, &found)
+    };
+    let done = if case.number % REAL == 0 {
+        body(Env { fs: disk, ..Env::real() })
+    } else {
+        let mut world = World::new(seed);
+        world.lock_switch_probability(0.3);
+        world.run(disk, body)
+    };
+    done.map_err(|e| format!("{level:?} {settings:?}: {e}"))
+}
+
+fn examine(
+    case: &Case,
+    store: Box<dyn Store>,
+    level: Isolation,
+    env: Env,
+    txns: u64,
+    rng: &mut Rng,
+) -> Result<Findings, String> {
+    let plan = Plan::random(rng, txns);
+    let run = Arc::new(Run::new(store, level, env));
+    let history = Run::perform(&run, plan, rng)?;
+    let committed = history.records.iter().filter(|r| r.committed).count();
+    case.count("transactions", history.records.len() as u64);
+    case.count("committed", committed as u64);
+    Ok(check(&history))
+}
+
+fn judge(case: &Case, level: Isolation, found: &Findings) -> Result<(), String> {
+    found.keys().for_each(|anomaly| case.count(label(*anomaly), 1));
+    match found.iter().find(|(anomaly, _)| forbidden(level).contains(anomaly)) {
+        Some((anomaly, example)) => Err(format!("{anomaly:?}: {example}")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::toy::{MISTAKES, Mistake, Toy};
+    use super::*;
+
+    /// Whether the toy shows what its level forbids in one of so many histories.
+    fn is_caught(mistake: Mistake, level: Isolation, histories: u64) -> bool {
+        (0..histories).any(|seed| {
+            let mut rng = Rng::new(crate::rng::mix(77, seed));
+            let world = World::new(rng.next());
+            let found = world.run(SimDisk::new(1), |env| {
+                let toy = Toy::new(mistake, Arc::clone(&env.clock));
+                let plan = Plan::random(&mut rng, 100);
+                let run = Arc::new(Run::new(Box::new(toy), level, env));
+                check(&Run::perform(&run, plan, &mut rng).unwrap())
+            });
+            found.keys().any(|anomaly| forbidden(level).contains(anomaly))
+        })
+    }
+
+    #[test]
+    fn every_mistake_is_caught() {
+        for (mistake, level) in MISTAKES {
+            assert!(is_caught(*mistake, *level, 60), "{mistake:?} at {level:?}");
+        }
+    }
+
+    #[test]
+    fn a_toy_without_a_mistake_never_is() {
+        for (level, _) in LEVELS {
+            assert!(!is_caught(Mistake::None, level, 60), "{level:?}");
+        }
+    }
+}

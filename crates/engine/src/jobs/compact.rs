@@ -172,6 +172,7 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
     from.sort_unstable();
     from.dedup();
     let summaries = || inputs(version, plan);
+    let bytes = summaries().map(|s| s.bytes).sum();
     Job {
         kind: Kind::Compaction,
         family: family.name().to_string(),
@@ -179,12 +180,12 @@ fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
         from,
         to: plan.to.0,
         files: plan.inputs.len(),
-        bytes: summaries().map(|s| s.bytes).sum(),
+        bytes,
         entries: summaries().map(|s| s.entries).sum(),
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
-        inputs_held: memory::input_bytes(sources(plan), family.settings().block_bytes),
+        inputs_held: memory::input_bytes(sources(plan), family.settings().block_bytes, bytes),
         held: AtomicU64::new(0),
     }
 }

@@ -224,6 +224,7 @@ impl Making {
             bottom: true,
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
             renumber: false,
+            whole: false,
         };
         let setting = Setting {
             version: &version,

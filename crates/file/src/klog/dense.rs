@@ -4,7 +4,7 @@
 //! Regular data (counters, repeated records) becomes long copies, which Zstandard describes in half the bytes; undoing them
 //! costs two microseconds a block more. Text it would undo four times slower than LZ4, for a third less: there LZ4 stays.
 
-use crate::compress::Compression;
+use crate::compress::{Codec, Compression};
 
 /// Regular: the family's codec leaves a quarter, Zstandard an eighth, and no more than three quarters of what the other would.
 const USUAL_RATIO: usize = 4;
@@ -46,6 +46,11 @@ impl Dense {
     /// Raw bytes that the next block stays under.
     pub fn block_bytes(&self) -> usize {
         if self.dense { self.block_bytes * GROWTH / 2 } else { self.block_bytes }
+    }
+
+    /// Whether a block under that codec could be one of the table's. One that did not compress is compressed anew.
+    pub fn would_write(&self, codec: Codec) -> bool {
+        codec == self.usual.codec() || (self.on && codec == Codec::Zstd)
     }
 
     /// The block became `stored` of `raw` bytes.

@@ -89,6 +89,10 @@ impl<'a> Collapse<'a> {
             last: None,
         }
     }
+    /// The order of keys.
+    pub fn order(&self) -> KeyOrder {
+        self.order
+    }
     /// With the range tombstones of the source.
     #[must_use]
     pub fn with_ranges(self, ranges: Fragments) -> Collapse<'a> {
@@ -127,6 +131,25 @@ impl<'a> Collapse<'a> {
         }
         let over = list.get(self.near).filter(|f| f.begin.as_ref().is_before(self.order, key));
         over.and_then(|f| f.hiding(seq)).is_some_and(|t| self.strata.of(t) == stratum)
+    }
+
+    /// Whether nothing that was judged so far, and no range tombstone, has a say about the keys from `first` to `last`. Keys
+    /// come in order.
+    pub fn leaves_alone(&mut self, first: &[u8], last: &[u8]) -> bool {
+        if self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, first)) {
+            return false;
+        }
+        let list = self.ranges.list();
+        while list.get(self.near).is_some_and(|f| f.end.as_ref().is_before(self.order, first)) {
+            self.near += 1;
+        }
+        !list.get(self.near).is_some_and(|f| f.begin.as_ref().is_before(self.order, last))
+    }
+    /// Values of different keys went on unjudged, the last of them this one.
+    pub fn went_on(&mut self, key: &[u8], seq: SeqNo) {
+        let stratum = self.strata.of(seq);
+        let e = EntryRef { key, seq, value: ValueRef::Inline(&[]) };
+        self.remember(&e, true, Verdict::Keep, stratum);
     }
 
     fn passed(&mut self, expiry: Expiry) -> bool {

@@ -2,9 +2,9 @@
 //!
 //! Invariant: an output that was left here is worth nothing before [`Later::finish`] has returned `Ok`.
 
+use super::again;
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::Result;
-use perigee_base::bug::{self, Bug};
 use perigee_env::Append;
 use perigee_file::Shelf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,13 +34,9 @@ impl Later {
         let files = std::mem::take(&mut *self.files());
         shelf.dir().sync_files(&files)?;
         drop(files);
-        for (tables, vlogs) in outputs.filter(|_| verify && !bug::on(Bug::IgnoreBlockChecksum)) {
-            for t in tables {
-                shelf.klog(t.id, t.summary.bytes)?.verify(t.summary.checksum, &mut |_| {})?;
-            }
-            for v in vlogs {
-                shelf.vlog(v.id, v.bytes)?.verify(v.checksum, &mut |_| {})?;
-            }
+        for (tables, vlogs) in outputs.filter(|_| verify) {
+            tables.iter().try_for_each(|t| again::table(shelf, t))?;
+            vlogs.iter().try_for_each(|v| again::vlog(shelf, v))?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::pace::{Pace, Quantum};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
 use super::split::Split;
+use super::whole::Whole;
 use crate::get;
 use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
@@ -62,6 +63,8 @@ pub struct Input {
     pub relocate: BTreeSet<FileId>,
     /// Every entry is written under number 0: the table will get a stamp.
     pub renumber: bool,
+    /// Blocks in which nothing changes may be moved as they are stored.
+    pub whole: bool,
 }
 
 /// What was made.
@@ -96,6 +99,8 @@ pub struct Counts {
     pub filtered: u64,
     /// Of those written: expired entries that became tombstones.
     pub buried: u64,
+    /// Of those written: entries of blocks that were moved as they were stored.
+    pub moved: u64,
     /// Dropped because a range tombstone hides them.
     pub covered: u64,
     /// Single deletes and what they cancelled.
@@ -109,6 +114,8 @@ pub struct Counts {
 pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Output> {
     let mut source = input.source;
     let place = Place { threshold: job.threshold, relocate: input.relocate };
+    let unseen = input.whole && !input.renumber && job.filter.is_none() && place.relocate.is_empty();
+    let mut whole = Whole::new(unseen, place.threshold);
     let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
     let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let mut sink = sink.leaving_syncs_to(job.later);
@@ -127,6 +134,15 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 Err(_) if bug::on(Bug::InstallCancelled) => break,
                 go_on => go_on?,
             }
+        }
+        if held.is_none()
+            && let Some(s) = whole.step(&mut source, (&mut collapse, &mut split, &mut sink))?
+        {
+            counts.moved += s.entries;
+            counts.read += s.entries;
+            counts.written += s.entries;
+            quantum.add_all(s.entries, s.bytes);
+            continue;
         }
         counts.read += 1;
         let another = source.on_another_key();

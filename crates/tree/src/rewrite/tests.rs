@@ -67,11 +67,12 @@ impl World {
     /// Keys of a stretch, every `step`-th of them; now and then something other than a put.
     fn flush(&mut self, keys: std::ops::Range<u64>, step: usize, odd: u64) {
         let memtable = Arc::new(Memtable::new(self.order));
+        let kinds = [2, 250][self.seq as usize % 4 / 3];
         for k in keys.clone().step_by(step) {
             let mut b = Batch::new();
             let key = format!("key{k:06}").into_bytes();
             let len = 20 + self.below(30) as usize;
-            let value: Vec<u8> = (0..len).map(|_| b'a' + self.below(6) as u8).collect();
+            let value: Vec<u8> = (0..len).map(|_| self.below(kinds) as u8).collect();
             match if odd == 0 { 9 } else { self.below(odd) } {
                 0 => b.delete(FamilyId(0), &key).unwrap(),
                 1 => b.put_until(FamilyId(0), &key, &value, Expiry(40 + self.below(20))).unwrap(),
@@ -154,7 +155,8 @@ fn blocks_that_are_moved_hold_what_a_merge_would_write() {
         for _ in 0..w.below(4) {
             let (start, len) = (w.below(3000), w.below(900));
             let step = [1, 7, 90][w.below(3) as usize];
-            w.flush(start..start + len, step, odd * w.below(2));
+            let odd = odd * w.below(2);
+            w.flush(start..start + len, step, odd);
         }
         if seed % 5 == 0 {
             w.snapshots = vec![SeqNo(w.seq / 2), SeqNo(w.seq - 10)];

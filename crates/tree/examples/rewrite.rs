@@ -107,6 +107,7 @@ impl World {
             pace: &Unhindered,
             now: &Frozen(0),
             filter: None,
+            settle: None,
             later: None,
         }
     }

@@ -240,6 +240,7 @@ impl Making {
             // Nothing expires by a repair.
             now: &Frozen(0),
             filter: None,
+            settle: None,
             later: None,
         };
         let output = run(input, setting, &mut Created::default())?;

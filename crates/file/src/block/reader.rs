@@ -117,6 +117,10 @@ impl Block {
             !order.equal(self.bytes(before), self.bytes(place.clone()))
         })
     }
+    /// Whether all entries have the same sequence number.
+    pub fn one_number(&self) -> bool {
+        self.layout.seqs.constant().is_some()
+    }
     /// Bytes of all keys, each with what they have in common.
     pub fn key_bytes(&self) -> usize {
         let Layout { n, prefix, suffixes, values, .. } = self.layout;

@@ -29,12 +29,7 @@ impl KlogReader {
     ) -> Result<()> {
         let parts = Parts::read(&self.input, self.database)?;
         let mut pass = self.input.pass(pace);
-        let mut walk = Walk {
-            parts: &parts,
-            tally: Tally::new(parts.order),
-            sketch: Sketch::new(),
-            keys: 0,
-        };
+        let mut walk = Walk { parts: &parts, tally: Tally::new(parts.order), sketch: Sketch::new(), keys: 0 };
         pass.take(HEADER_BYTES as u64)?;
         for i in 0..parts.index.len() {
             let (offset, length) = parts.index.place(i);

@@ -48,6 +48,12 @@ pub struct KlogOptions {
     pub filter_bits: u8,
 }
 
+/// Whether a block is of a size and under a codec that it could have here.
+fn fits(usual: usize, dense: &Dense, block: &Block, stored: &Frame<'_>) -> bool {
+    let large = stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
+    large && dense.would_write(stored.codec)
+}
+
 /// What is made of the distinct keys.
 #[derive(Debug)]
 struct Keys {
@@ -154,10 +160,13 @@ impl KlogWriter {
     /// and leaving no small one before it, unless `many` such blocks follow each other.
     pub fn takes(&self, block: &Block, stored: &Frame<'_>, many: bool) -> bool {
         let usual = self.options.block_bytes;
-        let large = stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
-        let codec = self.dense.would_write(stored.codec);
         let before = self.block.is_empty() || many || self.block.estimated_bytes() * 2 >= usual;
-        large && codec && before
+        before && fits(usual, &self.dense, block, stored)
+    }
+    /// The same for a table that is not begun.
+    pub fn would_take(options: &KlogOptions, block: &Block, stored: &Frame<'_>) -> bool {
+        let usual = options.block_bytes;
+        fits(usual, &Dense::new(options.compression, usual), block, stored)
     }
 
     /// Adds all entries of a block, which lies in another table as `stored`, whose checksum was compared.

@@ -6,12 +6,6 @@ use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
 
-/// The smallest number that an operation can have. Zero is the place behind all versions of a key.
-const SETTLED: SeqNo = SeqNo(1);
-/// Off: a repair without a manifest orders by numbers alone, and would take older data of replaced tables and of the log for newer.
-/// It may come on when tables name the files that they were made of.
-const SETTLES: bool = false;
-
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -65,6 +59,8 @@ pub struct Collapse<'a> {
     order: KeyOrder,
     strata: Strata,
     bottom: bool,
+    /// The number of settled entries; at the bottom only.
+    settle: Option<SeqNo>,
     /// Asked once, at the first entry that expires.
     now: &'a dyn Now,
     now_ms: Option<u64>,
@@ -81,6 +77,7 @@ impl<'a> Collapse<'a> {
         Collapse {
             strata,
             bottom: bottom || bug::on(Bug::DropTombstoneEarly),
+            settle: None,
             now,
             now_ms: None,
             ranges: Fragments::default(),
@@ -88,6 +85,11 @@ impl<'a> Collapse<'a> {
             order: if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order },
             last: None,
         }
+    }
+    /// With a number for values that every reader sees; it is at least that of every entry (see `compact/settle.rs`).
+    #[must_use]
+    pub fn settling(self, number: Option<SeqNo>) -> Collapse<'a> {
+        Collapse { settle: number.filter(|_| self.bottom), ..self }
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {
@@ -168,11 +170,16 @@ impl<'a> Collapse<'a> {
         self.bottom && self.strata.oldest(e.seq)
     }
 
-    /// The number that an entry goes on under. Nobody will ask how old a value is that every reader sees, and beneath which
-    /// nothing lies: it takes the smallest number, which costs a table nothing.
+    /// The number that an entry goes on under: that of all settled ones, if every reader sees it and it is a value.
     pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
-        let seen = SETTLES && self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
-        if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
+        match self.settle {
+            Some(number) if self.strata.oldest(e.seq) && !e.value.is_tombstone() => number,
+            _ => e.seq,
+        }
+    }
+    /// Whether entries go on under one number.
+    pub fn settles(&self) -> bool {
+        self.settle.is_some()
     }
 
     /// The verdict on the next entry, and whether it starts a new key; `another`: it is known to.
@@ -257,13 +264,12 @@ mod tests {
     fn at_the_bottom_values_that_every_reader_sees_settle() {
         let settled = |bottom, snapshots: &[u64], seq, value| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
+            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50)).settling(Some(SeqNo(70)));
             c.settled(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
         };
         let value = ValueRef::Inline(b"v");
-        let one = if SETTLES { 1 } else { 9 };
-        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (one, one));
-        assert_eq!(settled(true, &[8, 20], 9, value), 9, "a snapshot does not see it");
+        assert_eq!((settled(true, &[], 9, value), settled(true, &[80], 9, value)), (70, 70));
+        assert_eq!(settled(true, &[8, 80], 9, value), 9, "a snapshot does not see it");
         assert_eq!((settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::None)), (9, 9));
     }
 

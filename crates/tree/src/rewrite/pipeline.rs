@@ -47,6 +47,8 @@ pub struct Setting<'a> {
     pub now: &'a dyn Now,
     /// The user's filter, for compactions.
     pub filter: Option<Filtering<'a>>,
+    /// The number for values that every reader sees and beneath which nothing lies, if they may have one.
+    pub settle: Option<SeqNo>,
     /// Who syncs the outputs and reads them again, if not the rewrite.
     pub later: Option<&'a Later>,
 }
@@ -120,8 +122,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let mut sink = sink.leaving_syncs_to(job.later);
     let order = job.options.order;
-    let mut collapse =
-        Collapse::new(order, job.strata.clone(), input.bottom, job.now).with_ranges(input.ranges);
+    let collapse = Collapse::new(order, job.strata.clone(), input.bottom, job.now);
+    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     let (ranges, of_ranges) = collapse.ranges();
     counts.ranges = of_ranges;

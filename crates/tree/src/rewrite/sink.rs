@@ -126,8 +126,11 @@ impl<'a> Sink<'a> {
     }
 
     /// Whether the current table takes a block as it is stored; see [`KlogWriter::takes`].
-    pub fn takes(&mut self, block: &Block, stored: &Frame<'_>, many: bool) -> Result<bool> {
-        Ok(self.open_klog()?.takes(block, stored, many))
+    pub fn takes(&self, block: &Block, stored: &Frame<'_>, many: bool) -> bool {
+        match &self.klog {
+            Some((_, klog)) => klog.takes(block, stored, many),
+            None => KlogWriter::would_take(&self.options, block, stored),
+        }
     }
     /// Adds all entries of a block to the current table.
     pub fn add_block(&mut self, block: &Block, stored: &Frame<'_>) -> Result<()> {

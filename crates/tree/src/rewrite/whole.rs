@@ -58,7 +58,7 @@ impl Whole {
         let seq = block.seq(block.len() - 1);
         let many = cursor.blocks_before(MANY, limit);
         let moved = cursor.with_stored(|stored| {
-            if !sink.takes(block, stored, many)? {
+            if !sink.takes(block, stored, many) {
                 return Ok(false);
             }
             let (table_bytes, index_bytes) = sink.pending();
@@ -80,7 +80,8 @@ impl Whole {
     fn unchanged(&mut self, block: &Block, collapse: &mut Collapse<'_>, split: &Split) -> bool {
         let short = |i: usize| block.raw_value(i).len() < self.threshold || block.raw_value(i).is_empty();
         let inline = block.value_bytes() < self.threshold || (0..block.len()).all(short);
-        if !block.only_values() || !inline || !block.all_differ(collapse.order()) {
+        let settled = !collapse.settles() || block.one_number();
+        if !settled || !block.only_values() || !inline || !block.all_differ(collapse.order()) {
             return false;
         }
         block.copy_key(0, &mut self.first);

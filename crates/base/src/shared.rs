@@ -1,5 +1,6 @@
 //! A slice that keeps its buffer alive: how values leave a block, a batch or a value log without a copy.
 
+use crate::chunk::Chunk;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub struct Shared {
 pub enum Buffer {
     /// One that grew.
     Grown(Arc<Vec<u8>>),
+    /// One that grows at its end while it is read.
+    Growing(Arc<Chunk>),
     /// One whose bytes lie beside its counter: one place in memory less on the way to them.
     Fixed(Arc<[u8]>),
 }
@@ -26,8 +29,15 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match self {
             Buffer::Grown(buf) => buf,
+            Buffer::Growing(chunk) => chunk.bytes(),
             Buffer::Fixed(buf) => buf,
         }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
     }
 }
 

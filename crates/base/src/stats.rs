@@ -69,6 +69,8 @@ counters! {
     seeks,
     /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
     nexts,
+    /// Tombstones that iterators and cursors passed, counted 64 at a time in each memtable or table.
+    tombstones_passed: StripedCounter,
     /// Point reads.
     gets: StripedCounter,
     /// Point reads that found a value.

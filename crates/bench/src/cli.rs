@@ -2,12 +2,13 @@
 
 use crate::parent::{self, Order};
 use crate::record::Record;
-use crate::report::{html, summary, table};
-use crate::settings::Settings;
+use crate::report::{html, summary, table, views};
+use crate::settings::{Settings, count};
+use crate::shows::Asked;
 use crate::suite::{self, Suite};
 use crate::{engines, workload};
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,9 +42,13 @@ enum Command {
         out: Out,
     },
     /// Runs a named set of workloads
+    #[command(after_help = EXAMPLES)]
     Suite {
         #[arg(value_enum)]
         suite: Suite,
+        /// Numbers of keys of the suite `growth`, with commas
+        #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
+        nums: Vec<u64>,
         /// Engines, with commas, or `all`
         #[arg(long, value_delimiter = ',', default_value = "all")]
         engines: Vec<String>,
@@ -55,9 +60,13 @@ enum Command {
         #[command(flatten)]
         out: Out,
     },
-    /// Tables and reports from records made earlier
+    /// Tables and reports from records made earlier; of several files together
     Report {
-        records: PathBuf,
+        #[arg(required = true)]
+        records: Vec<PathBuf>,
+        /// Take records that belong to no suite for this one's
+        #[arg(long, value_enum)]
+        suite: Option<Suite>,
         #[command(flatten)]
         out: Out,
     },
@@ -119,6 +128,14 @@ struct Out {
     html: Option<PathBuf>,
 }
 
+const EXAMPLES: &str = "Examples:
+  perigee-bench suite quick --html report.html
+  perigee-bench suite growth --engines perigee,lmdb --nums 1M,10M,50M --json growth.json --html growth.html
+  perigee-bench suite inside --memory 512M --tidesdb-lib libtidesdb.so --html inside.html
+  perigee-bench suite churn --num 100k --engines perigee --html churn.html      (small: a few seconds)
+Times that suites state are of two shared cores; `--seconds` bounds each measured phase. Each writes records (--json), one line for
+each (--csv), tables on the terminal and, with tables and pictures, one page that needs no network (--html).";
+
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = match Cli::from_arg_matches(&matches) {
@@ -143,22 +160,29 @@ pub fn main() -> ExitCode {
 fn act(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
-            let order = Order {
-                engines: engine_names(&engines, &settings)?,
-                workloads: workload_names(&workloads)?,
-                reps,
-                settings,
-            };
+            let order =
+                Order::plain(engine_names(&engines, &settings)?, workload_names(&workloads)?, reps, settings);
             measure(&[order], &out)
         }
-        Some(Command::Suite { suite, engines, reps, settings, out }) => {
+        Some(Command::Suite { suite, nums, engines, reps, settings, out }) => {
             let mut engines = engine_names(&engines, &settings)?;
             if suite == Suite::Sqlite {
                 engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
             }
-            measure(&suite::orders(suite, &engines, reps, sized.then_some(settings.num), &settings), &out)
+            let num = sized.then_some(settings.num);
+            let asked = Asked { engines: &engines, reps, num, nums: &nums, settings: &settings };
+            measure(&suite::orders(suite, asked), &out)
         }
-        Some(Command::Report { records, out }) => tell(&read(&records)?, &out),
+        Some(Command::Report { records, suite, out }) => {
+            let mut all = Vec::new();
+            for file in &records {
+                all.extend(read(file)?);
+            }
+            let name =
+                suite.and_then(|s| Some(s.to_possible_value()?.get_name().to_owned())).unwrap_or_default();
+            all.iter_mut().filter(|r| r.suite.is_empty()).for_each(|r| r.suite.clone_from(&name));
+            tell(&all, &out)
+        }
         Some(Command::Compare { before, after }) => {
             println!("{}", table::compare(&read(&before)?, &read(&after)?));
             Ok(true)
@@ -183,7 +207,7 @@ fn trace(command: TraceCommand) -> Result<bool, String> {
             settings.shape.record = Some(std::path::absolute(&out).map_err(|e| e.to_string())?);
             let engines = engine_names(&[engine], &settings)?;
             let workloads = workload_names(&[workload])?;
-            let records = parent::run(&[Order { engines, workloads, reps: 1, settings }], &mut |_| ());
+            let records = parent::run(&[Order::plain(engines, workloads, 1, settings)], &mut |_| ());
             let ops: u64 = records.iter().map(|r| r.ops).sum();
             println!("{ops} operations recorded in {}", out.display());
             Ok(!summary::failed(&records) && ops > 0)
@@ -192,7 +216,7 @@ fn trace(command: TraceCommand) -> Result<bool, String> {
             let settings = Settings { trace: Some(trace), ..*settings };
             let engines = engine_names(&engines, &settings)?;
             let workloads = vec![workload::REPLAY.to_owned()];
-            measure(&[Order { engines, workloads, reps, settings }], &out)
+            measure(&[Order::plain(engines, workloads, reps, settings)], &out)
         }
     }
 }
@@ -256,6 +280,9 @@ fn tell(records: &[Record], out: &Out) -> Result<bool, String> {
     put(&out.csv, &|| table::csv(records))?;
     put(&out.html, &|| html::page(records))?;
     println!("{}", table::table(records));
+    for view in views::views(records) {
+        println!("\n{}", table::view(&view));
+    }
     let failed = summary::failed(records);
     if failed {
         eprintln!("\nFAILED: an engine refused work or answered wrongly; its figures mean nothing.");

@@ -54,6 +54,19 @@ pub trait Session {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()>;
     /// Calls `see` once with the newest value of `key`, without a copy where the engine allows.
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
+    /// Fills family 0 with `n` entries in the way that the engine's users are told to; `put` puts the one of a number.
+    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+        const BATCH: u64 = 10_000;
+        for from in (0..n).step_by(BATCH as usize) {
+            let to = n.min(from + BATCH);
+            self.write((to - from) as usize, &mut |sink| (from..to).try_for_each(|i| put(i, sink)))?;
+        }
+        Ok(())
+    }
+    /// Begins one view that all gets share until it is ended; `false` where each get has its own.
+    fn view(&mut self, _begin: bool) -> Result<bool> {
+        Ok(false)
+    }
     /// Runs `work` with a cursor over one view of a family.
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
 }

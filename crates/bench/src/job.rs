@@ -1,114 +1,69 @@
-//! One repetition of one workload on one engine, in a process of its own: load, measure, settle, close, reopen, check.
+//! One repetition of one workload on one engine, in a process of its own: load, measure, settle, close, reopen, check; then,
+//! on the same database, of the workloads that only read.
 //!
 //! Knows neither which engine nor which workload it is.
 
 use crate::engine::{Engine, Expiry, Open, Result};
 use crate::engines::{self, recorder};
 use crate::keys::{KeyChoice, Keys, Order};
-use crate::meter::{Counter, Meter, histogram};
+use crate::meter::{Counter, Meter, Pace, histogram};
 use crate::pick::Zipf;
-use crate::record::{Record, Sample};
+use crate::record::{Record, Tail};
 use crate::settings::Settings;
 use crate::sys;
 use crate::trace;
 use crate::values::Values;
+use crate::watch::{Amplification, Seen};
 use crate::workload::run::{Part, Plan};
 use crate::workload::{self, Act, Layout, Pick, Replay, Workload};
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often memory and progress are looked at.
-const SAMPLE: Duration = Duration::from_millis(100);
+/// Bytes of cache for each hot key: its block, however large an engine makes it, within reason.
+const HOT: u64 = 16 << 10;
 /// Keys that each thread compares after reopening.
 const CHECKED: u64 = 2000;
 
 /// What the parent process asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
+    /// The suite that it belongs to, or nothing.
+    pub suite: String,
     pub engine: String,
     pub workload: String,
+    /// Reads of what the workload left, after it.
+    pub then: Vec<Step>,
     pub rep: u32,
     pub settings: Settings,
 }
 
-/// What was seen while threads ran.
-#[derive(Debug, Default)]
-struct Seen {
-    peak_rss: AtomicU64,
-    peak_anon: AtomicU64,
-    stop: AtomicBool,
+/// A workload that only reads, on the database that another left.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    pub workload: String,
+    /// Operations, if not the workload's own number.
+    pub ops: Option<u64>,
 }
 
-impl Seen {
-    fn look(&self) {
-        let (rss, anon) = sys::resident();
-        self.peak_rss.fetch_max(rss, Ordering::Relaxed);
-        self.peak_anon.fetch_max(anon, Ordering::Relaxed);
-    }
-    /// Looks until told to stop: the operations of each interval.
-    fn watch(&self, counters: &[Counter], amplification: &mut Option<Amplification<'_>>) -> Vec<u64> {
-        let start = Instant::now();
-        let (mut timeline, mut before) = (Vec::new(), 0);
-        while !self.stop.load(Ordering::Acquire) {
-            let due = SAMPLE * (timeline.len() as u32 + 1);
-            std::thread::sleep(due.saturating_sub(start.elapsed()));
-            self.look();
-            let now = counters.iter().map(Counter::get).sum();
-            timeline.push(now - before);
-            before = now;
-            if let Some(a) = amplification.as_mut().filter(|_| timeline.len().is_multiple_of(10)) {
-                a.sample(start.elapsed(), now);
-            }
+impl Job {
+    /// A record of one of its workloads, with nothing in it yet.
+    pub fn blank(&self, workload: &str) -> Record {
+        Record {
+            suite: self.suite.clone(),
+            engine: self.engine.clone(),
+            workload: workload.to_owned(),
+            rep: self.rep,
+            threads: self.settings.threads,
+            ..Record::default()
         }
-        timeline
     }
-}
-
-/// Follows amplification second by second.
-struct Amplification<'d> {
-    dir: &'d Path,
-    /// Bytes given with each operation, and bytes of keys and values that are there throughout.
-    given: f64,
-    live: f64,
-    ops: u64,
-    io: sys::Io,
-    samples: Vec<Sample>,
-}
-
-impl<'d> Amplification<'d> {
-    /// For workloads that overwrite what is there; in others the live bytes are not known at every moment.
-    fn of(plan: &Plan, dir: &'d Path) -> Option<Self> {
-        let share = match plan.workload.act {
-            Act::Write if plan.workload.loaded => 1.0,
-            Act::Mix { read, insert: 0, scan, .. } if read + scan < 100 => {
-                f64::from(100 - read - scan) / 100.0
-            }
-            _ => return None,
-        };
-        let given = plan.entry_bytes() as f64 * share;
-        let live = plan.entry_bytes() as f64 * plan.n as f64;
-        Some(Amplification { dir, given, live, ops: 0, io: sys::io(), samples: Vec::new() })
-    }
-    fn sample(&mut self, at: Duration, ops: u64) {
-        // A moment at the end is too short to say anything.
-        if self.samples.last().is_some_and(|s| at.as_secs_f64() - s.seconds < 0.5) {
-            return;
-        }
-        let (io, given) = (sys::io(), (ops - self.ops) as f64 * self.given);
-        let since = io.since(self.io);
-        // Without a write in this time there is nothing to divide by: what was written counts for the next.
-        if given <= 0.0 {
-            return;
-        }
-        self.samples.push(Sample {
-            seconds: at.as_secs_f64(),
-            write: since.wchar.max(since.written) as f64 / given,
-            read: since.rchar.max(since.read) as f64 / given,
-            space: sys::disk_bytes(self.dir) as f64 / self.live,
-        });
-        (self.ops, self.io) = (ops, io);
+    /// Where the process `pid` keeps the database.
+    pub fn dir(&self, pid: u32) -> std::path::PathBuf {
+        self.settings.dir.join(format!("{}-{}-{pid}", self.engine, self.workload))
     }
 }
 
@@ -144,6 +99,7 @@ fn plan(workload: &Workload, s: &Settings) -> Result<Plan> {
         threads: if replay.is_some() { 1 } else { s.threads.max(1) as u64 },
         batch: if workload.batch > 1 { s.batch.unwrap_or(workload.batch).max(1) } else { 1 },
         seed: s.seed,
+        hot: (s.cache / HOT).clamp(1, n.max(1)),
         zipf: matches!(workload.pick, Pick::Zipf | Pick::Latest).then(|| Zipf::new(n)),
         last: (0..n).map(|i| keys.id(i)).max().unwrap_or(0),
         families: match (&replay, workload.families) {
@@ -181,17 +137,16 @@ fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
     engine.settle()
 }
 
-/// Why the machine cannot run this: giant values need memory for copies, and disk.
+/// Why the machine cannot run this: giant values need memory for copies, and everything needs disk.
 fn lacking(plan: &Plan, dir: &Path) -> Option<String> {
     const COPIES: u64 = 6;
     let value = plan.values.bytes as u64;
-    if !plan.workload.giant || value < 1 << 20 {
-        return None;
-    }
-    let (memory, disk) = (plan.threads * COPIES * value, 4 * plan.n * value);
+    let giant = plan.workload.giant && value >= 1 << 20;
+    let memory = if giant { plan.threads * COPIES * value } else { 0 };
+    let disk = 3 * plan.n * plan.entry_bytes();
     let (have, free) = (sys::available_memory(), sys::free_disk(dir));
     let say = |what: &str, need: u64, have: u64| {
-        Some(format!("needs {} MB of {what}, {} MB are free; see --giant-bytes", need >> 20, have >> 20))
+        Some(format!("needs {} MB of {what}, {} MB are free", need >> 20, have >> 20))
     };
     match () {
         () if have < memory => say("memory", memory, have),
@@ -209,64 +164,119 @@ fn unable(engine: &dyn Engine, plan: &Plan) -> Option<String> {
     (need > most).then(|| format!("the engine takes values of {most} bytes at most, not {need}"))
 }
 
-/// Runs `work` of every part on a thread of its own.
+/// Runs `work` of every part on a thread of its own, in a session of its own. All begin together, after `ready` has
+/// returned, which is called when every thread has its session and has done what `before` says.
 fn on_threads<'p, 'c>(
     engine: &dyn Engine,
     parts: &mut [Part<'p>],
     counters: &'c [Counter],
-    between: Option<Duration>,
-    work: impl Fn(&mut Part<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()> + Sync,
+    pace: Pace,
+    (before, work): (Work<'_, 'p, 'c>, Work<'_, 'p, 'c>),
+    ready: impl FnOnce(),
 ) -> Vec<Meter<'c>> {
+    let gate = &Barrier::new(parts.len() + 1);
     std::thread::scope(|scope| {
-        let work = &work;
         let threads: Vec<_> = (parts.iter_mut().zip(counters))
             .map(|(part, counter)| {
                 scope.spawn(move || {
-                    let mut meter = Meter::new(counter, between);
-                    if let Err(e) = engine.session(&mut |session| work(part, session, &mut meter)) {
+                    let mut meter = Meter::new(counter, pace);
+                    let mut there = false;
+                    let done = engine.session(&mut |session| {
+                        before(part, session, &mut meter)?;
+                        there = true;
+                        gate.wait();
+                        gate.wait();
+                        meter.begin(pace);
+                        work(part, session, &mut meter)
+                    });
+                    if !there {
+                        gate.wait();
+                        gate.wait();
+                    }
+                    if let Err(e) = done {
                         meter.error(&e.to_string());
                     }
                     meter
                 })
             })
             .collect();
+        gate.wait();
+        ready();
+        gate.wait();
         threads.into_iter().map(|t| t.join().expect("a measuring thread panicked")).collect()
     })
 }
 
-/// Runs the job in this process.
-pub fn run(job: &Job) -> Result<Record> {
-    let workload = workload::find(&job.workload).ok_or("no such workload")?;
-    let open = engines::find(&job.engine).ok_or("no such engine")?.open;
-    let mut settings = job.settings.clone();
-    settings.sync = workload.sync.unwrap_or(settings.sync);
-    let mut record =
-        Record { engine: job.engine.clone(), workload: job.workload.clone(), ..Record::default() };
-    if let Some(limit) = settings.memory {
-        record.notes.push(match sys::limit_memory(limit) {
-            Ok(group) => format!("memory limited to {limit} bytes with page cache by {group}"),
-            Err(why) => format!("memory NOT limited, cgroups are not permitted here: {why}"),
-        });
-    }
-    let dir = settings.dir.join(format!("{}-{}-{}", job.engine, job.workload, std::process::id()));
-    std::fs::create_dir_all(&settings.dir)?;
+/// What a thread does in its session.
+type Work<'w, 'p, 'c> =
+    &'w (dyn Fn(&mut Part<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()> + Sync);
+
+/// Runs the job in this process, and hands over each record as it is made.
+pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+    let limited = job.settings.memory.map(|limit| match sys::limit_memory(limit) {
+        Ok(group) => format!("memory limited to {limit} bytes with page cache by {group}"),
+        Err(why) => format!("memory NOT limited, cgroups are not permitted here: {why}"),
+    });
+    let dir = job.dir(std::process::id());
+    std::fs::create_dir_all(&job.settings.dir)?;
     let _ = std::fs::remove_dir_all(&dir);
+    let first = Step { workload: job.workload.clone(), ops: job.settings.ops };
+    let mut filled = Ok(false);
+    for at in std::iter::once(&first).chain(&job.then) {
+        let mut record = job.blank(&at.workload);
+        record.notes.extend(limited.clone());
+        let done = match &filled {
+            Ok(filled) => step(job, at, &dir, *filled, &mut record),
+            Err(why) => {
+                record.skipped = Some(String::clone(why));
+                Ok(())
+            }
+        };
+        if let Err(e) = done {
+            let _ = std::fs::remove_dir_all(&dir);
+            return Err(e);
+        }
+        let whole =
+            record.skipped.is_none() && record.errors + record.wrong == 0 && record.cut_short.is_none();
+        if filled == Ok(false) {
+            filled = if whole { Ok(true) } else { Err(format!("{} did not fill the database", at.workload)) };
+        }
+        tell(record)?;
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(())
+}
+
+/// One workload of a job, on a database that is `filled` already or that it fills itself.
+fn step(job: &Job, at: &Step, dir: &Path, filled: bool, record: &mut Record) -> Result<()> {
+    let workload = workload::find(&at.workload).ok_or("no such workload")?;
+    let open = engines::find(&job.engine).ok_or("no such engine")?.open;
+    if filled && (workload.writes() || !workload.loaded) {
+        return Err(format!("{} does not only read", workload.name).into());
+    }
+    let mut settings = Settings { ops: at.ops, ..job.settings.clone() };
+    settings.sync = workload.sync.unwrap_or(settings.sync);
     record.host = sys::host(&settings.dir);
-    (record.rep, record.threads) = (job.rep, settings.threads);
     let plan = plan(workload, &settings)?;
     settings.shape.families = (plan.families > 1).then_some(plan.families as usize);
     settings.shape.ttl = plan.ttl;
-    record.skipped = lacking(&plan, &settings.dir);
-    let done = match record.skipped {
-        Some(_) => Ok(()),
-        None => measure(open, &dir, &settings, &plan, &mut record),
-    };
-    let _ = std::fs::remove_dir_all(&dir);
-    record.settings = Some(settings);
-    done.map(|()| record)
+    record.skipped = if filled { None } else { lacking(&plan, &settings.dir) };
+    if record.skipped.is_none() {
+        measure(open, dir, &settings, &plan, filled, record)?;
+    }
+    // Facets of the report are of the whole job: what one step did less of is in its record all the same.
+    record.settings = Some(Settings { ops: job.settings.ops, ..settings });
+    Ok(())
 }
 
-fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Record) -> Result<()> {
+fn measure(
+    open: Open,
+    dir: &Path,
+    s: &Settings,
+    plan: &Plan,
+    filled: bool,
+    record: &mut Record,
+) -> Result<()> {
     let mut engine = open(dir, s)?;
     record.skipped = unable(&*engine, plan);
     if record.skipped.is_some() {
@@ -277,7 +287,7 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
     if let Some(file) = &s.shape.record {
         engine = recorder::record(engine, trace::Writer::create(file)?, plan.workload.loaded);
     }
-    if plan.workload.loaded {
+    if plan.workload.loaded && !filled {
         let start = Instant::now();
         load(&*engine, plan)?;
         record.load_seconds = start.elapsed().as_secs_f64();
@@ -294,25 +304,11 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
     record.options = engine.told();
     record.engine_version = engine.version();
     let mut parts: Vec<_> = (0..plan.threads).map(|t| Part::new(plan, t)).collect();
-    let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
     let seen = Seen::default();
-    seen.look();
-    let between = s.rate.map(|r| Duration::from_secs_f64(plan.threads as f64 / r.max(1) as f64));
-    let mut amplification = Amplification::of(plan, dir);
-    let (io, cpu, start) = (sys::io(), sys::cpu(), Instant::now());
-    let meters = std::thread::scope(|scope| {
-        let watch = scope.spawn(|| seen.watch(&counters, &mut amplification));
-        let meters = on_threads(&*engine, &mut parts, &counters, between, |p, s, m| p.run(s, m));
-        record.seconds = start.elapsed().as_secs_f64();
-        seen.stop.store(true, Ordering::Release);
-        record.timeline = watch.join().expect("the watching thread panicked");
-        meters
-    });
-    let asked = sys::cpu();
-    let read = sys::io().since(io);
+    let (begun, amplification) = ask(&*engine, dir, s, plan, &mut parts, &seen, record);
     if let Some(mut a) = amplification {
-        a.sample(Duration::from_secs_f64(record.seconds), counters.iter().map(Counter::get).sum());
-        record.amplification = a.samples;
+        a.look(Duration::from_secs_f64(record.seconds), record.ops, true);
+        (record.amplification, record.space_peak) = (a.samples, a.peak);
     }
     let settling = Instant::now();
     if plan.workload.writes() {
@@ -320,12 +316,9 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
     }
     record.settle_seconds = settling.elapsed().as_secs_f64();
     seen.look();
-    let settled = sys::cpu();
-    sum(record, &meters);
-    let ops = record.ops.max(1) as f64;
-    record.cpu_us_per_op = (settled.total_us - cpu.total_us) / ops;
-    record.cpu_system_us_per_op = (settled.system_us - cpu.system_us) / ops;
-    record.cpu_asked_us_per_op = (asked.total_us - cpu.total_us) / ops;
+    let (settled, ops) = (sys::cpu(), record.ops.max(1) as f64);
+    record.cpu_us_per_op = (settled.total_us - begun.cpu.total_us) / ops;
+    record.cpu_system_us_per_op = (settled.system_us - begun.cpu.system_us) / ops;
     record.peak_rss_mb = seen.peak_rss.load(Ordering::Relaxed) as f64 / 1e6;
     record.peak_anon_mb = seen.peak_anon.load(Ordering::Relaxed) as f64 / 1e6;
     if let Some(ttl) = plan.ttl {
@@ -334,12 +327,63 @@ fn measure(open: Open, dir: &Path, s: &Settings, plan: &Plan, record: &mut Recor
     let closing = Instant::now();
     engine.close()?;
     record.close_ms = closing.elapsed().as_secs_f64() * 1e3;
-    record.read_bytes = read.rchar.max(read.read);
-    written(record, plan, sys::io().since(io));
+    written(record, plan, sys::io().since(begun.io));
     record.db_bytes = sys::disk_bytes(dir);
     let live: u64 = parts.iter().map(Part::live_bytes).sum();
     record.space_amp = if live > 0 { record.db_bytes as f64 / live as f64 } else { 0.0 };
     reopen(open, dir, s, &mut parts, record)
+}
+
+/// What had been used when the measured part began.
+struct Begun {
+    io: sys::Io,
+    cpu: sys::Cpu,
+    at: Instant,
+}
+
+/// The measured part.
+fn ask<'d>(
+    engine: &dyn Engine,
+    dir: &'d Path,
+    s: &Settings,
+    plan: &Plan,
+    parts: &mut [Part<'_>],
+    seen: &Seen,
+    record: &mut Record,
+) -> (Begun, Option<Amplification<'d>>) {
+    let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
+    let pace = Pace {
+        between: s.rate.map(|r| Duration::from_secs_f64(plan.threads as f64 / r.max(1) as f64)),
+        at_most: s.seconds.map(Duration::from_secs),
+        mixed: plan.workload.mixed(),
+    };
+    let warm = s.warm && !plan.workload.writes();
+    let before: Work<'_, '_, '_> = &|p, session, meter| if warm { p.run(session, meter) } else { Ok(()) };
+    let mut amplification = Amplification::of(plan, dir);
+    let mut begun = Begun { io: sys::io(), cpu: sys::cpu(), at: Instant::now() };
+    let meters = std::thread::scope(|scope| {
+        let mut watch = None;
+        let (watched, counted) = (&mut amplification, &counters);
+        let ready = || {
+            begun = Begun { io: sys::io(), cpu: sys::cpu(), at: Instant::now() };
+            watch = Some(scope.spawn(move || seen.watch(counted, watched)));
+        };
+        let meters = on_threads(engine, parts, &counters, pace, (before, &|p, s, m| p.run(s, m)), ready);
+        record.seconds = begun.at.elapsed().as_secs_f64();
+        seen.stop();
+        let timeline = watch.take().and_then(|w| w.join().ok()).expect("the watching thread panicked");
+        (record.timeline, record.worst) = (timeline.ops, timeline.worst);
+        meters
+    });
+    let asked = sys::cpu();
+    let read = sys::io().since(begun.io);
+    record.read_bytes = read.rchar.max(read.read);
+    sum(record, &meters);
+    record.cpu_asked_us_per_op = (asked.total_us - begun.cpu.total_us) / record.ops.max(1) as f64;
+    if meters.iter().any(|m| m.over) && record.ops < plan.ops && plan.workload.act != Act::Iterate {
+        record.cut_short = Some(record.ops as f64 / plan.ops as f64);
+    }
+    (begun, amplification)
 }
 
 /// Waits until every entry is past its time, and looks at what is still shown.
@@ -365,11 +409,12 @@ fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: 
     record.open_ms = opening.elapsed().as_secs_f64() * 1e3;
     let refused = record.errors > 0;
     let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
-    let check = |p: &mut Part<'_>, s: &mut dyn crate::engine::Session, m: &mut Meter<'_>| {
+    let nothing: Work<'_, '_, '_> = &|_, _, _| Ok(());
+    let check: Work<'_, '_, '_> = &|p, s, m| {
         p.check(s, m, CHECKED);
         Ok(())
     };
-    for meter in on_threads(&*engine, parts, &counters, None, check) {
+    for meter in on_threads(&*engine, parts, &counters, Pace::default(), (nothing, check), || ()) {
         // Where writes were refused, what should be there is not known; the run has failed already.
         if !refused {
             record.errors += meter.errors;
@@ -382,9 +427,12 @@ fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: 
 }
 
 fn sum(record: &mut Record, meters: &[Meter<'_>]) {
-    let mut latency = histogram();
+    let (mut latency, mut writes) = (histogram(), histogram());
     for m in meters {
         latency.add(&m.latency).expect("all histograms have the same bounds");
+        if let Some(w) = &m.writes {
+            writes.add(w).expect("all histograms have the same bounds");
+        }
         record.ops += m.ops;
         record.errors += m.errors;
         record.wrong += m.wrong;
@@ -399,11 +447,19 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
     record.stalls = record.timeline[..whole].iter().filter(|n| **n == 0).count() as u64;
     let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
     record.avg_us = latency.mean() / 1e3;
-    (record.p50_us, record.p95_us, record.p99_us) = (us(0.5), us(0.95), us(0.99));
-    (record.p999_us, record.p9999_us, record.max_us) = (us(0.999), us(0.9999), latency.max() as f64 / 1e3);
+    (record.p95_us, record.p9999_us) = (us(0.95), us(0.9999));
+    let of = tail(&latency);
+    (record.p50_us, record.p99_us, record.p999_us, record.max_us) =
+        (of.p50_us, of.p99_us, of.p999_us, of.max_us);
+    record.writes = (!writes.is_empty()).then(|| tail(&writes));
     record.cv = if latency.mean() > 0.0 { latency.stdev() / latency.mean() } else { 0.0 };
     let curve = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
     record.curve = curve.iter().map(|p| (*p, us(p / 100.0))).collect();
+}
+
+fn tail(latency: &Histogram<u64>) -> Tail {
+    let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
+    Tail { p50_us: us(0.5), p99_us: us(0.99), p999_us: us(0.999), max_us: latency.max() as f64 / 1e3 }
 }
 
 fn written(record: &mut Record, plan: &Plan, io: sys::Io) {

@@ -8,19 +8,44 @@ use std::time::{Duration, Instant};
 /// Longest latency that is told apart, in nanoseconds (ten minutes).
 const LONGEST: u64 = 600_000_000_000;
 
-/// Counts operations done, on a cache line of its own.
+/// Operations done and the longest call since somebody looked, on a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Counter(AtomicU64);
+pub struct Counter {
+    done: AtomicU64,
+    worst: AtomicU64,
+}
 
 impl Counter {
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.done.load(Ordering::Relaxed)
     }
-    fn add(&self, n: u64) {
-        // One thread writes: no need for a locked addition.
-        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    /// The longest call in nanoseconds since this was asked last.
+    pub fn take_worst(&self) -> u64 {
+        self.worst.swap(0, Ordering::Relaxed)
     }
+    fn clear(&self) {
+        self.done.store(0, Ordering::Relaxed);
+        self.worst.store(0, Ordering::Relaxed);
+    }
+    fn add(&self, n: u64, took: u64) {
+        // One thread adds: no need for a locked addition. The longest call is also taken away, but seldom beaten.
+        self.done.store(self.done.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        if took > self.worst.load(Ordering::Relaxed) {
+            self.worst.fetch_max(took, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How a thread is to measure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// Time between calls of a fixed-rate run.
+    pub between: Option<Duration>,
+    /// When to end, done or not.
+    pub at_most: Option<Duration>,
+    /// Whether writes are counted by themselves, too.
+    pub mixed: bool,
 }
 
 /// An empty histogram: three significant digits from one nanosecond on.
@@ -32,6 +57,8 @@ pub fn histogram() -> Histogram<u64> {
 #[derive(Debug)]
 pub struct Meter<'a> {
     pub latency: Histogram<u64>,
+    /// Latency of the writes alone, where reads are mixed in.
+    pub writes: Option<Histogram<u64>>,
     pub ops: u64,
     pub errors: u64,
     pub wrong: u64,
@@ -39,48 +66,75 @@ pub struct Meter<'a> {
     pub given: u64,
     pub seen: u64,
     pub first_failure: Option<String>,
+    /// Whether its time is over.
+    pub over: bool,
     done: &'a Counter,
     /// Start, and time between calls, of a fixed-rate run.
     pace: Option<(Instant, Duration)>,
+    end: Option<Instant>,
     calls: u32,
 }
 
 impl<'a> Meter<'a> {
-    pub fn new(done: &'a Counter, between: Option<Duration>) -> Self {
+    pub fn new(done: &'a Counter, pace: Pace) -> Self {
+        let now = Instant::now();
         Meter {
             latency: histogram(),
+            writes: pace.mixed.then(histogram),
             ops: 0,
             errors: 0,
             wrong: 0,
             given: 0,
             seen: 0,
             first_failure: None,
+            over: false,
             done,
-            pace: between.map(|b| (Instant::now(), b)),
+            pace: pace.between.map(|b| (now, b)),
+            end: pace.at_most.map(|d| now + d),
             calls: 0,
         }
     }
+    /// Begins the measured part: what was counted before is forgotten, but for failures.
+    pub fn begin(&mut self, pace: Pace) {
+        let (errors, wrong, first_failure) = (self.errors, self.wrong, self.first_failure.take());
+        self.done.clear();
+        *self = Meter { errors, wrong, first_failure, ..Meter::new(self.done, pace) };
+    }
     /// Makes one call of `ops` operations and counts it, whatever comes of it.
     pub fn call(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
+        self.timed(ops, call);
+    }
+    /// The same for a write of a workload that also reads.
+    pub fn write(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
+        let took = self.timed(ops, call);
+        if let Some(writes) = &mut self.writes {
+            writes.saturating_record(took);
+        }
+    }
+    fn timed(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) -> u64 {
         let start = self.due();
         let result = call();
-        let took = start.elapsed().as_nanos() as u64;
-        self.latency.saturating_record(took.max(1));
+        let now = Instant::now();
+        let took = ((now - start).as_nanos() as u64).max(1);
+        self.latency.saturating_record(took);
+        self.over = self.end.is_some_and(|end| now >= end);
         match result {
             Ok(()) => {
                 self.ops += ops;
-                self.done.add(ops);
+                self.done.add(ops, took);
             }
             Err(e) => self.error(&e.to_string()),
         }
+        took
     }
     /// Counts what was done since `since`, within one call that goes on, and begins anew.
     pub fn lap(&mut self, since: &mut Instant, ops: u64) {
         if ops > 0 {
             let now = Instant::now();
-            self.latency.saturating_record(((now - *since).as_nanos() as u64).max(1));
+            let took = ((now - *since).as_nanos() as u64).max(1);
+            self.latency.saturating_record(took);
             self.ops += ops;
-            self.done.add(ops);
+            self.done.add(ops, took);
             *since = now;
         }
     }

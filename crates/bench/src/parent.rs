@@ -1,12 +1,17 @@
 //! Repetitions in turn, each in a child process: `A B A B`, so that what the neighbours do hits every engine alike.
+//!
+//! A child writes one record on each line. One that is killed, by the system for its memory or by the parent for its time,
+//! leaves the records that it has; the next is said to be killed, which is a finding and no failure.
 
-use crate::job::{self, Job};
+use crate::job::{self, Job, Step};
 use crate::record::Record;
 use crate::settings::Settings;
 use crate::sys;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, IsTerminal, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Name of the hidden subcommand of child processes.
 pub const CHILD: &str = "child";
@@ -14,10 +19,21 @@ pub const CHILD: &str = "child";
 /// What is to be run.
 #[derive(Clone, Debug)]
 pub struct Order {
+    /// The suite that it belongs to, or nothing.
+    pub suite: String,
     pub engines: Vec<String>,
     pub workloads: Vec<String>,
+    /// Reads of what each of the workloads left.
+    pub then: Vec<Step>,
     pub reps: u32,
     pub settings: Settings,
+}
+
+impl Order {
+    /// Workloads that belong to no suite of one question.
+    pub fn plain(engines: Vec<String>, workloads: Vec<String>, reps: u32, settings: Settings) -> Order {
+        Order { suite: String::new(), engines, workloads, then: Vec::new(), reps, settings }
+    }
 }
 
 /// Runs everything, and shows `so_far` what there is after each repetition; one that could not be run at all is a record
@@ -27,27 +43,26 @@ pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
     let bar = ProgressBar::new(jobs.len() as u64);
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    let (start, lines) = (Instant::now(), !std::io::stderr().is_terminal());
     let mut records = Vec::new();
-    for job in jobs {
-        bar.set_message(format!("{} on {} ({})", job.workload, job.engine, job.rep + 1));
-        let record = child(&job).unwrap_or_else(|why| Record {
-            engine: job.engine.clone(),
-            workload: job.workload.clone(),
-            rep: job.rep,
-            threads: job.settings.threads,
-            errors: 1,
-            first_failure: Some(why),
-            settings: Some(job.settings.clone()),
-            host: sys::host(&job.settings.dir),
-            ..Record::default()
-        });
-        if let Some(why) = &record.skipped {
-            bar.println(format!("not run: {} on {}: {why}", job.workload, job.engine));
+    for (at, job) in jobs.iter().enumerate() {
+        let what = format!("{} on {} ({})", job.workload, job.engine, job.rep + 1);
+        if lines && jobs.len() > 1 {
+            eprintln!("{:>4} s {}/{} {what}", start.elapsed().as_secs(), at + 1, jobs.len());
         }
-        if let Some(failure) = &record.first_failure {
-            bar.println(format!("FAILED {} on {}: {failure}", job.workload, job.engine));
+        bar.set_message(what);
+        for record in child(job) {
+            let say = |what: &str, why: &Option<String>| {
+                if let Some(why) = why {
+                    bar.println(format!("{what} {} on {}: {why}", record.workload, record.engine));
+                }
+            };
+            say("not run:", &record.skipped);
+            say("killed:", &record.killed);
+            say("FAILED", &record.first_failure);
+            records.push(record);
         }
-        records.push(record);
         so_far(&records);
         bar.inc(1);
     }
@@ -61,48 +76,132 @@ fn jobs(order: &Order) -> Vec<Job> {
         for rep in 0..order.reps {
             for engine in &order.engines {
                 let (engine, workload, settings) = (engine.clone(), workload.clone(), order.settings.clone());
-                jobs.push(Job { engine, workload, rep, settings });
+                let (suite, then) = (order.suite.clone(), order.then.clone());
+                jobs.push(Job { suite, engine, workload, then, rep, settings });
             }
         }
     }
     jobs
 }
 
-fn child(job: &Job) -> Result<Record, String> {
-    let say = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
+/// The records of a job: one for each of its workloads, whatever comes of it.
+fn child(job: &Job) -> Vec<Record> {
+    let mut records = Vec::new();
+    let why = match talk(job, &mut records) {
+        Ok(()) if records.len() > job.then.len() => return records,
+        Ok(()) => End::Failed("the measuring process told too little".into()),
+        Err(end) => end,
+    };
+    let steps = std::iter::once(&job.workload).chain(job.then.iter().map(|s| &s.workload));
+    for (at, workload) in steps.enumerate().skip(records.len()).collect::<Vec<_>>() {
+        let mut record = job.blank(workload);
+        record.settings = Some(job.settings.clone());
+        record.host = sys::host(&job.settings.dir);
+        match &why {
+            _ if at > 0
+                && records.last().is_some_and(|r: &Record| r.killed.is_some() || r.skipped.is_some()) =>
+            {
+                record.skipped = Some(format!("{} before it was killed", job.workload));
+            }
+            End::Killed(why) => record.killed = Some(why.clone()),
+            End::Failed(why) => (record.errors, record.first_failure) = (1, Some(why.clone())),
+        }
+        records.push(record);
+    }
+    records
+}
+
+/// Why a child did not tell all.
+enum End {
+    Killed(String),
+    Failed(String),
+}
+
+/// Starts a child, and hears its records until it ends.
+fn talk(job: &Job, records: &mut Vec<Record>) -> Result<(), End> {
+    let say = |what: &str, e: &dyn std::fmt::Display| End::Failed(format!("{what}: {e}"));
     let me = std::env::current_exe().map_err(|e| say("own path", &e))?;
     let mut command = Command::new(me);
     let mut child = (command.arg(CHILD).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
         .spawn()
         .map_err(|e| say("starting a process", &e))?;
     let text = serde_json::to_vec(job).map_err(|e| say("job", &e))?;
-    let mut stdin = child.stdin.take().ok_or("no pipe to the child")?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(mut stderr)) = (stdin, stdout, stderr) else {
+        return Err(End::Failed("no pipes to the child".into()));
+    };
     stdin.write_all(&text).map_err(|e| say("telling the child", &e))?;
     drop(stdin);
     let pid = child.id();
-    let output = child.wait_with_output().map_err(|e| say("waiting", &e))?;
+    let (status, late, complaint) = std::thread::scope(|scope| {
+        let complaint = scope.spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        scope.spawn(|| {
+            let lines = std::io::BufReader::new(stdout).lines().map_while(Result::ok);
+            records.extend(lines.filter_map(|l| serde_json::from_str(&l).ok()));
+        });
+        let (status, late) = wait(&mut child, allowed(job));
+        (status, late, complaint.join().unwrap_or_default())
+    });
     sys::remove_limit(pid);
-    if !output.status.success() {
-        // A child that was killed could not clean up.
-        let dir = job.settings.dir.join(format!("{}-{}-{pid}", job.engine, job.workload));
-        let _ = std::fs::remove_dir_all(dir);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let last = stderr.trim().lines().last().unwrap_or("no message").to_owned();
-        let memory = if job.settings.memory.is_some() && output.status.code().is_none() {
-            " (the memory that --memory allows may have been too little for it)"
-        } else {
-            ""
-        };
-        return Err(format!("the measuring process ended with {}: {last}{memory}", output.status));
+    let status = status.map_err(|e| say("waiting", &e))?;
+    if status.success() {
+        return Ok(());
     }
-    serde_json::from_slice(&output.stdout).map_err(|e| say("the record", &e))
+    // A child that was killed could not clean up.
+    let _ = std::fs::remove_dir_all(job.dir(pid));
+    if late {
+        return Err(End::Killed(format!(
+            "still at work after {} s",
+            allowed(job).unwrap_or_default().as_secs()
+        )));
+    }
+    if job.settings.memory.is_some() && status.signal() == Some(9) {
+        return Err(End::Killed("by the system, for want of memory".into()));
+    }
+    let last = complaint.trim().lines().last().unwrap_or("no message").to_owned();
+    Err(End::Failed(format!("the measuring process ended with {status}: {last}")))
 }
 
-/// The child's side: a job on standard input, a record on standard output.
+/// Where the measured part has a limit, the rest (loading, settling, checking) is given twice as much and a minute.
+fn allowed(job: &Job) -> Option<Duration> {
+    let steps = 1 + job.then.len() as u64;
+    job.settings.seconds.map(|s| Duration::from_secs(steps * (3 * s + 60)))
+}
+
+/// Waits for the end of a child; whether it was ended because its time was over.
+fn wait(child: &mut Child, allowed: Option<Duration>) -> (std::io::Result<ExitStatus>, bool) {
+    let start = Instant::now();
+    let Some(allowed) = allowed else { return (child.wait(), false) };
+    while start.elapsed() < allowed {
+        match child.try_wait() {
+            Ok(Some(status)) => return (Ok(status), false),
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(e) => return (Err(e), false),
+        }
+    }
+    let killed = child.kill();
+    (killed.and_then(|()| child.wait()), true)
+}
+
+/// The child's side: a job on standard input, a record on each line of standard output.
 pub fn be_child() -> Result<(), String> {
+    // A thread that panics would leave the others waiting for it.
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |why| {
+        told(why);
+        std::process::exit(101);
+    }));
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|e| e.to_string())?;
     let job: Job = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let record = job::run(&job).map_err(|e| e.to_string())?;
-    serde_json::to_writer(std::io::stdout().lock(), &record).map_err(|e| e.to_string())
+    let mut tell = |record: Record| {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer(&mut out, &record)?;
+        Ok(out.write_all(b"\n").and_then(|()| out.flush())?)
+    };
+    job::run(&job, &mut tell).map_err(|e| e.to_string())
 }

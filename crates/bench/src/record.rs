@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
+    /// The suite that it was run for; nothing for single runs.
+    pub suite: String,
     pub engine: String,
     pub engine_version: String,
     pub workload: String,
@@ -41,6 +43,10 @@ pub struct Record {
     pub curve: Vec<(f64, f64)>,
     /// Operations in each tenth of a second.
     pub timeline: Vec<u64>,
+    /// The longest call, in microseconds, of those that ended in each tenth of a second.
+    pub worst: Vec<f64>,
+    /// Latency of the writes alone, in workloads that read and write.
+    pub writes: Option<Tail>,
     /// Tenths of a second without a single operation.
     pub stalls: u64,
     /// Largest resident size while measuring and settling; and without mapped files.
@@ -59,6 +65,8 @@ pub struct Record {
     pub amplification: Vec<Sample>,
     /// Disk bytes for each byte of live keys and values.
     pub space_amp: f64,
+    /// The largest that it was at any tenth of a second while keys were overwritten.
+    pub space_peak: f64,
     pub db_bytes: u64,
     pub load_seconds: f64,
     pub settle_seconds: f64,
@@ -71,6 +79,10 @@ pub struct Record {
     pub first_failure: Option<String>,
     /// Why it was not run: the engine lacks something, or the machine does. Not a failure.
     pub skipped: Option<String>,
+    /// Why it did not live to its end: the memory or the time that it was allowed were too little for it. Not a failure.
+    pub killed: Option<String>,
+    /// The part of its operations that it did in the seconds it had, where that is less than all.
+    pub cut_short: Option<f64>,
     pub options: Told,
     pub notes: Vec<String>,
     /// The command line of the run.
@@ -79,10 +91,23 @@ pub struct Record {
     pub host: Host,
 }
 
+/// Latencies of some calls, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tail {
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub p999_us: f64,
+    pub max_us: f64,
+}
+
 /// Amplification at a moment: of writes and reads in the time since the sample before, of space as it is.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sample {
     pub seconds: f64,
+    /// Operations done by then.
+    pub ops: u64,
     /// Bytes written and bytes read for each byte given in this time.
     pub write: f64,
     pub read: f64,

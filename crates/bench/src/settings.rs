@@ -45,12 +45,19 @@ pub enum Pattern {
 /// Settings of a run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct Settings {
-    /// Keys in the database
-    #[arg(long, short = 'n', default_value_t = 1_000_000)]
+    /// Keys in the database, such as 300k or 10M
+    #[arg(long, short = 'n', value_parser = count, default_value = "1M")]
     pub num: u64,
     /// Operations (default: what suits the workload, mostly one for each key)
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     pub ops: Option<u64>,
+    /// Seconds after which a measured phase ends, done or not; the figures are of what was done
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// Do the reads once, unmeasured, before they are measured (workloads that only read)
+    #[arg(long)]
+    #[serde(default)]
+    pub warm: bool,
     /// Threads that ask
     #[arg(long, short = 't', default_value_t = 2)]
     pub threads: usize,
@@ -157,6 +164,18 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     n.checked_shl(shift).filter(|b| b >> shift == n).ok_or_else(|| format!("`{text}` is too large"))
 }
 
+/// `300k`, `10M`, `4096`: thousands and millions, not powers of two.
+pub fn count(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (digits, unit) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 1_000),
+        Some('M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1u64),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("`{text}` is not a number such as 10M"))?;
+    n.checked_mul(unit).ok_or_else(|| format!("`{text}` is too large"))
+}
+
 /// `64 MiB`, for people.
 pub fn shown(bytes: u64) -> String {
     match bytes {
@@ -186,5 +205,10 @@ pub mod tests {
         assert_eq!(super::bytes("1GiB"), Ok(1 << 30));
         assert_eq!(super::bytes("512"), Ok(512));
         assert!(super::bytes("M").is_err() && super::bytes("99999999999G").is_err());
+        assert_eq!(
+            (super::count("10M"), super::count("300k"), super::count("7")),
+            (Ok(10_000_000), Ok(300_000), Ok(7))
+        );
+        assert!(super::count("M").is_err() && super::count("99999999999999M").is_err());
     }
 }

@@ -3,6 +3,7 @@
 use crate::keys::KeyChoice;
 use crate::parent::Order;
 use crate::settings::Settings;
+use crate::shows::{self, Asked};
 use crate::values::ValueChoice;
 use crate::workload::WORKLOADS;
 use clap::ValueEnum;
@@ -17,8 +18,23 @@ pub enum Suite {
     Seed,
     /// YCSB A to F
     Ycsb,
-    /// Bulk loads, durable commits, warm reads, reopening: perigee beside sqlite
+    /// Perigee beside SQLite, as SQLite's users ask: bulk loads, transactions of a thousand rows, warm reads in one
+    /// transaction and without, durable commits with 1 and 8 threads, bytes of a row (about 3 minutes)
     Sqlite,
+    /// What writes, reads and cached reads cost at 1 and 10 million entries (`--nums`) under the same cache (about 2
+    /// minutes for each engine, 10 with 50M, which needs 20 GB of disk)
+    Growth,
+    /// Every engine inside the same memory, page cache included (512M, by a cgroup): 4 million entries of 216 bytes
+    /// written, then read; an engine that is killed is shown as killed (1 to 3 minutes for each engine)
+    Inside,
+    /// p50, p99, p99.9 and the longest call of writes and of reads and writes by turns, tenth of a second by tenth;
+    /// writers that take turns, 1 to 8 (about a minute for each engine)
+    Latency,
+    /// Ten million overwrites of a million keys, ten times the memtable: write, read and space amplification over time,
+    /// with the worst moment (half a minute to a minute and a half for each engine)
+    Churn,
+    /// The price of 1, 2, 4 and 8 threads in one table (1 to 3 minutes for each engine)
+    Threads,
     /// Data several times the memory (512M, by a cgroup), incompressible
     LargeThanMemory,
     /// What the others leave out: churn to a steady state, a queue, a thousand families, a series whose
@@ -42,38 +58,19 @@ const QUICK: &[&str] = &[
     "iterate",
     "write_durable_b1",
 ];
-const SQLITE: &[&str] = &[
-    "write_seq",
-    "write_random",
-    "write_durable_b1000",
-    "write_durable_b1",
-    "read_random",
-    "read_zipf",
-    "read_missing",
-    "range100_random",
-];
 const BEYOND: &[&str] = &["churn", "queue", "families_write", "families_read", "series_ttl"];
 const GIANT: &[&str] = &["giant_put", "giant_get", "giant_range"];
 const LARGE: &[&str] =
     &["write_random", "read_random", "read_zipf", "seek_random", "range100_random", "churn"];
 
 fn order(engines: &[String], workloads: &[&str], reps: u32, settings: Settings) -> Order {
-    Order {
-        engines: engines.to_vec(),
-        workloads: workloads.iter().map(|w| (*w).to_owned()).collect(),
-        reps,
-        settings,
-    }
+    let workloads = workloads.iter().map(|w| (*w).to_owned()).collect();
+    Order::plain(engines.to_vec(), workloads, reps, settings)
 }
 
 /// What a suite runs, given the user's settings; `num` and `reps` are the suite's own unless the user gave them.
-pub fn orders(
-    suite: Suite,
-    engines: &[String],
-    reps: Option<u32>,
-    num: Option<u64>,
-    s: &Settings,
-) -> Vec<Order> {
+pub fn orders(suite: Suite, asked: Asked<'_>) -> Vec<Order> {
+    let Asked { engines, reps, num, settings: s, .. } = asked;
     let with = |n: u64| Settings { num: num.unwrap_or(n), ..s.clone() };
     let half = |s: Settings| Settings { keys: KeyChoice::Random, values: ValueChoice::Half, ..s };
     match suite {
@@ -95,16 +92,12 @@ pub fn orders(
             let settings = Settings { value_bytes: s.value_bytes.or(Some(1000)), ..settings };
             vec![order(engines, &names, reps.unwrap_or(3), settings)]
         }
-        Suite::Sqlite => {
-            let settings = half(with(500_000));
-            let more = Settings { threads: 8, ..settings.clone() };
-            let one = Settings { threads: 1, ..settings };
-            let durable = ["write_durable_b1"];
-            vec![
-                order(engines, SQLITE, reps.unwrap_or(3), one),
-                order(engines, &durable, reps.unwrap_or(3), more),
-            ]
-        }
+        Suite::Sqlite => shows::sqlite(asked),
+        Suite::Growth => shows::growth(asked),
+        Suite::Inside => shows::inside(asked),
+        Suite::Latency => shows::latency(asked),
+        Suite::Churn => shows::churn(asked),
+        Suite::Threads => shows::threads(asked),
         Suite::LargeThanMemory => {
             let memory = s.memory.unwrap_or(512 << 20);
             let settings = Settings {
@@ -122,17 +115,39 @@ pub fn orders(
             order(engines, BEYOND, reps.unwrap_or(3), half(with(1_000_000))),
             order(engines, GIANT, reps.unwrap_or(1), Settings { threads: 1, ..half(with(1)) }),
         ],
-        Suite::All => {
-            [Suite::Quick, Suite::Seed, Suite::Ycsb, Suite::Sqlite, Suite::Beyond, Suite::LargeThanMemory]
-                .iter()
-                .flat_map(|suite| orders(*suite, engines, reps, num, s))
-                .collect()
-        }
+        Suite::All => [
+            Suite::Quick,
+            Suite::Seed,
+            Suite::Ycsb,
+            Suite::Sqlite,
+            Suite::Beyond,
+            Suite::LargeThanMemory,
+            Suite::Growth,
+            Suite::Inside,
+            Suite::Latency,
+            Suite::Churn,
+            Suite::Threads,
+        ]
+        .iter()
+        .flat_map(|suite| orders(*suite, asked))
+        .collect(),
     }
 }
 
 fn beyond_seed(name: &str) -> bool {
-    let beyond =
-        ["ycsb", "churn", "queue", "write_durable", "read_zipf", "families", "series", "giant", "replay"];
+    let beyond = [
+        "ycsb",
+        "bulk",
+        "read_hot",
+        "read_view",
+        "churn",
+        "queue",
+        "write_durable",
+        "read_zipf",
+        "families",
+        "series",
+        "giant",
+        "replay",
+    ];
     beyond.iter().any(|p| name.starts_with(p))
 }

@@ -45,7 +45,7 @@ fn every_workload_works_on_every_default_engine() {
     let records = records(&json);
     // Without the engine that needs a library, and the workload that needs a trace.
     assert_eq!(records.len(), (listed("Engines") - 1) * (listed("Workloads") - 1));
-    assert!(records.len() >= 5 * 38);
+    assert!(records.len() >= 5 * 42);
     let fields = [
         "engine",
         "engine_version",

@@ -12,6 +12,7 @@ use crate::intake::Intake;
 use crate::manifest::Manifest;
 use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
+use crate::passed::Passed;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::{Retire, sealed_bytes};
 use crate::scrub::Scrub;
@@ -104,6 +105,8 @@ pub struct Core {
     pub control: Control,
     /// How far the running flush is, in thousandths of its memtable.
     pub flushed: AtomicU64,
+    /// Tombstones that scans have passed.
+    pub passed: Passed,
     /// What delayed writers owe.
     pub intake: Intake,
     /// Why writers waited so far.

@@ -16,6 +16,7 @@ use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
+use perigee_base::format::FileKind;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
@@ -194,6 +195,13 @@ impl Engine {
     /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
+    }
+    /// Scans passed so many tombstones: now and then jobs look whether that is to end.
+    pub fn passed(&self, tombstones: u64) {
+        self.core.counters.tombstones_passed.add(tombstones);
+        if self.core.passed.add(tombstones) {
+            self.core.signal.ring();
+        }
     }
     /// Counts a point read.
     pub fn count_get(&self, hit: bool) {
@@ -400,6 +408,7 @@ impl Engine {
         let edits = core.manifest.edits();
         let mut mark = Finished::around(&edits.to_le_bytes(), 0);
         core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut [&mut mark], &core.health)?;
+        appender.writer.trim()?;
         let durable = core.wal.sync(&core.health)?;
         let clean = CleanClose {
             log: appender.writer.id(),
@@ -407,8 +416,15 @@ impl Engine {
             last: appender.next_lsn - 1,
         };
         let next = Some((core.ids.load(SeqCst), 0, core.runs.load(SeqCst)));
-        let edit = Edit { next, durable: Some(durable), clean: Some(clean), ..Edit::default() };
-        core.manifest.close(&edit, &core.health)
+        let unused = core.wal.spare().hold().take().map(|spare| spare.id());
+        let logs_removed = unused.into_iter().collect();
+        let edit = Edit { next, logs_removed, durable: Some(durable), clean: Some(clean), ..Edit::default() };
+        core.manifest.close(&edit, &core.health)?;
+        if let Some(id) = unused {
+            // What cannot be removed is an orphan of the next open.
+            let _ = core.dir.remove(&name::file_name(id, FileKind::Wal));
+        }
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ pub mod retire;
 pub mod wal;
 pub mod manifest;
 mod picked;
+pub mod passed;
 pub mod family;
 pub mod memory;
 pub mod shared;

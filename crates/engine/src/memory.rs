@@ -19,6 +19,8 @@ const FAMILY_BYTES: u64 = 4_150;
 const FIRST_TABLE_BYTES: u64 = 1_200;
 /// A table beside its index and filter: what version, catalog, shelf and reader say of it (measured).
 const TABLE_BYTES: u64 = 1_000;
+/// Most merges at once: their outputs all lie beside their inputs until the last of them is done.
+const MERGES_MAX: usize = 4;
 /// So much freed memory is handed back even if the budget does not need it, but not more often than this.
 const BURST_BYTES: u64 = 64 << 20;
 const BURST_US: u64 = 5_000_000;
@@ -124,6 +126,15 @@ pub fn table_bytes(budget: u64, wanted: u64) -> u64 {
 pub fn input_bytes(sources: usize, block_bytes: u64, bytes: u64) -> u64 {
     let ahead = (sources as u64 * READ_AHEAD_BYTES_MAX).min(bytes);
     sources as u64 * (block_bytes * 5 / 2) + ahead
+}
+
+/// How many merges run at once, on a machine of so many cores: on half of them, each holding about an eighth of a table (8 bytes a
+/// key) and its buffers, together no more than an eighth of the budget. Writers and flushes have the other cores; with two
+/// there is nothing to share.
+pub fn merges_at_once(budget: u64, table_bytes: u64, cores: usize) -> usize {
+    let each = table_bytes / 8 + 2 * buffer_bytes(budget) as u64;
+    let room = usize::try_from(budget / 8 / each.max(1)).unwrap_or(usize::MAX);
+    (cores / 2).min(room).clamp(1, MERGES_MAX)
 }
 
 /// Entries that a bulk load may gather, if it asks for `wanted` bytes.

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::events::Event;
 use crate::family::Family;
 use crate::jobs::compact::{self, Extent};
+use crate::jobs::due;
 use perigee_base::{ErrorKind, Result};
 use perigee_tree::compact::pick::manual::Span;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ impl Engine {
             if let Some(kind) = self.due().filter(|kind| self.core.control.is_quiet(Some(*kind))) {
                 self.core.control.check(kind)?;
             }
-            if compact::waits_for_snapshots(&self.core) {
+            if due::waits_for_snapshots(&self.core) {
                 // Nobody rings when a snapshot goes that kept hidden tables alive.
                 self.core.signal.ring();
                 seen = self.core.signal.now();
@@ -122,7 +123,7 @@ impl Engine {
         if all.iter().any(|f| !f.tree.view().sealed.is_empty()) {
             return Some(Kind::Flush);
         }
-        if compact::any_due(&self.core) { Some(Kind::Compaction) } else { None }
+        if due::any(&self.core) { Some(Kind::Compaction) } else { None }
     }
 
     /// Waits until it is so; false if the time ran out first.

@@ -10,6 +10,8 @@ struct State {
     progress: Progress,
     /// This version needed nothing under these limits.
     at_rest: Option<(Weak<Version>, Limits)>,
+    /// The last look for tombstones that scans passed, in vain.
+    look: u64,
 }
 
 /// The memory of one family. The mutex guards all of it; no I/O and no other lock inside.
@@ -31,6 +33,14 @@ impl Picked {
     /// This version needs nothing.
     pub fn rest(&self, version: &Arc<Version>, limits: Limits) {
         self.state().at_rest = Some((Arc::downgrade(version), limits));
+    }
+    /// Whether this look for what scans passed is still to be had.
+    pub fn may_have_passed(&self, look: u64) -> bool {
+        self.state().look != look
+    }
+    /// It was had, and nothing was found.
+    pub fn looked(&self, look: u64) {
+        self.state().look = look;
     }
     /// A plan was carried out.
     pub fn advance(&self, progress: Progress) {

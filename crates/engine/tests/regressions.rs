@@ -245,10 +245,9 @@ fn a_cancelled_compaction_is_no_failure_when_it_is_resumed_at_once() {
         World::new(seed).run(SimDisk::new(seed), |env| {
             let engine = open(&env).unwrap();
             engine.cancel().unwrap();
-            for key in 0..5 {
-                put(&engine, key).unwrap();
-                // The tables overlap: else they would be moved as they are.
-                put(&engine, 9).unwrap();
+            for _ in 0..5 {
+                // More entries than a quantum: on the way it waits for its rate, at the end it does not.
+                (0..20).for_each(|key| put(&engine, key).unwrap());
                 engine.flush(&engine.all_families()).unwrap();
             }
             engine.set_background_rate(1);

@@ -8,6 +8,14 @@ use std::fmt::Debug;
 pub trait Spawn: Send + Sync + Debug {
     /// Runs `body` on a new thread called `name`.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
+    /// Runs `work` on this thread, and perhaps on others at the same time, `threads` in all at most; returns when all are done.
+    fn side_by_side(&self, _threads: usize, work: &(dyn Fn() + Sync)) {
+        work();
+    }
+    /// Threads that can run at the same time, as far as is known.
+    fn cores(&self) -> usize {
+        1
+    }
 }
 
 /// Whether the current thread is unwinding from a panic.
@@ -33,6 +41,20 @@ impl Spawn for RealSpawn {
         let thread = std::thread::Builder::new().name(name.to_owned());
         let handle = thread.spawn(body).map_err(|e| Error::io(format_args!("start thread {name}"), &e))?;
         Ok(Box::new(RealJoin(handle)))
+    }
+    fn side_by_side(&self, threads: usize, work: &(dyn Fn() + Sync)) {
+        std::thread::scope(|s| {
+            for _ in 1..threads {
+                // With fewer threads it takes longer, and is as right.
+                if std::thread::Builder::new().spawn_scoped(s, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+    }
+    fn cores(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
     }
 }
 
@@ -64,6 +86,16 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_side_by_side_is_done_when_it_returns() {
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        RealSpawn.side_by_side(3, &|| {
+            done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        });
+        assert_eq!(done.into_inner(), 3);
+        assert!(RealSpawn.cores() > 0);
+    }
 
     #[test]
     fn join_tells_the_panic() {

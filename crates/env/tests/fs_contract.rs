@@ -102,6 +102,28 @@ fn names() {
 }
 
 #[test]
+fn allocate() {
+    on_both(|fs, path| {
+        let dir = make(fs, path);
+        let w = dir.create("f").unwrap();
+        w.append(&[b"head"]).unwrap();
+        if !w.allocate(100).unwrap() {
+            return;
+        }
+        assert_eq!((w.len(), dir.file_len("f").unwrap()), (4, Some(100)));
+        assert!(w.allocate(50).unwrap(), "it never becomes shorter");
+        w.append(&[b"tail"]).unwrap();
+        w.sync().unwrap();
+        let bytes = get(&*dir, "f");
+        assert!(bytes.len() == 100 && bytes.starts_with(b"headtail") && bytes[8..].iter().all(|b| *b == 0));
+        w.truncate(8).unwrap();
+        assert_eq!(get(&*dir, "f"), b"headtail");
+        w.append(&[b"!"]).unwrap();
+        assert_eq!(get(&*dir, "f"), b"headtail!");
+    });
+}
+
+#[test]
 fn append_read_truncate() {
     on_both(|fs, path| {
         let dir = make(fs, path);

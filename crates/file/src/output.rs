@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Bytes gathered before the file system is called, unless somebody asks for less.
 pub(crate) const BUFFER_BYTES: usize = 512 << 10;
 
+/// So many bytes are put on stable storage without waiting for the end of the file, so that its last sync is short.
+const SYNC_BYTES: u64 = 8 << 20;
+
 /// A file being written.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -23,6 +26,8 @@ pub(crate) struct Output {
     spill_bytes: usize,
     /// Bytes handed to the file system; the buffer follows.
     appended: u64,
+    /// Those of them that are on stable storage already.
+    synced: u64,
     /// Calls of the file system so far.
     appends: u64,
     checksum: Running,
@@ -48,6 +53,7 @@ impl Output {
             buffer,
             spill_bytes: BUFFER_BYTES,
             appended: 0,
+            synced: 0,
             appends: 0,
             checksum: Running::new(header.file),
             failed: false,
@@ -101,6 +107,10 @@ impl Output {
         self.appended += self.buffer.len() as u64;
         self.appends += 1;
         self.buffer.clear();
+        if self.appended - self.synced >= SYNC_BYTES && !bug::on(Bug::SkipTableSync) {
+            self.file.sync().map_err(|e| e.in_file(&self.name))?;
+            self.synced = self.appended;
+        }
         self.failed = false;
         Ok(())
     }

@@ -46,6 +46,7 @@ pub struct Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         self.engine.counters().nexts.add(self.steps);
+        self.report();
     }
 }
 
@@ -63,12 +64,20 @@ impl Cursor {
         self.engine.check_open()?;
         go(&mut self.inner)
     }
+    /// Tells what deleted entries have cost.
+    fn report(&mut self) {
+        let passed = self.inner.take_passed();
+        if passed > 0 {
+            self.engine.passed(passed);
+        }
+    }
     fn position(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         let seeks = &self.engine.counters().seeks;
         seeks.add(1);
         let started = self.engine.start(Operation::Seek, seeks.get());
         self.go(go)?;
         self.engine.stop(Operation::Seek, started);
+        self.report();
         Ok(())
     }
     #[inline]

@@ -192,3 +192,32 @@ fn an_open_that_dies_on_a_full_disk_is_followed_by_one_that_works() {
         assert_eq!(db.iter().unwrap().count(), 550, "died at i/o {io}");
     }
 }
+
+/// The story: an open put its new manifest in place, but could not sync the directory. The next one, on the same full disk, read
+/// that manifest and made room by removing the log that only the older one named; a power cut brought the older one back.
+#[test]
+fn room_is_not_made_from_what_an_older_manifest_may_need() {
+    let disk = with_ballast();
+    // A small log beside a large manifest: its room is not enough.
+    let db = Db::open("/db", options(&disk).min_free_space(RESERVE)).unwrap();
+    for i in 0..100 {
+        db.create_family(&format!("a family with a long name, number {i}"), Default::default()).unwrap();
+    }
+    db.flush().unwrap();
+    await_ballast(&disk);
+    db.put("last", "").unwrap();
+    db.close().unwrap();
+    for io in 1..40 {
+        let disk = full(&disk);
+        disk.fail_at(io, Fault::Eio, true);
+        drop(Db::open("/db", options(&disk).min_free_space(RESERVE)));
+        disk.heal();
+        disk.set_capacity(disk.total_bytes());
+        drop(Db::open("/db", options(&disk).min_free_space(RESERVE)));
+        let after = disk.crash_clone(io, Crash::Power);
+        after.set_capacity(u64::MAX);
+        let db = Db::open("/db", options(&after).min_free_space(RESERVE));
+        let db = db.unwrap_or_else(|e| panic!("died at i/o {io}, then {e}"));
+        assert_eq!(db.iter().unwrap().count(), 551, "died at i/o {io}");
+    }
+}

@@ -60,6 +60,9 @@ impl Session for Lying<'_> {
             other => see(other),
         })
     }
+    fn view(&mut self, begin: bool) -> Result<bool> {
+        self.honest.view(begin)
+    }
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let calls = &mut self.calls;
         self.honest.cursor(family, &mut |honest| work(&mut Stray { honest, calls }))

@@ -3,7 +3,9 @@
 use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync};
 use heed::types::Bytes;
-use heed::{CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, RwTxn};
+use heed::{
+    CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, RwTxn, WithTls,
+};
 use std::ops::Bound;
 use std::path::Path;
 
@@ -48,6 +50,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         say("compression", "not honoured: there is none");
     }
     say("checksums", "none");
+    say("bulk load", "all entries in one transaction");
     say("writers", "one at a time");
     say("iterator", "a range on one read transaction for each seek");
     let wtxn = env.write_txn()?;
@@ -69,7 +72,7 @@ impl Engine for Lmdb {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { env: &self.env, tables: &self.tables })
+        work(&mut Asking { env: &self.env, tables: &self.tables, view: None })
     }
     fn settle(&self) -> Result<()> {
         Ok(())
@@ -87,6 +90,7 @@ impl Engine for Lmdb {
 struct Asking<'e> {
     env: &'e Env,
     tables: &'e [Table],
+    view: Option<RoTxn<'e, WithTls>>,
 }
 
 struct Writing<'a, 'e> {
@@ -111,9 +115,21 @@ impl Session for Asking<'_> {
         Ok(txn.commit()?)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        let txn = self.env.read_txn()?;
-        see(self.tables[family].get(&txn, key)?);
+        match &self.view {
+            Some(txn) => see(self.tables[family].get(txn, key)?),
+            None => {
+                let txn = self.env.read_txn()?;
+                see(self.tables[family].get(&txn, key)?);
+            }
+        }
         Ok(())
+    }
+    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+        self.write(n as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
+    }
+    fn view(&mut self, begin: bool) -> Result<bool> {
+        self.view = if begin { Some(self.env.read_txn()?) } else { None };
+        Ok(true)
     }
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let txn = self.env.read_txn()?;

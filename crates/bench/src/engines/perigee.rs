@@ -2,9 +2,12 @@
 
 use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync, shown};
-use perigee::{Db, Durability, Family, FamilyOptions, Options, WriteBatch};
+use perigee::{BulkLoad, Db, Durability, Family, FamilyOptions, Options, Snapshot, WriteBatch};
 use std::path::Path;
 use std::time::Duration;
+
+/// A memory budget below this is refused.
+const LEAST_BUDGET: u64 = 8 << 20;
 
 struct Perigee {
     db: Db,
@@ -20,17 +23,24 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         Compression::None => perigee::Compression::None,
         Compression::Lz4 => perigee::Compression::Lz4,
     });
-    let options = Options::new()
+    let mut options = Options::new()
         .block_cache_bytes(settings.cache)
         .durability(match settings.sync {
             Sync::None => Durability::None,
             Sync::Full => Durability::Full,
         })
         .default_family(family.clone());
+    // Inside a cgroup half is the engine's, the other half is left to the page cache and to this tool.
+    let budget = settings.memory.map(|m| (m / 2).max(LEAST_BUDGET));
+    if let Some(bytes) = budget {
+        options = options.memory_budget(bytes);
+    }
     let told = [
         ("durability", format!("{:?}", options.durability)),
         ("memtable", shown(settings.memtable_of_each())),
         ("cache", format!("{} of blocks, and the page cache", shown(settings.cache))),
+        ("memory budget", budget.map_or("a quarter of the memory (the default)".into(), shown)),
+        ("bulk load", "bulk_load: straight into tables, synced".into()),
         ("compression", format!("{:?}", settings.compression)),
         ("filter", "10 bits per key".into()),
         ("outputs of flush and compaction", "re-read and verified (the default)".into()),
@@ -58,7 +68,7 @@ impl Engine for Perigee {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, families: &self.families, ttl: self.ttl })
+        work(&mut Asking { db: &self.db, families: &self.families, ttl: self.ttl, view: None })
     }
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
@@ -79,6 +89,18 @@ struct Asking<'e> {
     db: &'e Db,
     families: &'e [Family],
     ttl: Option<Duration>,
+    view: Option<Snapshot>,
+}
+
+struct Loading(BulkLoad);
+
+impl Sink for Loading {
+    fn put(&mut self, _family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.put(key, value)?)
+    }
+    fn delete(&mut self, _family: usize, _key: &[u8]) -> Result<()> {
+        Err("a bulk load only puts".into())
+    }
 }
 
 struct Batched<'e> {
@@ -120,8 +142,22 @@ impl Session for Asking<'_> {
         Ok(self.db.write(batched.batch)?)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        see(self.families[family].get_pinned(key)?.as_deref());
+        let found = match &self.view {
+            Some(view) => view.get_pinned(&self.families[family], key)?,
+            None => self.families[family].get_pinned(key)?,
+        };
+        see(found.as_deref());
         Ok(())
+    }
+    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+        let mut load = Loading(self.families[0].bulk_load()?);
+        (0..n).try_for_each(|i| put(i, &mut load))?;
+        load.0.finish()?;
+        Ok(())
+    }
+    fn view(&mut self, begin: bool) -> Result<bool> {
+        self.view = if begin { Some(self.db.snapshot()?) } else { None };
+        Ok(true)
     }
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         work(&mut Walk(self.families[family].cursor()?))

@@ -41,6 +41,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     say("memtable", &format!("wal_autocheckpoint={checkpoint_pages} pages (as large)"));
     say("table", "k BLOB PRIMARY KEY, v BLOB, WITHOUT ROWID");
     say("statements", "prepared once for each thread");
+    say("bulk load", "all rows in one transaction");
     say("writers", "one at a time, waiting on a lock instead of sleeping");
     say("checksums", "in the log only");
     if settings.compression != Compression::None {
@@ -156,6 +157,18 @@ impl Session for Asking<'_> {
         }
         self.commit.execute(())?;
         Ok(())
+    }
+    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+        // One row needs no transaction of its own; the rest is one, however large.
+        self.write(n.max(2) as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
+    }
+    fn view(&mut self, begin: bool) -> Result<bool> {
+        if begin {
+            self.begin_read.execute(())?
+        } else {
+            self.commit.execute(())?
+        };
+        Ok(true)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let mut rows = table(self.connection, &mut self.tables, family)?.get.query((key,))?;

@@ -2,6 +2,7 @@
 
 use super::summary::{Group, groups, short, spread};
 use super::svg::{self, Bar, Line, escape};
+use super::views::{View, views};
 use crate::record::Record;
 use std::fmt::Write;
 
@@ -29,6 +30,9 @@ pub fn page(records: &[Record]) -> String {
     s += &head(records);
     s += &legend(&engines);
     s += &summary(&groups, &engines, &sections);
+    for view in views(records) {
+        s += &answer(&view);
+    }
     s += "<h2>Workloads</h2><div class=\"panels\">";
     for (at, section) in sections.iter().enumerate() {
         let of: Vec<&Group<'_>> = groups.iter().filter(|g| g.beside(section)).collect();
@@ -118,6 +122,26 @@ fn legend(engines: &[&str]) -> String {
     s + "</p>"
 }
 
+/// A suite's answer: its tables, then its pictures side by side.
+fn answer(view: &View) -> String {
+    let mut s = format!("<h2>{}</h2><p>{}</p>", escape(view.title), code(&view.about));
+    for grid in &view.grids {
+        let _ = write!(s, "<h4>{}</h4><div class=\"wide\"><table class=\"ratios\"><tr>", escape(&grid.title));
+        grid.header.iter().for_each(|h| s += &format!("<th>{}</th>", escape(h)));
+        s += "</tr>";
+        for row in &grid.rows {
+            let cells: String = row.iter().map(|c| format!("<td>{}</td>", escape(c))).collect();
+            let _ = write!(s, "<tr>{cells}</tr>");
+        }
+        s += "</table></div>";
+    }
+    s += "<div class=\"panels\">";
+    for chart in view.charts.iter().filter(|c| !c.is_empty()) {
+        let _ = write!(s, "<section>{chart}</section>");
+    }
+    s + "</div>"
+}
+
 /// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where the first is ahead.
 fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> String {
     let Some((base, peers)) = engines.split_first() else { return String::new() };
@@ -134,7 +158,7 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> S
     let mut last = "";
     for (at, section) in sections.iter().enumerate() {
         let find =
-            |e: &str| groups.iter().find(|g| g.engine == e && g.beside(section) && g.skipped().is_none());
+            |e: &str| groups.iter().find(|g| g.engine == e && g.beside(section) && g.missing().is_none());
         let Some(ours) = find(base) else { continue };
         if section.label != last {
             last = &section.label;
@@ -201,11 +225,11 @@ fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]
         code(about)
     );
     for g in groups {
-        if let Some(why) = g.skipped() {
-            let _ = write!(s, "<p>{} was not run: {}.</p>", escape(g.engine), escape(why));
+        if let Some(why) = g.missing() {
+            let _ = write!(s, "<p>{}: {}.</p>", escape(g.engine), escape(&why));
         }
     }
-    let groups: Vec<&Group<'_>> = groups.iter().copied().filter(|g| g.skipped().is_none()).collect();
+    let groups: Vec<&Group<'_>> = groups.iter().copied().filter(|g| g.missing().is_none()).collect();
     if groups.is_empty() {
         return s + "</section>";
     }

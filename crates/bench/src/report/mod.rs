@@ -1,6 +1,8 @@
 //! Reports: from records alone.
 
 pub mod summary;
-pub mod table;
 pub mod svg;
+mod curves;
+pub mod views;
+pub mod table;
 pub mod html;

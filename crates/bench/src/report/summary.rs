@@ -32,6 +32,8 @@ fn facets(r: &Record) -> Vec<(&'static str, String)> {
         ("cache", shown(s.cache)),
         ("memory", size(s.memory)),
         ("rate", s.rate.map_or("-".into(), |n| short(n as f64))),
+        ("seconds", s.seconds.map_or("-".into(), |n| n.to_string())),
+        ("warm", s.warm.to_string()),
         ("cold", s.cold.to_string()),
     ]
 }
@@ -97,9 +99,17 @@ impl Group<'_> {
     pub fn of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
         spread(self.records.iter().map(|r| measure(r)).collect())
     }
-    /// Why nothing of it was run.
-    pub fn skipped(&self) -> Option<&str> {
-        self.records.iter().find_map(|r| r.skipped.as_deref())
+    /// Why there are no figures of it: not run, or killed.
+    pub fn missing(&self) -> Option<String> {
+        self.records.iter().find_map(|r| match (&r.skipped, &r.killed) {
+            (Some(why), _) => Some(format!("not run: {why}")),
+            (_, Some(why)) => Some(format!("killed: {why}")),
+            _ => None,
+        })
+    }
+    /// The part of its operations that there was time for, if not all.
+    pub fn cut_short(&self) -> Option<f64> {
+        self.records.iter().filter_map(|r| r.cut_short).min_by(f64::total_cmp)
     }
     /// Whether anything of it was refused or wrong: then its figures mean nothing.
     pub fn failed(&self) -> bool {

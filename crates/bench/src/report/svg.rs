@@ -6,7 +6,7 @@ use super::summary::{Spread, short};
 use std::fmt::Write;
 
 /// Width of every chart in its own units.
-const WIDTH: f64 = 360.0;
+pub(super) const WIDTH: f64 = 360.0;
 
 /// Text safe inside HTML and SVG.
 pub fn escape(text: &str) -> String {
@@ -84,7 +84,7 @@ pub fn latency(title: &str, lines: &[Line]) -> String {
     plot(title, &drawn, (0.0, 5.0), (low, high), &x_ticks, &y_ticks)
 }
 
-fn micros(us: f64) -> String {
+pub(super) fn micros(us: f64) -> String {
     match us {
         u if u >= 1e6 => format!("{} s", u / 1e6),
         u if u >= 1e3 => format!("{} ms", u / 1e3),
@@ -127,7 +127,7 @@ pub fn ratio_over_time(title: &str, lines: &[Line]) -> String {
     plot(title, &lines.iter().map(logged).collect::<Vec<_>>(), (0.0, x), (low, high), &x_ticks, &y_ticks)
 }
 
-fn plot(
+pub(super) fn plot(
     title: &str,
     lines: &[Line],
     x: (f64, f64),
@@ -171,7 +171,7 @@ fn plot(
     s + "</svg>"
 }
 
-fn begin(title: &str, height: f64) -> String {
+pub(super) fn begin(title: &str, height: f64) -> String {
     format!(
         "<h4>{0}</h4><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\">",
         escape(title)

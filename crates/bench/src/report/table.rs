@@ -1,6 +1,7 @@
 //! The table on the terminal, and CSV.
 
 use super::summary::{groups, short};
+use super::views::View;
 use crate::record::Record;
 use comfy_table::{CellAlignment, Table};
 
@@ -28,11 +29,11 @@ pub fn table(records: &[Record]) -> String {
     ]);
     let groups = groups(records);
     for g in &groups {
-        let first = groups.iter().find(|f| f.skipped().is_none() && f.beside(g)).unwrap_or(g);
-        if let Some(why) = g.skipped() {
+        let first = groups.iter().find(|f| f.missing().is_none() && f.beside(g)).unwrap_or(g);
+        if let Some(why) = g.missing() {
             let mut row = vec![g.title(), g.engine.to_owned(), g.threads.to_string()];
             row.extend(std::iter::repeat_n("-".to_owned(), 12));
-            row.push(format!("not run: {why}"));
+            row.push(why);
             table.add_row(row);
             continue;
         }
@@ -55,7 +56,13 @@ pub fn table(records: &[Record]) -> String {
             of(|r| r.db_bytes as f64 / 1e6),
             of(|r| r.peak_rss_mb),
             of(|r| r.open_ms),
-            if errors + wrong == 0 { "-".into() } else { format!("{errors} errors, {wrong} WRONG") },
+            if let (Some(done), (0, 0)) = (g.cut_short(), (errors, wrong)) {
+                format!("- (time was up, {:.0} % done)", done * 100.0)
+            } else if errors + wrong == 0 {
+                "-".into()
+            } else {
+                format!("{errors} errors, {wrong} WRONG")
+            },
         ]);
     }
     for i in 2..15 {
@@ -66,6 +73,24 @@ pub fn table(records: &[Record]) -> String {
     table.to_string()
 }
 
+/// A suite's answer: what it is, and its tables.
+pub fn view(view: &View) -> String {
+    let mut text = format!("{}\n{}\n", view.title, view.about);
+    for grid in &view.grids {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+        table.set_header(&grid.header);
+        table.add_rows(&grid.rows);
+        for i in 1..grid.header.len() {
+            if let Some(column) = table.column_mut(i) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        text += &format!("\n{}{}{table}\n", grid.title, if grid.title.is_empty() { "" } else { "\n" });
+    }
+    text
+}
+
 /// One line for each record.
 pub fn csv(records: &[Record]) -> String {
     let mut text = String::from(
@@ -73,7 +98,7 @@ pub fn csv(records: &[Record]) -> String {
          p99_us,p999_us,p9999_us,max_us,cv,peak_rss_mb,peak_anon_mb,write_amp,read_amp,space_amp,db_bytes,written_bytes,read_bytes,\
          load_seconds,settle_seconds,open_ms,stalls,errors,wrong\n",
     );
-    for r in records.iter().filter(|r| r.skipped.is_none()) {
+    for r in records.iter().filter(|r| r.skipped.is_none() && r.killed.is_none()) {
         let quoted = |s: &str| format!("\"{}\"", s.replace('"', "\"\""));
         let numbers = [
             r.threads as f64,

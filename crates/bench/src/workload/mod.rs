@@ -3,6 +3,7 @@
 //! Names are stable; results under one name stay comparable.
 
 pub mod run;
+mod bulk;
 mod replay;
 mod series;
 
@@ -34,14 +35,20 @@ pub enum Pick {
     Zipf,
     /// The newest inserted are the most frequent.
     Latest,
+    /// Uniform among a few keys, scattered, whose blocks a cache holds.
+    Hot,
 }
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
     Write,
+    /// Everything at once, in the way that the engine has for it.
+    Bulk,
     Delete,
     Read,
+    /// Reads in one view (snapshot, read transaction).
+    ReadView,
     /// Reads of keys that were never written.
     ReadMissing,
     /// A cursor finds a key.
@@ -143,6 +150,15 @@ pub const WORKLOADS: &[Workload] = &[
         layout: Layout::Reverse,
         ..write("write_reverse", "descending keys into an empty database", 1000)
     },
+    Workload {
+        layout: Layout::Sequential,
+        act: Act::Bulk,
+        ..write("bulk_seq", "ascending keys, by the engine's own way to fill a database", 1)
+    },
+    Workload {
+        act: Act::Bulk,
+        ..write("bulk_random", "scattered keys, by the engine's own way to fill a database", 1)
+    },
     write("write_random", "scattered keys, each once, into an empty database", 1000),
     Workload {
         ops: |n| (n / 4).max(1),
@@ -159,6 +175,18 @@ pub const WORKLOADS: &[Workload] = &[
     },
     read("read_random", "uniform reads of keys that are there", Act::Read, Pick::Uniform),
     read("read_zipf", "Zipfian reads of keys that are there", Act::Read, Pick::Zipf),
+    read(
+        "read_hot",
+        "reads of a few keys whose blocks the cache holds (`--cache` / 16 KiB of them)",
+        Act::Read,
+        Pick::Hot,
+    ),
+    read(
+        "read_view",
+        "uniform reads in one snapshot or read transaction for each thread",
+        Act::ReadView,
+        Pick::Uniform,
+    ),
     read("read_missing", "reads of keys that were never written", Act::ReadMissing, Pick::Uniform),
     read("seek_random", "a cursor goes to uniform keys", Act::Seek, Pick::Uniform),
     Workload {
@@ -299,15 +327,19 @@ impl Workload {
             Pattern::Reverse => (Layout::Reverse, self.pick),
         };
         self.layout = layout;
-        if !matches!(self.act, Act::Delete | Act::Iterate) {
+        if !matches!(self.act, Act::Bulk | Act::Delete | Act::Iterate) {
             self.pick = pick;
         }
         self
     }
+    /// Whether the measured phase reads and writes, one at a time.
+    pub fn mixed(&self) -> bool {
+        matches!(self.act, Act::Mix { read, scan, .. } if read + scan > 0 && read + scan < 100)
+    }
     /// Whether the measured phase changes the database.
     pub fn writes(&self) -> bool {
         match self.act {
-            Act::Write | Act::Delete | Act::Queue | Act::Series | Act::Replay => true,
+            Act::Write | Act::Bulk | Act::Delete | Act::Queue | Act::Series | Act::Replay => true,
             Act::Mix { read, scan, .. } => read + scan < 100,
             _ => false,
         }

@@ -6,7 +6,7 @@
 use super::replay::Replay;
 use super::{Act, Pick, Workload};
 use crate::engine::{Result, Session};
-use crate::keys::Keys;
+use crate::keys::{Keys, mix};
 use crate::meter::Meter;
 use crate::pick::{Rng, Zipf};
 use crate::values::Values;
@@ -34,6 +34,8 @@ pub struct Plan {
     pub batch: usize,
     pub seed: u64,
     pub zipf: Option<Zipf>,
+    /// Keys that are hot, in workloads with a few such.
+    pub hot: u64,
     /// The largest key id of the database.
     pub last: u64,
     pub families: u64,
@@ -59,9 +61,9 @@ pub struct Part<'p> {
     pub(super) plan: &'p Plan,
     pub(super) t: u64,
     pub(super) rng: Rng,
-    first: u64,
+    pub(super) first: u64,
     /// Versions of the keys from `first` on.
-    versions: Vec<u16>,
+    pub(super) versions: Vec<u16>,
     /// Keys added beyond the database, numbered by `inserted_key`.
     pub(super) inserted: u64,
     pub(super) key: Vec<u8>,
@@ -81,7 +83,7 @@ impl<'p> Part<'p> {
         Part {
             plan,
             t,
-            rng: Rng::new(plan.seed ^ crate::keys::mix(t + 1)),
+            rng: Rng::new(plan.seed ^ mix(t + 1)),
             first,
             versions: vec![version; (end - first) as usize],
             inserted: 0,
@@ -113,7 +115,7 @@ impl<'p> Part<'p> {
     fn inserted_key(&self, k: u64) -> u64 {
         self.plan.n + k * self.plan.threads + self.t
     }
-    fn pick(&mut self, op: u64) -> u64 {
+    pub(super) fn pick(&mut self, op: u64) -> u64 {
         let n = self.plan.n;
         match (self.plan.workload.pick, &self.plan.zipf) {
             (Pick::Zipf, Some(zipf)) => zipf.scattered(&mut self.rng),
@@ -125,6 +127,7 @@ impl<'p> Part<'p> {
                     n - 1 - (back - self.inserted) % n
                 }
             }
+            (Pick::Hot, _) => mix(self.rng.below(self.plan.hot) + 1) % n,
             (Pick::InOrder, _) => self.first + op % (self.versions.len() as u64).max(1),
             _ => self.rng.below(n),
         }
@@ -141,30 +144,46 @@ impl<'p> Part<'p> {
         }
         match self.plan.workload.act {
             Act::Write => self.write(session, meter, false),
+            Act::Bulk => self.bulk(session, meter),
             Act::Delete => self.write(session, meter, true),
-            Act::Read => (0..self.ops()).for_each(|op| {
-                let i = self.pick(op);
-                self.read(session, meter, i);
+            Act::Read => self.each(meter, |part, meter, op| {
+                let i = part.pick(op);
+                part.read(session, meter, i);
             }),
-            Act::ReadMissing => (0..self.ops()).for_each(|op| {
-                let i = self.plan.n + self.pick(op);
-                self.read_missing(session, meter, i);
+            Act::ReadView => self.in_view(session, meter)?,
+            Act::ReadMissing => self.each(meter, |part, meter, op| {
+                let i = part.plan.n + part.pick(op);
+                part.read_missing(session, meter, i);
             }),
             Act::Seek => self.seek(session, meter)?,
-            Act::Range(len) => (0..self.ops()).for_each(|op| {
-                let i = self.pick(op);
-                self.range(session, meter, i, len);
+            Act::Range(len) => self.each(meter, |part, meter, op| {
+                let i = part.pick(op);
+                part.range(session, meter, i, len);
             }),
             Act::Iterate => self.iterate(session, meter)?,
             Act::Mix { read, update, insert, scan } => {
                 let below = [read, read + update, read + update + insert, read + update + insert + scan];
-                (0..self.ops()).for_each(|op| self.one_of(session, meter, op, below));
+                self.each(meter, |part, meter, op| part.one_of(session, meter, op, below));
             }
-            Act::Queue => (0..self.ops()).for_each(|op| self.queue(session, meter, op)),
+            Act::Queue => self.each(meter, |part, meter, op| part.queue(session, meter, op)),
             Act::Series => self.series(session, meter, self.plan.ttl.unwrap_or(u64::MAX / 2)),
             Act::Replay => {}
         }
         Ok(())
+    }
+
+    /// Every operation, or those that there is time for.
+    pub(super) fn each<'c>(
+        &mut self,
+        meter: &mut Meter<'c>,
+        mut one: impl FnMut(&mut Self, &mut Meter<'c>, u64),
+    ) {
+        for op in 0..self.ops() {
+            if meter.over {
+                return;
+            }
+            one(self, meter, op);
+        }
     }
 
     fn write(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, delete: bool) {
@@ -174,7 +193,7 @@ impl<'p> Part<'p> {
             self.ops()
         };
         let mut op = 0;
-        while op < total {
+        while op < total && !meter.over {
             let n = (total - op).min(self.plan.batch as u64);
             self.batch(session, meter, op..op + n, delete);
             op += n;
@@ -219,7 +238,7 @@ impl<'p> Part<'p> {
         (self.key, self.value) = (key, value);
     }
 
-    fn read(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64) {
+    pub(super) fn read(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64) {
         let expected = if i >= self.plan.n { Some(1) } else { self.version(i) };
         let (values, scratch, family) = (self.plan.values, &mut self.scratch, self.plan.family(i));
         let key = self.plan.keys.write(i, &mut self.key);
@@ -248,7 +267,7 @@ impl<'p> Part<'p> {
     fn seek(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) -> Result<()> {
         let mut op = 0;
         let ops = self.ops();
-        while op < ops {
+        while op < ops && !meter.over {
             session.cursor(0, &mut |cursor| {
                 for _ in 0..SEEKS.min(ops - op) {
                     let i = self.pick(op);
@@ -367,7 +386,7 @@ impl<'p> Part<'p> {
         let family = self.plan.family(i);
         let key = self.plan.keys.write(i, &mut self.key);
         let value = self.plan.values.write(i, version, &mut self.value);
-        meter.call(1, || session.write(1, &mut |sink| sink.put(family, key, value)));
+        meter.write(1, || session.write(1, &mut |sink| sink.put(family, key, value)));
         meter.given += self.plan.entry_bytes();
         self.set_version(i, version);
     }
@@ -377,7 +396,7 @@ impl<'p> Part<'p> {
         let key = self.plan.keys.write(i, &mut self.key);
         let value = self.plan.values.write(i, 1, &mut self.value);
         let (errors, family) = (meter.errors, self.plan.family(i));
-        meter.call(1, || session.write(1, &mut |sink| sink.put(family, key, value)));
+        meter.write(1, || session.write(1, &mut |sink| sink.put(family, key, value)));
         meter.given += self.plan.entry_bytes();
         self.inserted += u64::from(meter.errors == errors);
     }

@@ -22,7 +22,7 @@ impl Part<'_> {
         let (total, batch) = (self.ops(), self.plan.batch as u64);
         let mut recent: VecDeque<(Instant, u64)> = VecDeque::new();
         let (mut op, mut batches) = (0, 0);
-        while op < total {
+        while op < total && !meter.over {
             let n = (total - op).min(batch);
             recent.push_back((Instant::now(), op));
             self.append(session, meter, op..op + n);

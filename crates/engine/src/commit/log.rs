@@ -1,5 +1,6 @@
 //! Into the log, and onto stable storage as far as the group's most careful writer asks.
 
+use super::segment;
 use super::work::Work;
 use crate::core::Core;
 use crate::settings::Durability;
@@ -28,6 +29,7 @@ pub fn append(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Resul
     }
     let edits = core.manifest.edits();
     let first = core.wal.append(appender, RecordKind::Batch, edits, &mut records, &core.health)?;
+    segment::ask(core, appender);
     core.counters.commit_groups.add(1);
     if full && !bug::on(Bug::SkipWalSync) {
         core.wal.sync(&core.health)?;

@@ -13,6 +13,7 @@ mod admit;
 mod work;
 mod group;
 mod turns;
+pub mod segment;
 mod log;
 mod apply;
 pub mod rotate;

@@ -1,16 +1,12 @@
 //! Sealing memtables, and the new log segment that goes with it.
 
+use super::segment;
 use super::work::Work;
-use crate::core::{Core, next_file};
+use crate::core::Core;
 use crate::family::Family;
-use crate::manifest::Edit;
 use crate::memory::{self, Active};
 use crate::wal::Appender;
-use perigee_base::bug::{self, Bug};
-use perigee_base::format::{FileHeader, FileKind};
-use perigee_base::{ErrorKind, Result};
-use perigee_file::log::LogWriter;
-use perigee_file::name;
+use perigee_base::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,7 +65,7 @@ fn pinning(core: &Core, appender: &Appender) -> Vec<Arc<Family>> {
 /// Starts a new segment if the newest holds operations, then seals the families' memtables.
 pub fn seal(core: &Core, appender: &mut Appender, families: &[Arc<Family>]) -> Result<()> {
     if appender.has_operations() {
-        new_segment(core, appender)?;
+        segment::begin(core, appender)?;
     }
     for f in families {
         f.tree.seal();
@@ -78,39 +74,4 @@ pub fn seal(core: &Core, appender: &mut Appender, families: &[Arc<Family>]) -> R
     core.refresh_load();
     core.signal.ring();
     Ok(())
-}
-
-/// File, header synced, directory synced, edit synced: only then may a record go there.
-fn new_segment(core: &Core, appender: &mut Appender) -> Result<()> {
-    let id = next_file(&core.ids);
-    let first = appender.next_lsn;
-    let header =
-        FileHeader { kind: FileKind::Wal, database: core.database, file: id, a: first, b: core.boot };
-    let made = create(core, id, &header).and_then(|writer| {
-        let edit =
-            Edit { logs_added: vec![(id, first)], durable: Some(core.wal.durable()), ..Edit::default() };
-        core.manifest.commit(&core.health, &core.ids, |_| Ok((edit, ())), |()| {})?;
-        Ok(writer)
-    });
-    match made {
-        Ok(writer) => {
-            appender.switch(writer);
-            Ok(())
-        }
-        Err(e) => {
-            if core.health.poisoned().is_none() && e.kind() != ErrorKind::AlreadyExists {
-                let _ = core.dir.remove(&name::file_name(id, FileKind::Wal));
-            }
-            Err(e)
-        }
-    }
-}
-
-fn create(core: &Core, id: perigee_base::FileId, header: &FileHeader) -> Result<LogWriter> {
-    let writer = LogWriter::create(&*core.dir, &name::file_name(id, FileKind::Wal), header)?;
-    writer.file().sync()?;
-    if !bug::on(Bug::SkipDirSync) {
-        core.sync_dir()?;
-    }
-    Ok(writer)
 }

@@ -1,123 +1,38 @@
-//! Carries out the most urgent compaction plan, or a manual one.
+//! Carries out compactions that are due, several small ones by one edit, or a manual one.
 
-use super::flush::{Change, bytes, discard, install, setting};
+use super::due::{self, Due};
+use super::flush::{Change, Logs, bytes, discard, install, setting};
+use super::group::{self, Made, Piece};
 use super::pace::JobPace;
-use crate::control::{Job, Kind};
+use crate::control::{Job, Kind, Running};
 use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
 use crate::memory;
-use crate::pressure::LEVEL0_TRIGGER;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
-use perigee_base::{ErrorKind, FileId, Now, Result};
-use perigee_file::KlogSummary;
+use perigee_base::{ErrorKind, FileId, Result};
 use perigee_tree::Version;
 use perigee_tree::compact::pick::manual::{self, Span};
-use perigee_tree::compact::pick::{Limits, Progress, covered, dense, expired, pick, spooky};
 use perigee_tree::compact::{Plan, Reason, Shape, compact, settle};
-use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Filtering, Output, Pace, Setting};
-use std::collections::{BTreeSet, HashSet};
+use perigee_tree::rewrite::{Created, Filtering, Later, Pace, Setting};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Does the most urgent plan of any family; false if no family needs one.
+/// Does the most urgent plan of any family, and small ones of others with it; false if no family needs one.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.compacting.lock();
-    let all = core.families.all();
-    if let Some(due) = all.iter().find_map(|f| unneeded(core, f)) {
-        return settle(carry_out(core, &due.family, due.version, &due.plan));
+    let due = due::together(core);
+    if due.is_empty() {
+        return Ok(false);
     }
-    let most_urgent = |a: &Due, b: &Due| a.score.total_cmp(&b.score);
-    let Some(due) = all.iter().filter_map(|f| next(core, f)).max_by(most_urgent) else { return Ok(false) };
-    let done = settle(carry_out(core, &due.family, due.version, &due.plan));
-    if matches!(done, Ok(true)) {
-        due.family.picked.advance(due.progress);
-    }
-    done
-}
-
-/// Whether any family needs a compaction.
-pub fn any_due(core: &Core) -> bool {
-    core.families.all().iter().any(|f| unneeded(core, f).is_some() || next(core, f).is_some())
-}
-
-fn settle(done: Result<()>) -> Result<bool> {
-    match done {
+    match carry_out(core, due) {
         // Held back, or cancelled on the way: the bell rings when it may go on, and may have rung already. Only the gate
         // answers a job with `Busy`; asking it again would take a job that was resumed meanwhile for a failed one.
         Err(e) if e.kind() == ErrorKind::Busy => Ok(false),
         done => done.map(|()| true),
-    }
-}
-
-/// A plan that a family needs, and what it was made of.
-struct Due {
-    family: Arc<Family>,
-    version: Arc<Version>,
-    plan: Plan,
-    progress: Progress,
-    score: f64,
-}
-
-/// The next plan that the shape of a family asks for. A version that asked for nothing is remembered.
-fn next(core: &Core, family: &Arc<Family>) -> Option<Due> {
-    let version = Arc::clone(&family.tree.view().version);
-    let limits = limits(core, family);
-    let progress = family.picked.look(&version, limits)?;
-    let shape = Shape::of(&version);
-    let shape = if spooky::may_waste(&shape) { shape.counted(&version) } else { shape };
-    let Some((plan, progress)) = pick(&shape, &limits, &progress) else {
-        family.picked.rest(&version, limits);
-        return None;
-    };
-    let score = spooky::scores(&shape, &limits).into_iter().fold(0.0, f64::max);
-    Some(Due { family: Arc::clone(family), version, plan, progress, score })
-}
-
-/// The tables of a family that range tombstones hide as a whole, from everybody, that are mostly tombstones which everybody
-/// sees, or of which much has expired.
-fn unneeded(core: &Core, family: &Arc<Family>) -> Option<Due> {
-    let version = Arc::clone(&family.tree.view().version);
-    // Only where an entry expires somebody asks for the time.
-    let now_ms = if version.expires_ms == u64::MAX { 0 } else { core.now.settled_ms() };
-    let expired = version.expires_ms <= now_ms;
-    if !version.has_ranges && !version.is_dense && !expired {
-        return None;
-    }
-    let (snapshots, present) = core.snapshots.strata(&core.visible);
-    let (shape, strata) = (Shape::of(&version), Strata::new(snapshots, present));
-    let plan = covered::pick(&shape, &strata).or_else(|| dense::pick(&shape, &strata));
-    let plan = plan.or_else(|| expired::pick(&shape, &strata, now_ms).filter(|_| expired))?;
-    let progress = Progress::default();
-    Some(Due { family: Arc::clone(family), version, plan, progress, score: f64::MAX })
-}
-
-/// How long until the next table will be worth a merge for what has expired in it, if there is one; the longest wait if only what
-/// is due already, and not worth it or held by a snapshot, is left.
-pub fn next_expiry_us(core: &Core) -> Option<u64> {
-    let all = core.families.all();
-    let times = || all.iter().map(|f| f.tree.pin().version.expires_ms).filter(|ms| *ms < u64::MAX);
-    times().next()?;
-    let now = core.now.settled_ms();
-    let next = times().filter(|ms| *ms > now).min();
-    Some(next.map_or(u64::MAX, |ms| (ms - now).saturating_mul(1000)))
-}
-
-/// Whether a family has tables that go once a snapshot does.
-pub fn waits_for_snapshots(core: &Core) -> bool {
-    core.families.all().iter().any(|f| unneeded(core, f).is_some())
-}
-
-/// The pickers' settings of a family.
-fn limits(core: &Core, family: &Family) -> Limits {
-    Limits {
-        level0_runs: LEVEL0_TRIGGER,
-        level1_bytes: family.settings().level1_bytes,
-        ratio: u64::from(family.settings().level_ratio),
-        table_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
     }
 }
 
@@ -153,7 +68,7 @@ fn merge(core: &Arc<Core>, family: &Arc<Family>, extent: &Extent, percent: u64) 
         Extent::Whole { .. } => manual::pick(&shape, &Span::default(), &garbage(&version, percent)),
         Extent::Range(span) => manual::pick(&shape, span, &BTreeSet::new()),
     };
-    plan.map_or(Ok(()), |plan| carry_out(core, family, version, &plan))
+    plan.map_or(Ok(()), |plan| carry_out(core, vec![Due::new(family, version, plan)]))
 }
 
 /// Value logs of which less than so many percent are referenced.
@@ -166,28 +81,70 @@ fn garbage(version: &Version, percent: u64) -> BTreeSet<FileId> {
     version.vlogs.values().filter(|v| wasteful(v)).map(|v| v.meta.id).collect()
 }
 
-/// A compaction as it is listed while it runs.
-fn job(core: &Core, family: &Family, version: &Version, plan: &Plan) -> Job {
-    let mut from: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).collect();
-    from.sort_unstable();
-    from.dedup();
-    let summaries = || inputs(version, plan);
-    let bytes = summaries().map(|s| s.bytes).sum();
+/// A compaction on its way.
+#[derive(Debug)]
+struct Merge {
+    due: Due,
+    /// The family's name when the job began.
+    name: Arc<str>,
+    created: Created,
+    made: Option<Made>,
+    installed: bool,
+}
+
+impl Piece for Merge {
+    fn made(&self) -> Option<&Made> {
+        self.made.as_ref()
+    }
+    fn set_made(&mut self, made: Option<Made>) {
+        self.made = made;
+    }
+}
+
+impl Merge {
+    fn new(due: Due) -> Merge {
+        let name = due.family.name();
+        Merge { due, name, created: Created::default(), made: None, installed: false }
+    }
+    /// Whether there is nothing to merge any more: the family was dropped, or cleared. (Compactions run one at a time, so nobody
+    /// else takes its tables.)
+    fn is_gone(&self) -> bool {
+        let there = self.due.family.tree.view().version.files();
+        self.due.family.is_dropped() || self.due.plan.inputs.iter().any(|(_, id)| !there.contains(id))
+    }
+}
+
+/// Compactions as they are listed while they run.
+fn job(core: &Core, due: &[Due], threads: usize) -> Job {
+    let first = due.first().map_or(String::new(), |d| d.family.name().to_string());
+    let families = due.iter().map(|d| d.family.id).collect::<BTreeSet<_>>().len();
+    let summaries = || due.iter().flat_map(Due::inputs);
+    let held = |d: &Due| {
+        let bytes = d.inputs().map(|s| s.bytes).sum();
+        memory::input_bytes(sources(&d.plan), d.family.settings().block_bytes, bytes)
+    };
     Job {
         kind: Kind::Compaction,
-        family: family.name().to_string(),
-        reason: plan.reason.name(),
-        from,
-        to: plan.to.0,
-        files: plan.inputs.len(),
-        bytes,
+        family: if families > 1 { format!("{first} and {} more", families - 1) } else { first },
+        reason: due.first().map_or("", |d| d.plan.reason.name()),
+        from: levels(due.iter().map(|d| &d.plan)),
+        to: due.iter().map(|d| d.plan.to.0).max().unwrap_or(0),
+        files: due.iter().map(|d| d.plan.inputs.len()).sum(),
+        bytes: summaries().map(|s| s.bytes).sum(),
         entries: summaries().map(|s| s.entries).sum(),
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
-        inputs_held: memory::input_bytes(sources(plan), family.settings().block_bytes, bytes),
+        // So many at a time are read.
+        inputs_held: due.iter().map(held).max().unwrap_or(0) * threads.min(due.len()) as u64,
         held: AtomicU64::new(0),
     }
+}
+
+/// The levels that plans read, ascending.
+fn levels<'a>(plans: impl Iterator<Item = &'a Plan>) -> Vec<u8> {
+    let all: BTreeSet<u8> = plans.flat_map(|p| p.inputs.iter().map(|(level, _)| level.0)).collect();
+    all.into_iter().collect()
 }
 
 /// Sources that are read side by side: each run of level 0, of a deeper level one table at a time.
@@ -196,94 +153,103 @@ fn sources(plan: &Plan) -> usize {
         return 0;
     }
     let above = plan.inputs.iter().filter(|(level, _)| level.0 == 0).count();
-    let mut deeper: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).filter(|l| *l > 0).collect();
-    deeper.sort_unstable();
-    deeper.dedup();
-    above + deeper.len()
+    above + levels(std::iter::once(plan)).iter().filter(|level| **level > 0).count()
 }
 
-fn carry_out(core: &Arc<Core>, family: &Arc<Family>, version: Arc<Version>, plan: &Plan) -> Result<()> {
-    let running = core.control.begin(&core.signal, job(core, family, &version, plan))?;
-    let mut created = Created::default();
-    let pace = JobPace::new(core, &running);
+/// Merges, and installs what came of it by one edit. What was made before something failed is installed all the same.
+fn carry_out(core: &Arc<Core>, due: Vec<Due>) -> Result<()> {
+    let threads = due::threads(core, &due);
+    let running = core.control.begin(&core.signal, job(core, &due, threads))?;
+    let mut merges: Vec<Merge> = due.into_iter().map(Merge::new).collect();
     let started = core.start(Operation::Compaction, 0);
-    let done = run(core, family, &version, plan, &pace, &mut created);
+    let done = run(core, &mut merges, threads, &running);
     if done.is_ok() {
         core.stop(Operation::Compaction, started);
-    } else {
-        discard(core, &created);
     }
+    let left = || merges.iter().filter(|m| !m.installed);
+    left().for_each(|m| discard(core, &m.created));
+    let over = left().all(Merge::is_gone) && core.health.poisoned().is_none();
     // Whoever waits for the end of the job may remove its inputs.
-    drop(version);
+    drop(merges);
     drop(running);
-    if (family.is_dropped() || cleared(family, plan)) && core.health.poisoned().is_none() {
-        return Ok(());
-    }
-    done
+    if over { Ok(()) } else { done }
 }
 
-/// Whether the plan's tables are gone: compactions run one at a time, so only a clear takes them.
-fn cleared(family: &Family, plan: &Plan) -> bool {
-    let there = family.tree.view().version.files();
-    plan.inputs.iter().any(|(_, id)| !there.contains(id))
+fn run(core: &Core, merges: &mut [Merge], threads: usize, running: &Running<'_>) -> Result<()> {
+    let _span = events::span("compaction", merges.first().map_or("", |m| &m.name));
+    let make = |m: &mut Merge, later: &Later| build(core, m, &JobPace::new(core, running), later);
+    let built = group::build(core, merges, threads, make);
+    built.and(install_all(core, merges))
 }
 
-fn run(
-    core: &Core,
-    family: &Arc<Family>,
-    version: &Arc<Version>,
-    plan: &Plan,
-    pace: &dyn Pace,
-    created: &mut Created,
-) -> Result<()> {
-    let _span = events::span("compaction", &family.name());
+/// Writes the tables of a merge.
+fn build(core: &Core, m: &mut Merge, pace: &dyn Pace, later: &Later) -> Result<Made> {
     let since = core.env.clock.monotonic_us();
-    let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
+    let Due { family, version, plan, .. } = &m.due;
     let filter = family.filter();
     let filter = filter.as_deref().map(|filter| Filtering { filter, level: plan.to });
-    let mut setting = Setting { filter, ..setting(core, family, version, pace) };
+    let mut setting = Setting { filter, later: Some(later), ..setting(core, family, version, pace) };
     setting.settle = settle::number(plan, &family.tree.view(), &setting.strata);
-    let (edit, output) = compact(plan, setting, created)?;
-    core.sync_dir()?;
-    install(core, vec![Change { family: Arc::clone(family), edit, flushed: None }], &[])?;
-    core.counters.compactions.add(1);
-    if !plan.trivial && plan.reason != Reason::Covered {
-        core.counters.compaction_bytes_read.add(read);
+    let (edit, output) = compact(plan, setting, &mut m.created)?;
+    Ok(Made { edit, output, us: core.env.clock.monotonic_us().saturating_sub(since) })
+}
+
+fn install_all(core: &Core, merges: &mut [Merge]) -> Result<()> {
+    let mut changes: Vec<Change> = Vec::new();
+    for m in merges.iter_mut() {
+        let Some(edit) = m.made.as_mut().map(|made| std::mem::take(&mut made.edit)) else { continue };
+        // Several merges of one family are neighbours, and share no table.
+        match changes.last_mut().filter(|c| Arc::ptr_eq(&c.family, &m.due.family)) {
+            Some(same) => same.edit.join(edit),
+            None => changes.push(Change { family: Arc::clone(&m.due.family), edit, flushed: None }),
+        }
     }
-    core.counters.compaction_bytes_written.add(bytes(&output));
-    core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(&output));
-    tell(core, family, version, plan, &output, since);
+    if changes.is_empty() {
+        return Ok(());
+    }
+    core.sync_dir()?;
+    let installed = install(core, changes, &Logs::default())?;
+    let whole = |m: &&mut Merge| m.made.is_some() && installed.contains(&m.due.family.id);
+    for m in merges.iter_mut().filter(whole) {
+        m.installed = true;
+        if let Some(progress) = m.due.progress.take() {
+            m.due.family.picked.advance(progress);
+        }
+        m.made.iter().for_each(|made| count(core, m, made));
+    }
+    Ok(())
+}
+
+fn count(core: &Core, m: &Merge, made: &Made) {
+    let output = &made.output;
+    core.counters.compactions.add(1);
+    core.counters.compaction_bytes_read.add(m.due.read_bytes());
+    core.counters.compaction_bytes_written.add(bytes(output));
+    core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(output));
+    tell(core, m, made);
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.tombstones);
     core.counters.dropped_covered.add(output.counts.covered);
     core.counters.dropped_cancelled.add(output.counts.cancelled);
     core.counters.dropped_ranges.add(output.counts.ranges.shadowed + output.counts.ranges.spent);
-    if plan.reason == Reason::Covered {
-        core.counters.dropped_tables.add(plan.inputs.len() as u64);
+    if m.due.plan.reason == Reason::Covered {
+        core.counters.dropped_tables.add(m.due.plan.inputs.len() as u64);
     }
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
-    Ok(())
 }
 
-fn tell(core: &Core, family: &Family, version: &Version, plan: &Plan, output: &Output, since: u64) {
-    let mut from: Vec<u8> = plan.inputs.iter().map(|(level, _)| level.0).collect();
-    from.sort_unstable();
-    from.dedup();
+fn tell(core: &Core, m: &Merge, Made { output, us, .. }: &Made) {
+    let plan = &m.due.plan;
     let files = if plan.trivial { plan.inputs.len() } else { output.tables.len() };
-    let read: u64 = inputs(version, plan).map(|s| s.bytes).sum();
+    let read: u64 = m.due.inputs().map(|s| s.bytes).sum();
     core.tell(&Event::Compacted {
-        family: &family.name(),
+        family: &m.name,
         reason: if plan.trivial { "moved" } else { plan.reason.name() },
-        from: &from,
+        from: &levels(std::iter::once(plan)),
         to: plan.to.0,
         files: (plan.inputs.len(), files),
         bytes: (read, if plan.trivial { read } else { bytes(output) }),
         entries: (output.counts.read, output.counts.written),
-        us: core.env.clock.monotonic_us().saturating_sub(since),
+        us: *us,
     });
-}
-
-fn inputs<'a>(version: &'a Version, plan: &Plan) -> impl Iterator<Item = &'a KlogSummary> {
-    let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
-    version.tables().filter(move |(_, _, t)| named.contains(&t.meta.id)).map(|(_, _, t)| &t.meta.summary)
 }

@@ -3,6 +3,7 @@
 
 use super::group::{self, Made, Member};
 use super::pace::JobPace;
+use crate::commit::rotate;
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -18,6 +19,7 @@ use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId};
 use perigee_file::name;
 use perigee_tree::compact::Shape;
+use perigee_tree::compact::pick::passed::is_paid;
 use perigee_tree::compact::pick::spooky::boundaries;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::Strata;
@@ -34,6 +36,7 @@ use std::sync::atomic::{
 /// so that a family's memtables are installed oldest first.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.flushing.lock();
+    seal_passed(core);
     let mut group = group::oldest(core);
     if group.is_empty() {
         return Ok(false);
@@ -48,11 +51,30 @@ pub fn one(core: &Arc<Core>) -> Result<bool> {
     if done.is_ok() {
         core.stop(Operation::Flush, started);
     }
+    drop(pace);
     drop(running);
     if !group.iter().any(Member::waits) && core.health.poisoned().is_none() {
         return Ok(true);
     }
     done.map(|()| true)
+}
+
+/// Seals the memtables whose tombstones scans have passed so often that a flush, and the merge that follows, is worth it.
+fn seal_passed(core: &Core) {
+    if !core.passed.look_at_memtables() || core.control.check(Kind::Flush).is_err() {
+        return;
+    }
+    let (snapshots, present) = core.snapshots.strata(&core.visible);
+    let strata = Strata::new(snapshots, present);
+    let due = |f: &Arc<Family>| {
+        let m = f.tree.active();
+        is_paid(m.passed(), m.entries()) && strata.oldest(m.last_seq())
+    };
+    let families: Vec<Arc<Family>> = core.families.all().into_iter().filter(due).collect();
+    if !families.is_empty() {
+        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will hear why.
+        let _ = rotate::seal(core, &mut core.wal.appender(), &families);
+    }
 }
 
 /// The flush as it is listed while it runs.
@@ -102,11 +124,11 @@ fn in_section<T>(core: &Core, held: &mut Option<&mut Appender>, act: impl FnOnce
 fn flush_group(
     core: &Core,
     group: &mut [Member],
-    pace: &dyn Pace,
+    pace: &(dyn Pace + Sync),
     held: &mut Option<&mut Appender>,
 ) -> Result<()> {
     let _span = events::span("flush", group.first().map_or("", |m| &m.name));
-    let built = group::build(core, group, |m, later| build(core, m, pace, later));
+    let built = group::build(core, group, 1, |m, later| build(core, m, pace, later));
     let installed = install_group(core, group, held);
     for m in group.iter().filter(|m| !m.installed) {
         discard(core, &m.created);
@@ -115,7 +137,7 @@ fn flush_group(
 }
 
 /// Writes the tables of a memtable.
-fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: Option<&Later>) -> Result<Made> {
+fn build(core: &Core, m: &mut Member, pace: &(dyn Pace + Sync), later: &Later) -> Result<Made> {
     let since = core.env.clock.monotonic_us();
     let view = m.family.tree.view();
     let run = RunId(core.runs.fetch_add(1, SeqCst));
@@ -124,7 +146,7 @@ fn build(core: &Core, m: &mut Member, pace: &dyn Pace, later: Option<&Later>) ->
     let setting = setting(core, &m.family, &view.version, pace);
     let shape = Shape::of(&view.version);
     let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
-    let setting = Setting { cuts, later, ..setting };
+    let setting = Setting { cuts, later: Some(later), ..setting };
     let (edit, output) = flush(&m.memtable, run, setting, &mut m.created)?;
     Ok(Made { edit, output, us: core.env.clock.monotonic_us().saturating_sub(since) })
 }
@@ -141,19 +163,19 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
         core.wal.sync(&core.health)?;
     }
     let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
-    let removable = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
+    let logs = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
     if bug::on(Bug::RemoveLogEarly) {
-        remove_logs(core, &removable);
+        remove_logs(core, &logs.removable);
     }
     let change = |m: &mut Member| {
         let edit = std::mem::take(&mut m.made.as_mut()?.edit);
         Some(Change { family: Arc::clone(&m.family), edit, flushed: Some(Arc::clone(&m.memtable)) })
     };
-    let installed = install(core, group.iter_mut().filter_map(change).collect(), &removable);
+    let installed = install(core, group.iter_mut().filter_map(change).collect(), &logs);
     core.flushed.store(0, Relaxed);
     let installed = installed?;
-    in_section(core, held, |appender| appender.forget(&removable));
-    remove_logs(core, &removable);
+    in_section(core, held, |appender| appender.forget(&logs.removable));
+    remove_logs(core, &logs.removable);
     core.now.flushed();
     for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
         m.installed = true;
@@ -202,11 +224,20 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
     }
 }
 
+/// What the end of a job says of the log.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// Segments that go.
+    removable: Vec<FileId>,
+    /// Where the segments begin.
+    known: Vec<(FileId, u64)>,
+}
+
 /// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no operation is between
 /// log and memtable.
-fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Memtable>) -> Vec<FileId> {
+fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Memtable>) -> Logs {
     if appender.older.is_empty() {
-        return Vec::new();
+        return Logs::default();
     }
     let mut floor = appender.next_lsn;
     for f in core.families.all() {
@@ -216,7 +247,7 @@ fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Me
             }
         }
     }
-    appender.below(floor)
+    Logs { removable: appender.below(floor), known: appender.firsts() }
 }
 
 fn remove_logs(core: &Core, ids: &[FileId]) {
@@ -244,6 +275,13 @@ impl Change {
         if self.flushed.as_ref().is_some_and(|m| !self.family.awaits_flush(m)) {
             return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
         }
+        if self.flushed.is_none() && !self.edit.removed.is_empty() {
+            // Compactions run one at a time: nobody else takes their tables.
+            let there = self.family.tree.view().version.files();
+            if self.edit.removed.iter().any(|(_, id)| !there.contains(id)) {
+                return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was compacted"));
+            }
+        }
         Ok(())
     }
 }
@@ -253,12 +291,12 @@ impl Change {
 ///
 /// # Errors
 /// Nothing was installed; also if no family is left.
-pub fn install(core: &Core, mut changes: Vec<Change>, logs: &[FileId]) -> Result<HashSet<FamilyId>> {
+pub fn install(core: &Core, mut changes: Vec<Change>, logs: &Logs) -> Result<HashSet<FamilyId>> {
     let mut installed = HashSet::new();
     core.manifest.commit(
         &core.health,
         &core.ids,
-        |_| {
+        |catalog| {
             let mut refused = Ok(());
             changes.retain(|c| c.check().map_err(|e| refused = Err(e)).is_ok());
             if changes.is_empty() {
@@ -267,7 +305,8 @@ pub fn install(core: &Core, mut changes: Vec<Change>, logs: &[FileId]) -> Result
             let mut prepared = Vec::with_capacity(changes.len());
             let mut whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),
-                logs_removed: logs.to_vec(),
+                logs_added: catalog.logs_begun(&logs.known),
+                logs_removed: logs.removable.clone(),
                 durable: Some(core.wal.durable()),
                 ..Edit::default()
             };

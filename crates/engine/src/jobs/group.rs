@@ -1,13 +1,13 @@
 //! Which sealed memtables one job flushes, and how far each of them is. Small memtables of many families share what a flush
 //! costs beside its table: the syncs of directory and log, the edit and its sync, and a look at every family. Their tables
-//! are synced side by side.
+//! are synced side by side. Small compactions do the same ([`build`]).
 
 use crate::core::Core;
 use crate::family::Family;
 use perigee_base::Result;
 use perigee_tree::rewrite::{Created, Later, Output};
 use perigee_tree::{Memtable, VersionEdit};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most memtables of one job: so many tables are written in vain if its edit fails.
 const MEMTABLES_MAX: usize = 512;
@@ -44,6 +44,23 @@ pub struct Made {
     pub us: u64,
 }
 
+/// What a job of several makes one of.
+pub trait Piece {
+    /// Its tables, once they are synced.
+    fn made(&self) -> Option<&Made>;
+    /// They are, or they are worthless.
+    fn set_made(&mut self, made: Option<Made>);
+}
+
+impl Piece for Member {
+    fn made(&self) -> Option<&Made> {
+        self.made.as_ref()
+    }
+    fn set_made(&mut self, made: Option<Made>) {
+        self.made = made;
+    }
+}
+
 impl Member {
     /// Nothing made yet.
     pub fn new(family: Arc<Family>, memtable: Arc<Memtable>) -> Member {
@@ -77,32 +94,50 @@ fn together(mut sizes: impl Iterator<Item = u64>) -> usize {
         .count()
 }
 
-/// Makes the tables of all members with `make`, which is given somebody to leave syncs to if there are several. After an
-/// error those that are whole and synced have their [`Member::made`], the others do not.
-pub fn build(
+/// Makes the tables of all with `make`, by so many threads, which is given somebody to leave syncs to. After an
+/// error those that are whole and synced have been told ([`Piece::set_made`]), the others have not.
+pub fn build<P: Piece + Send>(
     core: &Core,
-    group: &mut [Member],
-    mut make: impl FnMut(&mut Member, Option<&Later>) -> Result<Made>,
+    group: &mut [P],
+    threads: usize,
+    make: impl Fn(&mut P, &Later) -> Result<Made> + Sync,
 ) -> Result<()> {
-    if let [alone] = group {
-        alone.made = Some(make(alone, None)?);
-        return Ok(());
-    }
     for slice in group.chunks_mut(SYNCED_MAX) {
         let later = Later::default();
-        let built = slice.iter_mut().try_for_each(|m| {
-            m.made = Some(make(m, Some(&later))?);
+        let built = side_by_side(core, slice, threads, |m| {
+            let made = make(m, &later)?;
+            m.set_made(Some(made));
             Ok(())
         });
-        let outputs = slice.iter().filter_map(|m| m.made.as_ref()).map(|m| &m.output);
+        let outputs = slice.iter().filter_map(|m| m.made()).map(|m| &m.output);
         let files = outputs.map(|o| (&o.tables[..], &o.vlogs[..]));
         let synced = later.finish(&core.shelf, files, core.settings.verify_outputs);
         if synced.is_err() {
-            slice.iter_mut().for_each(|m| m.made = None);
+            slice.iter_mut().for_each(|m| m.set_made(None));
         }
         built.and(synced)?;
     }
     Ok(())
+}
+
+/// Does each with `act`, by so many threads; after the first error no other is begun.
+fn side_by_side<P: Send>(
+    core: &Core,
+    group: &mut [P],
+    threads: usize,
+    act: impl Fn(&mut P) -> Result<()> + Sync,
+) -> Result<()> {
+    let (threads, rest, failed) = (threads.min(group.len()), Mutex::new(group.iter_mut()), OnceLock::new());
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    core.env.spawn.side_by_side(threads, &|| {
+        while failed.get().is_none() {
+            let Some(piece) = next() else { return };
+            if let Err(e) = act(piece) {
+                let _ = failed.set(e);
+            }
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod pace;
 mod group;
 pub mod flush;
+pub mod due;
 pub mod compact;
 mod scrub;
 mod worker;

@@ -6,7 +6,10 @@ use crate::core::Core;
 use crate::throttle::Class;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_tree::rewrite::{Moved, Pace};
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// Longest wait without a look at whether to give up.
 const LOOK_US: u64 = 50_000;
@@ -19,12 +22,20 @@ const TELL_BITS: u32 = 16;
 pub struct JobPace<'a> {
     core: &'a Core,
     running: &'a Running<'a>,
+    /// What this part of the job holds.
+    held: AtomicU64,
+}
+
+impl Drop for JobPace<'_> {
+    fn drop(&mut self) {
+        self.holds(0);
+    }
 }
 
 impl<'a> JobPace<'a> {
-    /// The pace of a job that is in the list.
+    /// The pace of a job that is in the list, or of a part of it.
     pub fn new(core: &'a Core, running: &'a Running<'a>) -> JobPace<'a> {
-        JobPace { core, running }
+        JobPace { core, running, held: AtomicU64::new(0) }
     }
     fn check(&self) -> Result<()> {
         if self.core.closing.load(SeqCst) {
@@ -37,24 +48,43 @@ impl<'a> JobPace<'a> {
     }
 }
 
-impl Pace for JobPace<'_> {
-    fn step(&self, moved: Moved) -> Result<()> {
+impl JobPace<'_> {
+    fn holds(&self, bytes: u64) {
+        let before = self.held.swap(bytes, Relaxed);
+        if bytes >= before {
+            self.running.job.held.fetch_add(bytes - before, Relaxed);
+        } else {
+            self.running.job.held.fetch_sub(before - bytes, Relaxed);
+        }
+        if before >> TELL_BITS != bytes >> TELL_BITS {
+            self.core.jobs_hold();
+        }
+    }
+    /// Tells how far the job is and what it holds; bytes of the rate that it has to pay for.
+    fn tell(&self, moved: Moved) -> (Class, u64) {
         let job = &self.running.job;
         let entries = job.entries_done.fetch_add(moved.entries, Relaxed) + moved.entries;
         if job.kind == Kind::Flush {
             self.core.flushed.store(entries.saturating_mul(1000) / job.entries.max(1), Relaxed);
         }
         job.written.fetch_add(moved.written_bytes, Relaxed);
-        let before = job.held.swap(moved.held_bytes, Relaxed);
-        if before >> TELL_BITS != moved.held_bytes >> TELL_BITS {
-            self.core.jobs_hold();
-        }
-        self.check()?;
-        let (class, bytes) = match job.kind {
+        self.holds(moved.held_bytes);
+        match job.kind {
             Kind::Flush => (Class::Flush, moved.written_bytes),
             Kind::Compaction => (Class::Compaction, moved.read_bytes + moved.written_bytes),
-        };
+        }
+    }
+}
+
+impl Pace for JobPace<'_> {
+    fn step(&self, moved: Moved) -> Result<()> {
+        let (class, bytes) = self.tell(moved);
+        self.check()?;
         keep_to_rate(self.core, class, bytes, &|| self.check())
+    }
+    fn done(&self, moved: Moved) {
+        let (class, bytes) = self.tell(moved);
+        let _owed = self.core.throttle.take(self.core.env.clock.monotonic_us(), bytes, class);
     }
 }
 

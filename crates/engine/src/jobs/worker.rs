@@ -1,6 +1,7 @@
 //! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
 
-use super::{compact, flush, scrub};
+use super::{compact, due, flush, scrub};
+use crate::commit::segment;
 use crate::core::Core;
 use crate::events::Event;
 use crate::health::Slot;
@@ -132,7 +133,7 @@ fn rest(core: &Core, us: u64) {
 /// Until the bell rings, or, for the log syncer, until a sync is due, and for compaction until entries expire.
 fn wait(core: &Core, slot: Slot, seen: u64) {
     if slot == Slot::Compact
-        && let Some(us) = compact::next_expiry_us(core)
+        && let Some(us) = due::next_expiry_us(core)
     {
         core.signal.wait_us(seen, us.min(EXPIRY_US_MAX));
         return;
@@ -145,14 +146,14 @@ fn wait(core: &Core, slot: Slot, seen: u64) {
     }
 }
 
-/// Also the thread that looks whether freed memory goes back: the one that has least to do.
+/// Also the thread that makes the next log segment, and looks whether freed memory goes back: the one that has least to do.
 fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
     core.give_back();
     let due = core.sync_due.load(SeqCst);
-    if due == u64::MAX || core.env.clock.monotonic_us() < due {
-        return Ok(false);
+    if due != u64::MAX && core.env.clock.monotonic_us() >= due {
+        core.sync_due.store(u64::MAX, SeqCst);
+        core.wal.sync(&core.health)?;
     }
-    core.sync_due.store(u64::MAX, SeqCst);
-    core.wal.sync(&core.health)?;
+    segment::prepare(core)?;
     Ok(false)
 }

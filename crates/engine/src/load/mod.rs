@@ -95,4 +95,9 @@ impl Pace for LoadPace<'_> {
         let bytes = moved.read_bytes + moved.written_bytes;
         keep_to_rate(self.core, Class::Compaction, bytes, &|| check_closing(self.core))
     }
+    fn done(&self, moved: Moved) {
+        self.holds(moved.held_bytes);
+        let bytes = moved.read_bytes + moved.written_bytes;
+        let _owed = self.core.throttle.take(self.core.env.clock.monotonic_us(), bytes, Class::Compaction);
+    }
 }

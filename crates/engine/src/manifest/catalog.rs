@@ -34,7 +34,7 @@ pub struct Catalog {
     pub next: (u64, u32, u64),
     /// Families by id.
     pub families: BTreeMap<FamilyId, FamilyEntry>,
-    /// Log segments, oldest first, each with its first LSN.
+    /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the one before; never of the first).
     pub logs: Vec<(FileId, u64)>,
     /// The log is durable up to here.
     pub durable: u64,
@@ -82,10 +82,27 @@ impl Catalog {
                 f.apply(v);
             }
         }
-        self.logs.retain(|(id, _)| !e.logs_removed.contains(id));
-        self.logs.extend(&e.logs_added);
+        self.logs = self.logs_after(e);
         self.durable = self.durable.max(e.durable.unwrap_or(0));
         self.clock = self.clock.max(e.clock.unwrap_or(0));
+    }
+
+    /// Those of the segments whose first LSN is not known here.
+    pub fn logs_begun(&self, known: &[(FileId, u64)]) -> Vec<(FileId, u64)> {
+        known.iter().filter(|(id, _)| self.logs.contains(&(*id, 0))).copied().collect()
+    }
+
+    /// The segments after an edit: it may say where one begins that is there already.
+    fn logs_after(&self, e: &Edit) -> Vec<(FileId, u64)> {
+        let mut logs: Vec<_> =
+            self.logs.iter().filter(|(id, _)| !e.logs_removed.contains(id)).copied().collect();
+        for added in &e.logs_added {
+            match logs.iter_mut().find(|(id, lsn)| *id == added.0 && *lsn == 0) {
+                Some(known) => known.1 = added.1,
+                None => logs.push(*added),
+            }
+        }
+        logs
     }
 
     /// Whether an edit fits the state.
@@ -118,11 +135,13 @@ impl Catalog {
             entry.check(*id, v)?;
         }
         let prefix: BTreeSet<_> = self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
-        if e.logs_removed.iter().any(|id| !prefix.contains(id)) {
+        // A segment that was made ahead and never used is the last.
+        let unused = self.logs.last().filter(|(_, lsn)| *lsn == 0).map(|(id, _)| *id);
+        if e.logs_removed.iter().any(|id| !prefix.contains(id) && Some(*id) != unused) {
             return Err(Error::corruption("an edit removes a log segment that is not among the oldest"));
         }
-        let last = self.logs.last().map_or(0, |(_, lsn)| *lsn);
-        if e.logs_added.iter().any(|(_, lsn)| *lsn < last) {
+        let logs = self.logs_after(e);
+        if !in_order(&logs) {
             return Err(Error::corruption("an edit adds a log segment that starts before its predecessor"));
         }
         Ok(())
@@ -157,8 +176,8 @@ impl Catalog {
         if references().any(|(_, bytes)| *bytes > NUMBERS_MAX) {
             return wrong("a table references more of a value log than can be");
         }
-        let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 <= w[1].1);
-        if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn == 0 || *lsn > NUMBERS_MAX) {
+        let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0) && in_order(&self.logs);
+        if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn > NUMBERS_MAX) {
             return wrong("the log segments are out of order");
         }
         Ok(())
@@ -190,6 +209,14 @@ impl Catalog {
     pub fn data_files(&self) -> BTreeSet<FileId> {
         self.families.values().flat_map(|f| f.tables.keys().chain(f.vlogs.keys()).copied()).collect()
     }
+}
+
+/// First LSNs ascend, as far as they are known; that of the first segment is.
+fn in_order(logs: &[(FileId, u64)]) -> bool {
+    let known = logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
+    logs[..known].windows(2).all(|w| w[0].1 <= w[1].1)
+        && logs[known..].iter().all(|(_, lsn)| *lsn == 0)
+        && (known > 0 || logs.is_empty())
 }
 
 impl FamilyEntry {

@@ -101,6 +101,34 @@ fn the_catalog_refuses_what_does_not_fit_and_a_snapshot_says_it_all() {
 }
 
 #[test]
+fn segments_made_ahead_learn_later_where_they_begin() {
+    let logs = |added: &[(u64, u64)], removed: &[u64]| Edit {
+        logs_added: added.iter().map(|(id, lsn)| (FileId(*id), *lsn)).collect(),
+        logs_removed: removed.iter().map(|id| FileId(*id)).collect(),
+        ..Edit::default()
+    };
+    let mut c = Catalog::default();
+    assert!(c.apply(&logs(&[(2, 0)], &[])).is_err(), "nobody would know where the log begins");
+    c.apply(&logs(&[(2, 1)], &[])).unwrap();
+    c.apply(&logs(&[(3, 0)], &[])).unwrap();
+    c.apply(&logs(&[(4, 0)], &[])).unwrap();
+    let mut closed = c.clone();
+    closed.apply(&logs(&[], &[4])).unwrap();
+    assert_eq!(closed.logs, [(FileId(2), 1), (FileId(3), 0)], "the last was never used");
+    assert!(c.clone().apply(&logs(&[], &[3])).is_err(), "it is neither the first nor the last");
+    assert!(c.clone().apply(&logs(&[], &[2])).is_err(), "the first must be known");
+    assert!(c.clone().apply(&logs(&[(5, 40)], &[])).is_err(), "in order");
+    assert!(c.clone().apply(&logs(&[(4, 40)], &[])).is_err(), "in order");
+    let known = c.logs_begun(&[(FileId(2), 1), (FileId(3), 20)]);
+    c.apply(&Edit { logs_added: known, ..logs(&[], &[2]) }).unwrap();
+    assert_eq!(c.logs, [(FileId(3), 20), (FileId(4), 0)]);
+    assert!(c.clone().apply(&logs(&[(4, 19)], &[])).is_err(), "it begins before its predecessor");
+    let mut again = Catalog::default();
+    again.apply(&c.snapshot()).unwrap();
+    assert_eq!(again.logs, c.logs);
+}
+
+#[test]
 fn the_worked_example_of_the_format_page() {
     let edit = Edit {
         next: Some((10, 2, 5)),

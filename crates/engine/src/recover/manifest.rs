@@ -16,6 +16,8 @@ pub struct Found {
     pub catalog: Catalog,
     /// The database's id.
     pub database: u64,
+    /// The boot of the machine under which it was begun.
+    pub boot: u64,
     /// Number of the last edit (0: a new database).
     pub edits: u64,
     /// Bytes of a torn last edit.
@@ -39,6 +41,7 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
     let mut found = Found {
         catalog: Catalog::default(),
         database: log.header().database,
+        boot: log.header().b,
         edits: log.header().a.wrapping_sub(1),
         cut_bytes: 0,
         cut_reason: String::new(),
@@ -113,7 +116,14 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
         families: vec![(FamilyId::DEFAULT, "default".into(), family)],
         ..Edit::default()
     })?;
-    Ok(Found { catalog, database: env.rand.next_u64(), edits: 0, cut_bytes: 0, cut_reason: String::new() })
+    Ok(Found {
+        catalog,
+        database: env.rand.next_u64(),
+        boot: 0,
+        edits: 0,
+        cut_bytes: 0,
+        cut_reason: String::new(),
+    })
 }
 
 fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {

@@ -98,7 +98,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         write_anew(&dir, found, boot, &replayed, &ids, (&counters, now.high_water()))
     };
     let written = match write(&found) {
-        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found.catalog, cut)? => {
+        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found, boot, cut)? => {
             write(&found)
         }
         written => written,
@@ -157,6 +157,7 @@ fn assemble(
 ) -> Core {
     let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
+    let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
     let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
@@ -166,7 +167,7 @@ fn assemble(
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
         log,
-        wal: Wal::new(writer, replayed.first, replayed.next, Arc::clone(&counters), clock),
+        wal: Wal::new(writer, (replayed.first, replayed.next), expected, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
         database,
@@ -192,6 +193,7 @@ fn assemble(
         compacting: Mutex::new(()),
         control: Control::default(),
         flushed: AtomicU64::new(0),
+        passed: Default::default(),
         intake: Default::default(),
         stalls: Stalls::default(),
         scrub: Default::default(),
@@ -299,9 +301,11 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> 
 }
 
 /// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names. Whether that made room.
-fn make_room(dir: &dyn Dir, catalog: &Catalog, cut: bool) -> Result<bool> {
+/// What was read is certainly on the disk if the machine has started anew since it was written.
+fn make_room(dir: &dyn Dir, found: &manifest::Found, boot: u64, cut: bool) -> Result<bool> {
     let ballast = ballast::give_up(dir)?;
-    let orphans = !cut && orphans::make_room(dir, catalog)?;
+    let durable = boot != 0 && found.boot != boot;
+    let orphans = !cut && orphans::make_room(dir, &found.catalog, durable)?;
     Ok(ballast || orphans)
 }
 
@@ -348,6 +352,7 @@ fn copy_log(
     }
     writer.file().sync()?;
     dir.sync()?;
+    writer.allocate_ahead(0)?;
     Ok(writer)
 }
 

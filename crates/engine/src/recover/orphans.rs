@@ -46,19 +46,23 @@ fn unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
     Ok(dir.list()?.into_iter().filter(|f| !named(f)).collect())
 }
 
-/// On a full disk, when everything was read and nothing was cut: removes what no manifest names and what lies in the trash;
-/// whether there was anything. (An open that was cut short on a full disk leaves its copy of the log behind.)
-pub fn make_room(dir: &dyn Dir, catalog: &Catalog) -> Result<bool> {
+/// On a full disk, when everything was read and nothing was cut: removes what an open that was cut short left behind, and
+/// what lies in the trash; whether there was anything.
+///
+/// Unless the manifest that was read is certainly `durable`, only those of the unknown files go whose number it had not given
+/// out yet: its rename may never have reached the disk, and a power cut would bring back an older one, which names older files.
+pub fn make_room(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
+    let later = |file: &String| durable || name::parse(file).is_some_and(|(id, _)| id.0 >= catalog.next.0);
     let (unknown, trash) = (unknown(dir, catalog)?, dir.subdir(TRASH)?);
-    let old = trash.list()?;
-    unknown.iter().try_for_each(|file| dir.remove(file))?;
+    let (left, old): (Vec<_>, _) = (unknown.into_iter().filter(later).collect(), trash.list()?);
+    left.iter().try_for_each(|file| dir.remove(file))?;
     old.iter().try_for_each(|file| trash.remove(file))?;
     if dir.file_len(name::MANIFEST_TMP)?.is_some() {
         dir.remove(name::MANIFEST_TMP)?;
     }
     trash.sync()?;
     dir.sync()?;
-    Ok(!unknown.is_empty() || !old.is_empty())
+    Ok(!left.is_empty() || !old.is_empty())
 }
 
 /// The seeded bug: remove first, check later.

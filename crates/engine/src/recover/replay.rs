@@ -60,6 +60,8 @@ struct Replay<'a> {
     /// Highest number of manifest edits that any record names.
     edits: u64,
     salvage: bool,
+    /// The last segment that held a record.
+    last: usize,
     /// How many edits the manifest holds by now, beside a writer.
     edits_now: &'a dyn Fn() -> Result<u64>,
 }
@@ -87,6 +89,7 @@ pub fn replay_as(
         out: Replayed { first: start, next: start, ..Replayed::default() },
         edits: 0,
         salvage,
+        last: 0,
         edits_now,
     };
     for i in 0..logs.len() {
@@ -127,7 +130,8 @@ impl Replay<'_> {
         let (id, first) = self.found.catalog.logs[i];
         let file = self.name(i);
         let log = open_log(self.dir, &file, id, self.found.database)?;
-        if log.header().a != first {
+        // One that was made ahead does not know where it begins.
+        if !matches!(log.header().a, a if a == first || a == 0) {
             return Err(Error::corruption(
                 "the log segment starts at another operation than the manifest says",
             )
@@ -140,11 +144,20 @@ impl Replay<'_> {
     /// Replays segment `i`; false if the log ends in it.
     fn segment(&mut self, i: usize, boot: u64) -> Result<bool> {
         let mut log = self.open(i)?;
+        match self.found.catalog.logs[i].1 {
+            0 if self.salvage => {}
+            0 => log.expect(self.out.next),
+            first => log.expect(first),
+        }
         let same_boot = log.header().b == boot && boot != 0;
-        let successor = self.found.catalog.logs.get(i + 1).map(|(_, lsn)| *lsn);
         loop {
-            match log.next_record()? {
+            let step = log.next_record()?;
+            // The successor is looked at after the end: beside a writer it may just have been begun.
+            let successor = if matches!(step, Step::Record(_)) { None } else { self.first_behind(i)? };
+            match step {
                 Step::Record(record) => self.record(i, record).or_else(|e| self.hole(e))?,
+                // Beside a writer: what it wrote before it began the successor.
+                _ if successor.is_some_and(|lsn| lsn != self.out.next) && log.has_grown()? => {}
                 Step::End => match successor {
                     Some(lsn) if lsn != self.out.next => {
                         let why = Error::corruption("the log segment ends before its successor starts")
@@ -169,6 +182,18 @@ impl Replay<'_> {
                     torn => return torn,
                 },
             }
+        }
+    }
+
+    /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that could say.
+    fn first_behind(&self, i: usize) -> Result<Option<u64>> {
+        match self.found.catalog.logs.get(i + 1) {
+            None => Ok(None),
+            Some((_, 0)) => match self.open(i + 1).and_then(|log| log.peek()) {
+                Err(_) if self.salvage => Ok(None),
+                first => first,
+            },
+            Some((_, first)) => Ok(Some(*first)),
         }
     }
 
@@ -228,6 +253,7 @@ impl Replay<'_> {
     }
 
     fn record(&mut self, i: usize, record: Record) -> Result<()> {
+        self.last = i;
         self.edits = self.edits.max(record.header.edits);
         let place = |e: Error| e.at(self.name(i), record.offset);
         let (base, count) = (record.header.lsn, record.header.count);
@@ -366,7 +392,9 @@ impl Replay<'_> {
                 Error::corruption("tables hold operations that the log never had").in_file(name::MANIFEST)
             );
         }
-        let Some((id, _)) = c.logs.last() else { return Ok(()) };
+        // Of those that were made ahead and hold nothing, none can tell.
+        let known = c.logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
+        let Some((id, _)) = c.logs.get(self.last.max(known.saturating_sub(1))) else { return Ok(()) };
         let file = name::file_name(*id, FileKind::Wal);
         if self.out.next <= c.durable
             && !bug::on(Bug::TruncateDamagedLog)

@@ -15,7 +15,8 @@ use std::sync::Arc;
 pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
     let mut seen = BTreeSet::new();
     for (i, id) in survey.logs.iter().enumerate() {
-        let last = i + 1 == survey.logs.len();
+        // Behind the last there may be one that was made ahead and holds nothing.
+        let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
         match one(survey, *id, last, &mut seen, making, report) {
             Err(e) if is_damage(&e) => {
                 let file = name::file_name(*id, FileKind::Wal);
@@ -27,6 +28,12 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
         }
     }
     Ok(())
+}
+
+fn is_empty(survey: &Survey, id: FileId) -> bool {
+    let file = name::file_name(id, FileKind::Wal);
+    let log = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
+    log.is_ok_and(|log| log.offset() == log.end())
 }
 
 fn one(

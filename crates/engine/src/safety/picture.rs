@@ -55,12 +55,17 @@ impl Picture {
             (catalog.clone(), views, core.manifest.edits())
         });
         let mut logs = Vec::new();
-        for (id, _) in &catalog.logs {
+        for (id, first) in &catalog.logs {
             let older = appender.older.iter().find(|s| s.id == *id).map(|s| s.bytes);
             let newest = || (appender.writer.id() == *id).then(|| appender.writer.offset());
-            let bytes = older.or_else(newest).ok_or_else(|| {
-                Error::internal(format!("the manifest names log {id}, which the log does not know"))
-            })?;
+            let Some(bytes) = older.or_else(newest) else {
+                if *first == 0 {
+                    // Made ahead, and not begun.
+                    continue;
+                }
+                let text = format!("the manifest names log {id}, which the log does not know");
+                return Err(Error::internal(text));
+            };
             let file = name::file_name(*id, FileKind::Wal);
             let reader = LogReader::open(
                 &*core.dir,

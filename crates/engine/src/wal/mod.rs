@@ -3,9 +3,11 @@
 //! Locks: `appender` is the commit section, held by one committer for a whole group; `syncing` serialises every sync of
 //! log files, so that no failure can be answered to one caller and a success to another; `tail` holds no I/O.
 
+mod spare;
 mod segments;
 
 pub use segments::{Appender, Segment};
+pub use spare::Spare;
 
 use crate::health::Health;
 use perigee_base::bug::{self, Bug};
@@ -36,6 +38,7 @@ struct Tail {
 #[derive(Debug)]
 pub struct Wal {
     appender: Mutex<Appender>,
+    spare: Spare,
     syncing: Mutex<()>,
     tail: Short<Tail>,
     durable: AtomicU64,
@@ -45,16 +48,17 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// The log with `writer` as its only segment, everything in it durable.
+    /// The log with `writer` as its only segment, everything in it durable; segments will be of about `expected` bytes.
     pub fn new(
         writer: LogWriter,
-        first_lsn: u64,
-        next_lsn: u64,
+        (first_lsn, next_lsn): (u64, u64),
+        expected: u64,
         counters: Arc<Counters>,
         clock: Option<Arc<dyn Clock>>,
     ) -> Wal {
         Wal {
-            appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn)),
+            appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn, expected)),
+            spare: Spare::new(),
             syncing: Mutex::new(()),
             tail: Short::new(Tail { last_lsn: next_lsn - 1, ..Tail::default() }),
             durable: AtomicU64::new(next_lsn - 1),
@@ -70,6 +74,10 @@ impl Wal {
     /// Enters it if nobody is inside.
     pub fn try_appender(&self) -> Option<MutexGuard<'_, Appender>> {
         self.appender.try_lock()
+    }
+    /// The segment that comes next.
+    pub fn spare(&self) -> &Spare {
+        &self.spare
     }
     /// Everything up to here is on stable storage.
     pub fn durable(&self) -> u64 {

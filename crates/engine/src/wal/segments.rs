@@ -1,5 +1,6 @@
 //! The segments of the log, and the writer of the newest.
 
+use super::spare::ask_at;
 use perigee_base::FileId;
 use perigee_file::log::LogWriter;
 use std::collections::VecDeque;
@@ -26,17 +27,34 @@ pub struct Appender {
     pub next_lsn: u64,
     /// Older segments, oldest first.
     pub older: VecDeque<Segment>,
+    /// When the newest is so long, the next one is asked for.
+    ask_at: u64,
 }
 
 impl Appender {
-    pub(super) fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64) -> Appender {
-        Appender { writer, first_lsn, next_lsn, older: VecDeque::new() }
+    pub(super) fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64, expected: u64) -> Appender {
+        Appender { writer, first_lsn, next_lsn, older: VecDeque::new(), ask_at: ask_at(expected) }
     }
     /// Starts appending to a new segment, which the manifest names already.
     pub fn switch(&mut self, writer: LogWriter) {
         let old = std::mem::replace(&mut self.writer, writer);
+        self.ask_at = ask_at(old.offset());
         self.older.push_back(Segment { id: old.id(), first_lsn: self.first_lsn, bytes: old.offset() });
         self.first_lsn = self.next_lsn;
+    }
+    /// The bytes that the next segment will hold, about, when it is time to make it; once for each segment.
+    pub fn next_due(&mut self) -> Option<u64> {
+        let bytes = self.writer.offset();
+        if bytes < self.ask_at {
+            return None;
+        }
+        self.ask_at = u64::MAX;
+        Some(bytes.saturating_mul(2))
+    }
+    /// All segments with their first LSNs.
+    pub fn firsts(&self) -> Vec<(FileId, u64)> {
+        let older = self.older.iter().map(|s| (s.id, s.first_lsn));
+        older.chain([(self.writer.id(), self.first_lsn)]).collect()
     }
     /// Bytes of all segments.
     pub fn total_bytes(&self) -> u64 {

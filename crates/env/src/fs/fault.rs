@@ -8,7 +8,7 @@ use perigee_base::{Error, ErrorKind};
 pub enum Fault {
     /// Any mutating call: input/output error. An append may leave a prefix, a sync loses its dirty pages.
     Eio,
-    /// An append (which leaves a prefix), a creation or a link: the disk is full.
+    /// An append (which leaves a prefix), an allocation, a creation or a link: the disk is full.
     Enospc,
     /// An append: only a prefix was written, then an error.
     ShortWrite,
@@ -20,6 +20,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Append,
+    Allocate,
     Truncate,
     Sync,
     Create,
@@ -34,7 +35,7 @@ impl Fault {
     fn hits(self, op: Op) -> bool {
         match self {
             Fault::Eio => true,
-            Fault::Enospc => matches!(op, Op::Append | Op::Create | Op::Link),
+            Fault::Enospc => matches!(op, Op::Append | Op::Allocate | Op::Create | Op::Link),
             Fault::ShortWrite => op == Op::Append,
             Fault::SyncFails => matches!(op, Op::Sync | Op::DirSync),
         }

@@ -113,7 +113,14 @@ pub trait Append: Send + Sync + Debug {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Cuts the file to `len` bytes (at most its length).
+    /// Makes the file `len` bytes long, if it is shorter, with zeros behind what was appended: appends up to there change neither
+    /// its length nor the space that it takes. They still go where the last one ended, and [`Append::len`] counts no zeros.
+    /// False: this file system cannot, and nothing happened. After an error there may be any number of zeros.
+    fn allocate(&self, len: u64) -> Result<bool> {
+        let _ = len;
+        Ok(false)
+    }
+    /// Cuts the file to `len` bytes (at most its length; zeros of [`Append::allocate`] go too).
     fn truncate(&self, len: u64) -> Result<()>;
     /// Puts the contents and length on stable storage (`fdatasync`). After an error the state of the contents
     /// is unknown for ever: callers must not call again and believe the answer.

@@ -25,7 +25,7 @@ use perigee_env::Dir;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 /// What a look-up found.
@@ -103,6 +103,8 @@ pub struct KlogReader {
     pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
+    /// Tombstones in it that scans passed.
+    passed: AtomicU64,
 }
 
 /// Everything of a klog but its data blocks.
@@ -237,7 +239,24 @@ impl KlogReader {
         (cache, counters): (Arc<BlockCache>, Arc<Counters>),
     ) -> KlogReader {
         let cache = FileBlocks::new(cache, input.id(), parts.index.len());
-        KlogReader { input, database, parts, cache, counters, stamp: AtomicU64::new(0) }
+        KlogReader {
+            input,
+            database,
+            parts,
+            cache,
+            counters,
+            stamp: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+        }
+    }
+
+    /// Scans passed so many more tombstones in it.
+    pub fn pass(&self, tombstones: u64) {
+        self.passed.fetch_add(tombstones, Relaxed);
+    }
+    /// Tombstones in it that scans passed since it was opened, each as often as it was.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's

@@ -1,7 +1,7 @@
 //! The write batch: operations in log format, with room for the record header in front.
 //! See `docs/format/batch.md`.
 
-use super::layout::{RECORD_HEADER_BYTES, padded};
+use super::layout::{self, RECORD_HEADER_BYTES, padded};
 use perigee_base::codec::{self, Decoder};
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, Error, Expiry, FamilyId, Result, ValueRef, checksum, limits};
@@ -171,7 +171,7 @@ impl Batch {
     pub fn finish(self) -> Finished {
         let payload_bytes = self.payload_bytes();
         let mut buf = self.buf;
-        buf.resize(RECORD_HEADER_BYTES + padded(payload_bytes), 0);
+        layout::pad(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
         Finished { buf, payload_bytes: payload_bytes as u32, count: self.count, payload_checksum }
     }
@@ -195,7 +195,7 @@ impl Finished {
     pub fn around(payload: &[u8], count: u32) -> Finished {
         let mut buf = vec![0; RECORD_HEADER_BYTES];
         buf.extend_from_slice(payload);
-        buf.resize(RECORD_HEADER_BYTES + padded(payload.len()), 0);
+        layout::pad(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
         Finished { buf, payload_bytes: payload.len() as u32, count, payload_checksum }
     }

@@ -122,9 +122,20 @@ fn too_new(what: std::fmt::Arguments<'_>) -> Error {
     )
 }
 
-/// `n` rounded up to the alignment.
+/// Bytes of a payload of `n` bytes with its padding, of which there is at least one byte.
 pub fn padded(n: usize) -> usize {
-    n.next_multiple_of(ALIGNMENT)
+    (n + 1).next_multiple_of(ALIGNMENT)
+}
+
+/// The last byte of every record. It is not zero, nor one flipped bit from it: so zeros at the end of a file are no part of a
+/// record, and a record that lacks its end was cut short.
+pub const LAST_BYTE: u8 = 0xFF;
+
+/// Pads the payload that begins at `start` of `buf`.
+pub fn pad(buf: &mut Vec<u8>, start: usize) {
+    let end = start + padded(buf.len().saturating_sub(start));
+    buf.resize(end, 0);
+    buf[end - 1] = LAST_BYTE;
 }
 
 #[cfg(test)]

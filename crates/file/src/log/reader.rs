@@ -39,7 +39,7 @@ pub struct Record {
 pub enum Step {
     /// A record.
     Record(Record),
-    /// The exact end of the file.
+    /// The exact end of the log.
     End,
     /// Something that is not the expected record.
     Bad(Bad),
@@ -50,15 +50,14 @@ pub enum Step {
 pub struct Bad {
     /// Its offset.
     pub offset: u64,
-    /// The end of the file cuts it short, as a process that dies while writing leaves it; otherwise bytes are wrong.
+    /// The end of the log cuts it short, as a process that dies while writing leaves it; otherwise bytes are wrong.
     pub cut_short: bool,
     /// What is wrong.
     pub why: Error,
 }
 
 impl LogReader {
-    /// Opens a log and reads its header. `end`: stop there instead of at the end of the file. `first` is the
-    /// expected LSN of the first record, where known.
+    /// Opens a log and reads its header. `end`: stop there instead of at the end of the file, zeros at which do not count.
     pub fn open(
         dir: &dyn Dir,
         name: &str,
@@ -69,7 +68,7 @@ impl LogReader {
     ) -> Result<LogReader> {
         let file = dir.open(name)?;
         let len = file.len()?;
-        let end = end.unwrap_or(len);
+        let (end, given) = (end.unwrap_or(len), end.is_some());
         if len < end || len < HEADER_BYTES as u64 {
             return Err(Error::corruption("the log is shorter than it was")
                 .at(name, len)
@@ -81,6 +80,7 @@ impl LogReader {
         let previous = u64::from_le_bytes([
             bytes[64], bytes[65], bytes[66], bytes[67], bytes[68], bytes[69], bytes[70], bytes[71],
         ]);
+        let end = if given { end } else { without_zeros(&*file, HEADER_BYTES as u64, len)? };
         Ok(LogReader {
             file,
             name: name.to_owned(),
@@ -89,7 +89,7 @@ impl LogReader {
             offset: HEADER_BYTES as u64,
             end,
             previous,
-            lsn: Some(header.a),
+            lsn: Some(header.a).filter(|lsn| *lsn > 0),
         })
     }
 
@@ -103,7 +103,8 @@ impl LogReader {
         database: u64,
     ) -> Result<LogReader> {
         let file = dir.open(name)?;
-        let end = file.len()?;
+        let len = file.len()?;
+        let end = without_zeros(&*file, len.min(HEADER_BYTES as u64), len)?;
         let header = FileHeader { kind, database, file: id, a: 0, b: 0 };
         Ok(LogReader {
             file,
@@ -140,6 +141,28 @@ impl LogReader {
         self.end
     }
 
+    /// From now on the first record must have this LSN: its segment was made before anybody knew it.
+    pub fn expect(&mut self, lsn: u64) {
+        self.lsn = Some(lsn);
+    }
+    /// The LSN of the next record, if its header is whole and follows the record before.
+    pub fn peek(&self) -> Result<Option<u64>> {
+        let mut head = [0u8; RECORD_HEADER_BYTES];
+        if self.end - self.offset < RECORD_HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        self.file.read_exact_at(&mut head, self.offset)?;
+        let header = RecordHeader::decode(&head, self.seal, self.offset).ok().map(|(h, _)| h);
+        Ok(header.filter(|h| h.previous == self.previous).map(|h| h.lsn))
+    }
+    /// Looks again where the log ends; whether it has grown. (Beside a writer it may.)
+    pub fn has_grown(&mut self) -> Result<bool> {
+        let end = without_zeros(&*self.file, self.end, self.file.len()?)?;
+        let grown = end > self.end;
+        self.end = self.end.max(end);
+        Ok(grown)
+    }
+
     /// The next record. `Err` only for failures of the operating system and formats too new to read.
     pub fn next_record(&mut self) -> Result<Step> {
         if self.offset == self.end {
@@ -160,7 +183,7 @@ impl LogReader {
         }
     }
 
-    /// Whether the record here starts well and the end of the file cuts it, or nothing but zeros follows.
+    /// Whether the record here is a beginning that the end of the log cuts.
     fn cut_short(&self) -> Result<bool> {
         let left = self.end - self.offset;
         if left < RECORD_HEADER_BYTES as u64 {
@@ -168,24 +191,8 @@ impl LogReader {
         }
         let mut head = [0u8; RECORD_HEADER_BYTES];
         self.file.read_exact_at(&mut head, self.offset)?;
-        if let Ok((h, _)) = RecordHeader::decode(&head, self.seal, self.offset) {
-            return Ok(h.record_bytes() > left);
-        }
-        self.zeros_follow()
-    }
-
-    fn zeros_follow(&self) -> Result<bool> {
-        let mut buf = vec![0u8; WINDOW.min((self.end - self.offset) as usize)];
-        let mut at = self.offset;
-        while at < self.end {
-            let take = buf.len().min((self.end - at) as usize);
-            self.file.read_exact_at(&mut buf[..take], at)?;
-            if buf[..take].iter().any(|b| *b != 0) {
-                return Ok(false);
-            }
-            at += take as u64;
-        }
-        Ok(true)
+        let header = RecordHeader::decode(&head, self.seal, self.offset);
+        Ok(header.is_ok_and(|(h, _)| h.record_bytes() > left))
     }
 
     fn read_record(&self) -> Result<(Record, u64)> {
@@ -272,6 +279,21 @@ pub struct Behind {
     pub durable: u64,
     /// Highest number of manifest edits in any of them.
     pub edits: u64,
+}
+
+/// Where a file ends if zeros at its end do not count (no record ends with one), but for `from` bytes.
+fn without_zeros(file: &dyn ReadAt, from: u64, len: u64) -> Result<u64> {
+    let mut buf = vec![0u8; WINDOW.min(len.saturating_sub(from) as usize)];
+    let mut end = len;
+    while end > from {
+        let take = buf.len().min((end - from) as usize);
+        file.read_exact_at(&mut buf[..take], end - take as u64)?;
+        if let Some(last) = buf[..take].iter().rposition(|b| *b != 0) {
+            return Ok(end - (take - last - 1) as u64);
+        }
+        end -= take as u64;
+    }
+    Ok(from)
 }
 
 fn zeroed(n: usize) -> Result<Vec<u8>> {

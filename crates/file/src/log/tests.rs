@@ -98,26 +98,72 @@ fn every_length_is_an_end_or_a_cut() {
     sample(&*dir);
     let path = Path::new("/db").join(NAME);
     let good = disk.read_raw(&path);
-    let mut log = open(&*dir).unwrap();
-    let mut starts = Vec::new();
-    while let Step::Record(r) = log.next_record().unwrap() {
-        starts.push(r.offset);
-    }
     for len in HEADER_BYTES..good.len() {
         disk.write_raw(&path, good[..len].to_vec());
         let (seen, bad, behind) = read(&*dir);
         assert!(seen.len() < 5 && behind.is_none());
         assert!(bad.is_none_or(|b| b.cut_short), "length {len}");
-        // A file whose tail was never written holds zeros there.
-        let mut zeros = good[..len].to_vec();
-        zeros.resize(good.len(), 0);
-        disk.write_raw(&path, zeros);
-        let (_, bad, _) = read(&*dir);
-        // From a record's start on, zeros are a cut like the end of the file; inside a record they are wrong bytes.
-        assert!(!starts.contains(&(len as u64)) || bad.as_ref().is_none_or(|b| b.cut_short), "length {len}");
-        let whole_bytes_lost = good[len..].iter().any(|b| *b != 0);
-        assert_eq!(bad.is_some(), whole_bytes_lost, "length {len}");
+        // A file whose tail was never written holds zeros there: they are no bytes.
+        for full in [len + 1, good.len(), good.len() + 5000] {
+            let mut zeros = good[..len].to_vec();
+            zeros.resize(full, 0);
+            disk.write_raw(&path, zeros);
+            let (before, bad, behind) = read(&*dir);
+            assert_eq!((before, behind.is_none()), (seen.clone(), true));
+            assert!(bad.is_none_or(|b| b.cut_short), "length {len} of {full}");
+        }
     }
+}
+
+#[test]
+fn space_taken_ahead_is_no_part_of_the_log() {
+    let (disk, dir) = disk();
+    let path = Path::new("/db").join(NAME);
+    let mut w = LogWriter::create(&*dir, NAME, &FileHeader { a: 0, ..header() }).unwrap();
+    w.allocate_ahead(1000).unwrap();
+    assert_eq!(disk.read_raw(&path).len(), 1000);
+    let mut log = open(&*dir).unwrap();
+    assert!(log.peek().unwrap().is_none() && matches!(log.next_record().unwrap(), Step::End));
+    for lsn in 7..60 {
+        w.append(stamp(lsn, 6), &mut [&mut batch("key", "value that ends in a zero \0")]).unwrap();
+    }
+    assert!(log.has_grown().unwrap() && !log.has_grown().unwrap());
+    assert_eq!(log.peek().unwrap(), Some(7));
+    assert_eq!(read(&*dir).0, (7..60).collect::<Vec<_>>());
+    let whole = disk.read_raw(&path);
+    assert!(whole.len() as u64 > w.offset() && whole.len() % 4096 == 0, "it goes on taking space");
+    let end = w.offset() as usize;
+    for at in [end - 1, end, end + 1, end + 63, end + 200, whole.len() - 1] {
+        let mut bad = whole.clone();
+        bad[at] ^= 0x10;
+        disk.write_raw(&path, bad);
+        let (seen, bad, behind) = read(&*dir);
+        assert!(bad.is_some() && behind.is_none(), "byte {at}");
+        assert_eq!(seen.len(), if at < end { 52 } else { 53 });
+    }
+    disk.write_raw(&path, whole);
+    let mut log = open(&*dir).unwrap();
+    log.expect(8);
+    assert!(matches!(log.next_record().unwrap(), Step::Bad(_)), "it begins at 7");
+    w.trim().unwrap();
+    assert_eq!(disk.read_raw(&path).len() as u64, w.offset());
+    w.append(stamp(60, 6), &mut [&mut batch("one", "more")]).unwrap();
+    assert_eq!(disk.read_raw(&path).len() as u64, w.offset(), "no more space is taken");
+    assert_eq!(read(&*dir).0.len(), 54);
+}
+
+#[test]
+fn a_disk_too_full_to_take_space_ahead_still_takes_records() {
+    let (disk, dir) = disk();
+    let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
+    w.allocate_ahead(0).unwrap();
+    disk.set_capacity(disk.total_bytes() + 500);
+    w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
+    let e = w.append(stamp(8, 6), &mut [&mut batch("large", &"x".repeat(1000))]).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::NoSpace);
+    w.roll_back().unwrap();
+    w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap();
+    assert_eq!(read(&*dir).0, [7, 8]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Writes one log file.
 ///
-/// Invariant: while whole, `offset` is the length of the file and the end of its last record.
+/// Invariant: while whole, `offset` is the end of the last record, and behind it the file holds nothing but zeros, if anything.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Arc<dyn Append>,
@@ -21,6 +21,19 @@ pub struct LogWriter {
     seal: FileId,
     state: State,
     scratch: Vec<u8>,
+    /// The file is at most so long, with zeros behind the last record; 0: nothing was allocated.
+    allocated: u64,
+    /// Whether space is allocated ahead.
+    ahead: bool,
+}
+
+/// So much is allocated ahead of the records: as much as there is already, within these bounds.
+const AHEAD_MIN: u64 = 4 << 10;
+const AHEAD_MAX: u64 = 8 << 20;
+
+/// How long a file becomes whose records will end at `end`.
+fn allocation(end: u64) -> u64 {
+    (end + end.clamp(AHEAD_MIN, AHEAD_MAX)).next_multiple_of(AHEAD_MIN)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +72,8 @@ impl LogWriter {
             seal: layout::seal(header.database, header.file),
             state: State::Whole,
             scratch: Vec::new(),
+            allocated: 0,
+            ahead: false,
         })
     }
 
@@ -72,6 +87,8 @@ impl LogWriter {
             seal: layout::seal(database, id),
             state: State::Broken,
             scratch: Vec::new(),
+            allocated: 0,
+            ahead: false,
         }
     }
 
@@ -83,9 +100,41 @@ impl LogWriter {
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// Its length.
+    /// The end of its last record.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// From now on takes space ahead of the records, where the file system can: a sync need not write a new length each time.
+    /// `bytes` are taken now.
+    ///
+    /// # Errors
+    /// As an append; the writer is as it was, but for zeros at the end of the file.
+    pub fn allocate_ahead(&mut self, bytes: u64) -> Result<()> {
+        self.ahead = true;
+        if bytes > self.offset { self.allocate(bytes) } else { Ok(()) }
+    }
+
+    /// Makes the file so long. A full disk ends it: what is left of the space is for the records.
+    fn allocate(&mut self, bytes: u64) -> Result<()> {
+        // After an error, too, the file may be longer.
+        self.allocated = self.allocated.max(bytes);
+        match self.file.allocate(bytes) {
+            Ok(true) => {}
+            Ok(false) => self.ahead = false,
+            Err(e) if e.kind() == ErrorKind::NoSpace => self.ahead = false,
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// Takes the zeros at the end away.
+    pub fn trim(&mut self) -> Result<()> {
+        self.ahead = false;
+        if std::mem::take(&mut self.allocated) > self.offset && self.state == State::Whole {
+            self.file.truncate(self.offset)?;
+        }
+        Ok(())
     }
 
     /// Seals the records with consecutive LSNs and appends them in one call.
@@ -116,6 +165,9 @@ impl LogWriter {
             ]);
             at += r.buf.len() as u64;
             lsn += u64::from(r.count);
+        }
+        if self.ahead && at > self.allocated {
+            self.allocate(allocation(at)).inspect_err(|_| self.state = State::Broken)?;
         }
         self.write_out(records)?;
         self.offset = at;
@@ -148,6 +200,7 @@ impl LogWriter {
             return Err(Error::internal("there is nothing to roll back"));
         }
         self.state = State::Broken;
+        (self.allocated, self.ahead) = (0, false);
         self.file.truncate(self.offset)?;
         self.file.sync()?;
         self.state = State::Whole;

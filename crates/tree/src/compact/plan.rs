@@ -20,6 +20,8 @@ pub struct TableShape {
     pub entries: u64,
     /// See [`TableShape::entries`].
     pub tombstones: u64,
+    /// How many of them scans have passed, each as often as it was.
+    pub passed: u64,
     /// The place before everything in it, range tombstones included.
     pub first: Cut,
     /// The place behind everything in it.
@@ -45,6 +47,7 @@ impl TableShape {
             run: RunId(0),
             entries: 0,
             tombstones: 0,
+            passed: 0,
             first,
             last,
             smallest: SeqNo(1),
@@ -79,6 +82,7 @@ impl Shape {
             run,
             entries: t.meta.summary.entries,
             tombstones: t.meta.summary.tombstones,
+            passed: t.reader.passed(),
             first: t.meta.summary.begin(version.order).to_cut(),
             last: t.meta.summary.end(version.order).to_cut(),
             smallest: t.meta.seqs().0,
@@ -134,6 +138,8 @@ pub enum Reason {
     Space,
     /// A table is mostly tombstones.
     Tombstones,
+    /// Scans pass many tombstones.
+    Scans,
     /// Small tables beside each other become one.
     Small,
     /// Many entries of a table have expired.
@@ -141,6 +147,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether such a plan is a step of a merge that goes on in key order.
+    pub fn is_step(self) -> bool {
+        matches!(self, Reason::Level0Runs | Reason::LevelBytes | Reason::Space)
+    }
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,6 +161,7 @@ impl Reason {
             Reason::Covered => "deleted ranges",
             Reason::Space => "overwritten entries",
             Reason::Tombstones => "tombstones",
+            Reason::Scans => "tombstones in the way of scans",
             Reason::Small => "small tables",
             Reason::Expired => "expired entries",
         }

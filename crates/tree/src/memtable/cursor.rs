@@ -66,6 +66,10 @@ impl MemCursor {
         let at = self.at.and_then(|(i, _)| self.table.step(&mut self.walk, i, false));
         self.set(at);
     }
+    /// See [`Memtable::pass`].
+    pub fn pass(&self, tombstones: u64) {
+        self.table.pass(tombstones);
+    }
     /// The newest sequence number in the memtable.
     pub fn newest(&self) -> SeqNo {
         self.table.last_seq()

@@ -10,6 +10,7 @@ use super::entries::{Entries, Node};
 use super::hash::HashIndex;
 use super::sorted::{Item, Keys, Prefix, Sorted, shared};
 use super::sync::{AtomicU32, AtomicU64};
+use perigee_base::shared::Buffer;
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
 use perigee_file::log::Op;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -23,7 +24,7 @@ const FETCHED_MAX: usize = 512;
 const LINE: usize = 64;
 
 /// The batches of a memtable.
-pub type Batches = Slots<Arc<Vec<u8>>>;
+pub type Batches = Slots<Buffer>;
 
 /// Entries found by hash.
 #[derive(Debug)]

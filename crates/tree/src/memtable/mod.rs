@@ -1,6 +1,6 @@
 //! The memtable: the newest entries of a family, in memory.
 //!
-//! Batches are kept as the buffers that were logged; entries point into them. One writer at a time
+//! Batches are kept as the buffers that were logged, small ones copied into chunks; entries point into them. One writer at a time
 //! (the commit section), any number of readers without a lock. How entries are found, nothing outside sees: by hash, and
 //! sorted when a cursor asks, where only identical bytes are the same key; in a skip list where that is not so.
 
@@ -11,6 +11,7 @@ pub mod entries;
 pub mod hash;
 pub mod sorted;
 pub mod hashed;
+mod copied;
 pub mod skiplist;
 pub mod ranges;
 mod cursor;
@@ -19,9 +20,11 @@ pub use cursor::MemCursor;
 pub use part::{Part, SharedBatch};
 
 use arena::Slots;
+use copied::Copied;
 use entries::Node;
 use hashed::{Batches, Hashed, Walk};
 use part::Parts;
+use perigee_base::shared::Buffer;
 use perigee_base::{EntryKind, Expiry, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::Op;
@@ -50,6 +53,7 @@ enum Index {
 pub struct Memtable {
     order: KeyOrder,
     batches: Batches,
+    copied: Copied,
     index: Index,
     ranges: MemRanges,
     parts: Parts,
@@ -57,6 +61,8 @@ pub struct Memtable {
     entries: AtomicU64,
     first_seq: AtomicU64,
     last_seq: AtomicU64,
+    /// Tombstones in it that scans passed.
+    passed: AtomicU64,
 }
 
 impl Memtable {
@@ -75,6 +81,7 @@ impl Memtable {
         Memtable {
             order,
             batches: Slots::new(),
+            copied: Copied::default(),
             index,
             ranges: MemRanges::default(),
             parts: Parts::default(),
@@ -82,7 +89,17 @@ impl Memtable {
             entries: AtomicU64::new(0),
             first_seq: AtomicU64::new(0),
             last_seq: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
         }
+    }
+
+    /// Scans passed so many more tombstones in it.
+    pub fn pass(&self, tombstones: u64) {
+        self.passed.fetch_add(tombstones, Relaxed);
+    }
+    /// Tombstones in it that scans passed, each as often as it was.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
     }
 
     /// Adds operations of one batch, whose buffer no other memtable holds; each has the sequence number `base` plus the one
@@ -102,12 +119,44 @@ impl Memtable {
         ops: &[(Op, SeqNo)],
         part: Option<Part<'_>>,
     ) -> Result<()> {
-        let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
-        let slot = self.batches.push(Arc::clone(batch))?;
-        let mut grown = match part {
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let slot = self.batches.push(Buffer::Grown(Arc::clone(batch)))?;
+        let grown = match part {
             None => batch.capacity() as u64 + BATCH_OVERHEAD,
             Some(part) => part.bytes + self.parts.add(part),
         };
+        self.link((slot, batch), base, ops, grown)
+    }
+
+    /// Adds operations of a small batch by copying them: its buffer is not kept.
+    ///
+    /// # Errors
+    /// As [`Memtable::insert`].
+    pub fn insert_copied(&self, batch: &[u8], base: u64, ops: &[(Op, SeqNo)]) -> Result<()> {
+        let bytes = ops.iter().map(|(op, _)| op.value.end - op.key.start).sum();
+        let (slot, chunk, mut grown) = self.copied.with_room(bytes, &self.batches)?;
+        for (op, seq) in ops {
+            let bytes = &batch[op.key.start..op.value.end];
+            let at = chunk.append(bytes).ok_or_else(copied::two_writers)?;
+            // In a batch the value lies right behind the key, and so it does here.
+            let (value, end) = (at + op.key.len(), at + bytes.len());
+            let moved = Op { kind: op.kind, family: op.family, key: at..value, value: value..end };
+            self.link((slot, chunk.bytes()), base, &[(moved, *seq)], std::mem::take(&mut grown))?;
+        }
+        Ok(())
+    }
+
+    /// Links entries that lie in the buffer of slot `slot`, which is `batch`; `grown`: bytes taken for it.
+    fn link(
+        &self,
+        (slot, batch): (u32, &[u8]),
+        base: u64,
+        ops: &[(Op, SeqNo)],
+        mut grown: u64,
+    ) -> Result<()> {
+        let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
         for (op, seq) in ops {
             if let Some(range) = op.range_in(batch) {
                 grown += self.ranges.add(self.order, range, seq.plus(base));
@@ -139,7 +188,7 @@ impl Memtable {
         Ok(grown)
     }
 
-    fn buffer(&self, batch: u32) -> &Arc<Vec<u8>> {
+    fn buffer(&self, batch: u32) -> &Buffer {
         self.batches.get(batch).expect("a linked entry's batch is in its slot (invariant 2)")
     }
 
@@ -150,7 +199,7 @@ impl Memtable {
 
     fn found(&self, n: &Node) -> Found {
         let start = n.value.0 as usize;
-        let value = || Shared::new(Arc::clone(self.buffer(n.batch)), start..start + n.value.1 as usize);
+        let value = || Shared::new(self.buffer(n.batch).clone(), start..start + n.value.1 as usize);
         match self.value_of(n) {
             ValueRef::None | ValueRef::Single => Found::Tombstone,
             ValueRef::InlineUntil(_, x) => Found::ValueUntil(value().skip(Expiry::BYTES), x),

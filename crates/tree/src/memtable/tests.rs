@@ -19,7 +19,9 @@ fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
         .enumerate()
         .map(|(i, op)| (op.unwrap(), SeqNo(seq + i as u64)))
         .collect();
-    t.insert(&Arc::new(f.buf), 0, &parsed).unwrap();
+    // Kept and copied ones side by side.
+    if seq % 2 == 0 { t.insert(&Arc::new(f.buf), 0, &parsed) } else { t.insert_copied(&f.buf, 0, &parsed) }
+        .unwrap();
 }
 
 fn rng(x: &mut u64) -> u64 {

@@ -2,9 +2,13 @@
 
 use crate::mvcc::Strata;
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::CutRef;
 use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
+
+/// So many entries that one range tombstone hides are read before the rest of them is sought over.
+const PATIENCE: u32 = 16;
 
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub struct Collapse<'a> {
     /// All range tombstones of the source, and which of them is near.
     ranges: Fragments,
     near: usize,
+    /// Entries that the near one has hidden, since it was near or was left.
+    hidden: u32,
     /// The last key and what its last version means for older ones; `None` before the first.
     last: Option<(Vec<u8>, Wake)>,
 }
@@ -82,6 +88,7 @@ impl<'a> Collapse<'a> {
             now_ms: None,
             ranges: Fragments::default(),
             near: 0,
+            hidden: 0,
             order: if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order },
             last: None,
         }
@@ -129,7 +136,7 @@ impl<'a> Collapse<'a> {
     fn covered(&mut self, key: &[u8], seq: SeqNo, stratum: usize) -> bool {
         let list = self.ranges.list();
         while list.get(self.near).is_some_and(|f| f.end.as_ref().is_before(self.order, key)) {
-            self.near += 1;
+            (self.near, self.hidden) = (self.near + 1, 0);
         }
         let over = list.get(self.near).filter(|f| f.begin.as_ref().is_before(self.order, key));
         over.and_then(|f| f.hiding(seq)).is_some_and(|t| self.strata.of(t) == stratum)
@@ -152,6 +159,19 @@ impl<'a> Collapse<'a> {
         let stratum = self.strata.of(seq);
         let e = EntryRef { key, seq, value: ValueRef::Inline(&[]) };
         self.remember(&e, true, Verdict::Keep, stratum);
+    }
+    /// After a verdict of [`Verdict::Covered`]: where the tombstone ends that hides the entry, and its number, once it is worth to
+    /// seek there. Everything older than that number and before that place is hidden from every reader.
+    pub fn way_out(&mut self) -> Option<(CutRef<'_>, SeqNo)> {
+        self.hidden += 1;
+        if self.hidden < PATIENCE {
+            return None;
+        }
+        self.hidden = 0;
+        let over = self.ranges.list().get(self.near)?;
+        // In the oldest stratum all that is older is in the same one.
+        let seq = over.seqs.iter().copied().find(|seq| self.strata.oldest(*seq))?;
+        Some((over.end.as_ref(), seq))
     }
 
     fn passed(&mut self, expiry: Expiry) -> bool {

@@ -25,6 +25,8 @@ pub trait Pace: std::fmt::Debug {
     /// # Errors
     /// If it must give up.
     fn step(&self, moved: Moved) -> Result<()>;
+    /// The same at the end, when there is nothing left to wait for: what it would have to wait is left to whoever is next.
+    fn done(&self, moved: Moved);
 }
 
 /// Bytes after which a rewrite asks.
@@ -40,6 +42,7 @@ impl Pace for Unhindered {
     fn step(&self, _: Moved) -> Result<()> {
         Ok(())
     }
+    fn done(&self, _: Moved) {}
 }
 
 /// Gathers what was moved until a quantum is full.

@@ -103,7 +103,7 @@ pub struct Counts {
     pub buried: u64,
     /// Of those written: entries of blocks that were moved as they were stored.
     pub moved: u64,
-    /// Dropped because a range tombstone hides them.
+    /// Dropped because a range tombstone hides them. (Of many in a row most are not read at all, and not counted anywhere.)
     pub covered: u64,
     /// Single deletes and what they cancelled.
     pub cancelled: u64,
@@ -129,6 +129,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     counts.ranges = of_ranges;
     sink.set_ranges(ranges.joined(order));
     let mut held: Option<Held> = None;
+    // What a job before this one left to pay.
+    job.pace.step(quantum.take(sink.taken()))?;
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {
@@ -176,7 +178,13 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
         match verdict {
             Verdict::Hold => held = Some(Held { key: entry.key.to_vec(), seq: entry.seq, new_key }),
             Verdict::Cancel => counts.cancelled += 1,
-            Verdict::Covered => counts.covered += 1,
+            Verdict::Covered => {
+                counts.covered += 1;
+                if let Some((end, seq)) = collapse.way_out() {
+                    source.leave(end, seq)?;
+                    continue;
+                }
+            }
             Verdict::Shadowed => counts.shadowed += 1,
             Verdict::SpentTombstone => counts.tombstones += 1,
             Verdict::Expired => counts.expired += 1,
@@ -202,8 +210,8 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
         counts.written += 1;
     }
     sink.finish()?;
-    // What is finished is not thrown away because somebody cancels now.
-    let _ = job.pace.step(quantum.take(sink.taken()));
+    // What is finished is not thrown away because somebody cancels now, and nobody waits with it in hand.
+    job.pace.done(quantum.take(sink.taken()));
     check_counts(&counts, &sink)?;
     Ok(Output {
         tables: std::mem::take(&mut sink.tables),

@@ -76,9 +76,11 @@ impl<'a> Sink<'a> {
         Sink { verify: self.verify && later.is_none(), later, ..self }
     }
 
-    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) {
+    fn leave(&self, files: Option<Vec<Arc<dyn Append>>>) -> Result<()> {
         if let (Some(later), Some(files)) = (self.later, files) {
-            later.take(files);
+            later.take(self.shelf, files)
+        } else {
+            Ok(())
         }
     }
 
@@ -172,7 +174,7 @@ impl<'a> Sink<'a> {
         self.write_calls += klog.appends() + 1;
         let mut left = self.later.map(|_| Vec::new());
         let summary = klog.finish_and_sync(left.as_mut())?;
-        self.leave(left);
+        self.leave(left)?;
         let table = TableMeta { id, summary, stamp: None };
         if self.verify {
             again::table(self.shelf, &table)?;
@@ -186,7 +188,7 @@ impl<'a> Sink<'a> {
         self.write_calls += vlog.appends() + 1;
         let mut left = self.later.map(|_| Vec::new());
         let s = vlog.finish_and_sync(left.as_mut())?;
-        self.leave(left);
+        self.leave(left)?;
         let vlog = VlogMeta { id, bytes: s.bytes, checksum: s.checksum };
         if self.verify {
             again::vlog(self.shelf, &vlog)?;

@@ -8,6 +8,9 @@ use perigee_base::{EntryKind, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
 use perigee_file::{Block, Found, KlogCursor, Spot};
 use std::sync::Arc;
 
+/// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason to complain.
+const TOLD: u64 = 64;
+
 /// A source. After an error it is not valid until the next seek.
 #[derive(Debug)]
 pub enum Source {
@@ -140,6 +143,16 @@ impl Source {
     pub fn reaches(&self, key: &[u8]) -> bool {
         matches!(self, Source::Run(RunCursor { open: Some(c), .. }) if c.reaches(key))
     }
+    /// A scan passes the tombstone that it is on. The memtable or table is told of every [`TOLD`] together: so many, or 0.
+    pub fn pass(&mut self) -> u64 {
+        let passed = each!(self, c => &mut c.passed, &mut c.passed);
+        *passed = (*passed + 1) % TOLD;
+        if *passed > 0 {
+            return 0;
+        }
+        each!(self, c => c.cursor.pass(TOLD), c.pass());
+        TOLD
+    }
     /// See [`KlogCursor::clear_ahead`]; a memtable says nothing.
     #[inline]
     pub fn clear_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
@@ -180,6 +193,7 @@ impl Source {
 pub struct MemSource {
     cursor: MemCursor,
     left: Option<Found>,
+    passed: u64,
 }
 
 impl MemSource {
@@ -191,7 +205,7 @@ impl MemSource {
 
 impl From<MemCursor> for Source {
     fn from(cursor: MemCursor) -> Source {
-        Source::Mem(MemSource { cursor, left: None })
+        Source::Mem(MemSource { cursor, left: None, passed: 0 })
     }
 }
 
@@ -210,13 +224,16 @@ pub struct RunCursor {
     left: Option<Found>,
     /// The newest sequence number in the run, once it was asked for.
     newest: Option<SeqNo>,
+    /// Tombstones passed that nobody was told of.
+    passed: u64,
 }
 
 impl RunCursor {
     /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
     pub fn new(run: Arc<Run>, order: KeyOrder, fill_cache: bool) -> RunCursor {
         let cause = Cause::Scan;
-        RunCursor { run, order, fill_cache, cause, open: None, table: 0, left: None, newest: None }
+        let (open, left, newest) = (None, None, None);
+        RunCursor { run, order, fill_cache, cause, open, table: 0, left, newest, passed: 0 }
     }
     /// The same cursor, its reads counted for `cause` instead of scans.
     #[must_use]
@@ -224,6 +241,12 @@ impl RunCursor {
         RunCursor { cause, ..self }
     }
 
+    /// Tells the table at hand.
+    fn pass(&self) {
+        if let Some(table) = self.run.tables.get(self.table) {
+            table.reader.pass(TOLD);
+        }
+    }
     /// The newest sequence number in the run.
     fn newest(&mut self) -> SeqNo {
         let largest = |run: &Run| run.tables.iter().map(|t| t.meta.seqs().1).max();

@@ -371,6 +371,10 @@ impl MergeCursor {
         self.choose();
         Ok(())
     }
+    /// See [`Source::pass`].
+    pub fn pass(&mut self) -> u64 {
+        self.current.map_or(0, |i| self.sources[i].pass())
+    }
     /// Whether it is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {

@@ -55,6 +55,8 @@ pub struct VisibleCursor {
     edge: Vec<u8>,
     /// The value that was lent last, if it does not lie where the merge is.
     hand: Option<Shared>,
+    /// Tombstones passed that [`VisibleCursor::take_passed`] has not told yet.
+    passed: u64,
 }
 
 impl VisibleCursor {
@@ -80,7 +82,12 @@ impl VisibleCursor {
             clear: 0,
             edge: Vec::new(),
             hand: None,
+            passed: 0,
         }
+    }
+    /// Tombstones that memtables and tables were told of since it was last asked.
+    pub fn take_passed(&mut self) -> u64 {
+        std::mem::take(&mut self.passed)
     }
 
     /// To the first visible key.
@@ -283,8 +290,16 @@ impl VisibleCursor {
                 self.shown = Shown::Here;
                 return Ok(());
             }
+            self.pass();
         }
         Ok(())
+    }
+
+    /// The merge is on an entry that is visible and dead.
+    fn pass(&mut self) {
+        if self.merge.kind().is_tombstone() {
+            self.passed += self.merge.pass();
+        }
     }
 
     /// Whether the merge is on an entry with a value, whose time has not passed.
@@ -335,7 +350,11 @@ impl VisibleCursor {
                 continue;
             }
             if visible && !hidden {
-                newest = Some((Shown::Left, self.is_live()));
+                let live = self.is_live();
+                newest = Some((Shown::Left, live));
+                if !live {
+                    self.pass();
+                }
             } else if let Some((left @ Shown::Left, _)) = &mut newest {
                 // The next step leaves another entry.
                 let found = self.merge.left().expect("the merge has just left that version");

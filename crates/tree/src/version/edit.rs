@@ -71,3 +71,14 @@ pub struct VersionEdit {
     /// Every operation of the family up to here is in tables.
     pub flushed: Option<SeqNo>,
 }
+
+impl VersionEdit {
+    /// Becomes this change and another one of the same family, which has no table in common with it.
+    pub fn join(&mut self, other: VersionEdit) {
+        self.added.extend(other.added);
+        self.removed.extend(other.removed);
+        self.vlogs_added.extend(other.vlogs_added);
+        self.vlogs_removed.extend(other.vlogs_removed);
+        self.flushed = self.flushed.max(other.flushed);
+    }
+}

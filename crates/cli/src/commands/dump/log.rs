@@ -52,11 +52,25 @@ pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut S
 /// Nothing valid follows: a write that a crash cut, or one that is under way.
 fn torn(source: &Source, offset: u64, e: &Error, sink: &mut Sink<'_>) -> Result<()> {
     let left = source.bytes() - offset;
+    if zeros_to_the_end(source, offset)? {
+        return sink.remark(offset, &format!("the last {left} bytes are zeros: space allocated ahead"));
+    }
     let text = format!(
         "the last {left} bytes are no whole record, and none follows: {e}. Torn by a crash, being written now, or \
          damaged; recovery tells which"
     );
     sink.remark(offset, &text)
+}
+
+fn zeros_to_the_end(source: &Source, mut offset: u64) -> Result<bool> {
+    while offset < source.bytes() {
+        let window = source.read(offset, WINDOW)?;
+        if window.is_empty() || window.iter().any(|b| *b != 0) {
+            return Ok(false);
+        }
+        offset += window.len() as u64;
+    }
+    Ok(true)
 }
 
 /// The record at `offset`, or why there is none.

@@ -312,6 +312,20 @@ impl SimAppend {
         Err(error.at(&self.name, offset as u64))
     }
 
+    fn allocate_now(&self, len: u64) -> Result<bool> {
+        let mut state = self.core.state();
+        let now = self.file.pages().len() as u64;
+        if len <= now {
+            return Ok(true);
+        }
+        let outcome = state.decide(Op::Allocate, "allocate")?;
+        if state.capacity != u64::MAX && len - now > state.capacity.saturating_sub(state.total_bytes()) {
+            return Err(Fault::Enospc.error("allocate"));
+        }
+        outcome.finish(|| self.file.pages().extend(len as usize))?;
+        Ok(true)
+    }
+
     fn truncate_now(&self, len: u64) -> Result<()> {
         let mut state = self.core.state();
         if len > self.len.load(Ordering::Acquire) {
@@ -361,6 +375,13 @@ impl Append for SimAppend {
 
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
+    }
+
+    fn allocate(&self, len: u64) -> Result<bool> {
+        sched::io_point();
+        let done = self.allocate_now(len);
+        sched::io_point();
+        done.map_err(|e| e.in_file(&self.name))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

@@ -3,7 +3,7 @@
 //! ordinary threads alike.
 //!
 //! Contents become durable by a file's sync, names by their directory's; nothing else does. Each mutating call
-//! (append, truncate, sync, create, rename, remove, directory sync, move) is counted, and can be made to fail
+//! (append, allocation, truncate, sync, create, rename, remove, directory sync, move) is counted, and can be made to fail
 //! or to be the last one before a crash. A successful call takes effect in one instant; a file's sync covers
 //! the contents at its call and makes them durable at its return.
 

@@ -68,6 +68,14 @@ impl Pages {
         self.mark_dirty(from..end);
     }
 
+    /// Makes it so long, if it is shorter, with zeros. The length reaches the disk by a sync, or by chance.
+    pub fn extend(&mut self, len: usize) {
+        if len > self.cached.len() {
+            Arc::make_mut(&mut self.cached).resize(len, 0);
+            self.len_dirty = true;
+        }
+    }
+
     pub fn truncate(&mut self, len: usize) {
         if len >= self.cached.len() {
             return;
@@ -270,6 +278,21 @@ mod tests {
         assert_eq!(p.bytes(), b"old");
         p.write_at(7, b"x");
         assert_eq!(p.bytes(), b"old\0\0\0\0x");
+    }
+
+    #[test]
+    fn what_was_allocated_is_zeros_and_durable_after_sync_only() {
+        let mut p = Pages::durable(b"old".to_vec());
+        p.extend(2000);
+        assert!((0..40).any(|s| cut(&p, s, 0.5).len() < 2000));
+        sync(&mut p);
+        p.write_at(3, b"new");
+        for seed in 0..40 {
+            let left = cut(&p, seed, 0.5);
+            assert!(left.len() == 2000 && left.starts_with(b"old") && left[6..].iter().all(|b| *b == 0));
+        }
+        p.revert();
+        assert_eq!((p.len(), &p.bytes()[..6]), (2000, &b"old\0\0\0"[..]));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use crate::fs::{Append, ReadAt, ends_early};
 use perigee_base::{Error, ErrorKind, Result};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
@@ -37,6 +39,21 @@ impl Append for PosixAppend {
 
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
+    }
+
+    fn allocate(&self, len: u64) -> Result<bool> {
+        let from = self.len();
+        if len <= from {
+            return Ok(true);
+        }
+        let whole = FallocateFlags::empty();
+        let done = rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, whole, from, len - from));
+        match done {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            Err(e) => Err(Error::io(format_args!("allocate {len} bytes for {}", self.name), &e.into())
+                .in_file(&self.name)),
+        }
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 /// Most threads.
 const THREADS_MAX: usize = 16;
 /// Fewest files that are worth a thread.
-const FILES_MIN: usize = 4;
+const FILES_MIN: usize = 2;
 
 /// Syncs all of them, or returns the first error; then nothing is known of any.
 pub(super) fn sync_all(files: &[Arc<dyn Append>]) -> Result<()> {

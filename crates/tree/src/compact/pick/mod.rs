@@ -7,6 +7,7 @@ pub mod garbage;
 pub mod manual;
 pub mod covered;
 pub mod dense;
+pub mod passed;
 pub mod expired;
 
 use super::plan::{Plan, Shape};

@@ -96,6 +96,16 @@ pub fn pick(shape: &Shape, l: &Limits, progress: &Progress) -> Option<(Plan, Pro
     Some((plan, p))
 }
 
+/// The plan that follows one that led to `progress`, in the same merge and for the same shape: its tables share no keys with those of
+/// the plans before, so that they can be carried out side by side.
+pub fn beside(shape: &Shape, l: &Limits, progress: &Progress) -> Option<(Plan, Progress)> {
+    let mut p = progress.clone();
+    let (from, drain) = p.drains.pop()?;
+    let (plan, behind) = step(shape, l, from, &drain)?;
+    p.drains.push((from, Drain { behind, ..drain }));
+    Some((plan, p))
+}
+
 /// The merge that a level is due for.
 fn due(shape: &Shape, l: &Limits, from: usize) -> Option<Drain> {
     let runs = shape.levels[from].len();

@@ -197,6 +197,26 @@ fn tables_of_tombstones_that_everybody_sees_are_merged_away() {
 }
 
 #[test]
+fn tombstones_that_scans_passed_often_are_merged_away() {
+    let mut s = shape("L0: 9[a-c]10\nL6: 1[a-b]50 2[f-g]50");
+    let set = |s: &mut Shape, passed, entries| {
+        let t = &mut s.levels[0][0][0];
+        (t.entries, t.tombstones, t.passed, t.largest) = (10, 5, passed, SeqNo(20));
+        s.levels[6][0][0].entries = entries;
+    };
+    let at = |s: &Shape, snapshots: Vec<u64>| {
+        show(passed::pick(s, &Strata::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
+    };
+    set(&mut s, passed::PASSED_MIN, 1000);
+    assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (tombstones in the way of scans)");
+    assert_eq!(at(&s, vec![19]), "nothing", "a reader still sees what they hide");
+    set(&mut s, passed::PASSED_MIN - 1, 1000);
+    assert_eq!(at(&s, vec![]), "nothing", "few");
+    set(&mut s, passed::PASSED_MIN, passed::PASSED_MIN);
+    assert_eq!(at(&s, vec![]), "nothing", "the merge would cost more than the scans have");
+}
+
+#[test]
 fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
     use crate::compact::model::{Mark, Model, Picker};
     for seed in 1..40u64 {

@@ -1,0 +1,57 @@
+//! Inside: every engine in the same memory, page cache included.
+
+use super::set::{Set, ratio};
+use super::{Grid, View};
+use crate::report::summary::spread;
+use crate::report::svg::{self, Bar};
+
+pub fn view(all: &Set<'_>) -> View {
+    let limits = all.each(|r| r.settings.as_ref().and_then(|s| s.memory).unwrap_or(0) >> 20);
+    let limits: Vec<String> = limits.iter().map(|l| format!("{l} MB")).collect();
+    let loose = all.records().iter().any(|r| r.notes.iter().any(|n| n.contains("NOT limited")));
+    let workloads = all.each(|r| r.workload.as_str());
+    let mut grid = Grid::new("", &["engine"]);
+    grid.header.extend(workloads.iter().map(|w| (*w).to_owned()));
+    let first = all.engines().first().copied().unwrap_or_default();
+    grid.header.extend(workloads.iter().map(|w| format!("{first} over it, {w}")));
+    grid.header.extend(["write amp", "read amp", "own MB at most", "disk MB", "settle s"].map(str::to_owned));
+    for engine in all.engines() {
+        let of = all.engine(engine);
+        let rate = |engine: &str, w: &str| all.engine(engine).workload(w).median(|r| r.ops_per_sec);
+        let mut row = vec![engine.to_owned()];
+        row.extend(workloads.iter().map(|w| of.workload(w).rate()));
+        row.extend(workloads.iter().map(|w| ratio(rate(first, w), rate(engine, w))));
+        let (writes, reads) = (of.only(|r| r.user_bytes > 0), of.only(|r| r.seen_bytes > 0));
+        row.push(writes.cell(|r| r.write_amp));
+        row.push(reads.cell(|r| r.read_amp));
+        let most = of.records().iter().map(|r| r.peak_anon_mb).fold(0.0, f64::max);
+        row.push(if most > 0.0 { format!("{most:.0}") } else { "-".into() });
+        row.push(writes.cell(|r| r.db_bytes as f64 / 1e6));
+        row.push(writes.cell(|r| r.settle_seconds));
+        grid.rows.push(row);
+    }
+    let bars = |w: &&str| {
+        let of = all.workload(w);
+        let engines = of.engines();
+        let bars: Vec<Bar<'_>> = (engines.iter())
+            .map(|e| {
+                let of = of.engine(e);
+                let value = of.median(|r| r.ops_per_sec).unwrap_or(0.0);
+                Bar { name: e, colour: all.colour(e), value: spread(vec![value]), label: of.rate() }
+            })
+            .collect();
+        svg::bars(&format!("{w}: operations per second (CPU us), longer is better"), &bars)
+    };
+    View {
+        title: "Inside the same memory",
+        about: format!(
+            "Every engine with its page cache inside {}, by a cgroup{}. Perigee has half of it as its memory budget. `killed`: the system \
+             ended the process for want of memory, or it was still at work long after its time. Where a share is given, time was up and the \
+             figures are of what was done.",
+            limits.join(" or "),
+            if loose { ", WHICH IS NOT PERMITTED HERE: nothing was limited" } else { "" }
+        ),
+        grids: vec![grid],
+        charts: workloads.iter().map(bars).collect(),
+    }
+}

@@ -1,0 +1,56 @@
+//! Latency: up to the longest call, and when it was.
+
+use super::set::{Set, outcome};
+use super::{Grid, View};
+use crate::record::Record;
+use crate::report::curves::strip;
+
+pub fn view(all: &Set<'_>) -> View {
+    let mut grid = Grid::new("", &["workload", "threads", "engine", "ops/s (CPU us)", "p50 us", "p99 us"]);
+    grid.header.extend(["p99.9 us", "max ms", "tenths of a second without any"].map(str::to_owned));
+    let mut writes = Grid::new(
+        "the writes alone",
+        &["workload", "threads", "engine", "p50 us", "p99 us", "p99.9 us", "max ms"],
+    );
+    let mut charts = Vec::new();
+    for (workload, threads) in all.each(|r| (r.workload.as_str(), r.threads)) {
+        let of = all.workload(workload).threads(threads);
+        for engine in of.engines() {
+            let of = of.engine(engine);
+            let name = [workload.to_owned(), threads.to_string(), engine.to_owned()];
+            let figures = [
+                of.rate(),
+                of.cell(|r| r.p50_us),
+                of.cell(|r| r.p99_us),
+                of.cell(|r| r.p999_us),
+                of.cell(|r| r.max_us / 1e3),
+                of.cell(|r| r.stalls as f64),
+            ];
+            grid.rows.push(name.iter().cloned().chain(figures).collect());
+            if of.records().iter().any(|r| r.writes.is_some()) {
+                let tail = |r: &Record| r.writes.unwrap_or_default();
+                let figures = [
+                    of.cell(|r| tail(r).p50_us),
+                    of.cell(|r| tail(r).p99_us),
+                    of.cell(|r| tail(r).p999_us),
+                    of.cell(|r| tail(r).max_us / 1e3),
+                ];
+                writes.rows.push(name.into_iter().chain(figures).collect());
+            }
+            if let Some(r) = of.records().iter().find(|r| outcome(r).is_none()) {
+                let title = format!("{workload}, {threads} thr, {engine}: longest {:.1} ms", r.max_us / 1e3);
+                charts.push(strip(&title, all.colour(engine), &r.timeline, &r.worst));
+            }
+        }
+    }
+    let grids = if writes.rows.is_empty() { vec![grid] } else { vec![grid, writes] };
+    View {
+        title: "Latency up to the longest call",
+        about: "A batch is one call (1000 operations in `write_random` and `large_4k`). The pictures are one engine and workload each: above, operations \
+                per second in each tenth of a second, to a scale of their own; below, the longest of the calls that ended in that tenth, from 10 us to 10 s \
+                in powers of ten, the same for all. `write_random_b1` with 1 to 8 threads shows writers that take turns."
+            .into(),
+        grids,
+        charts,
+    }
+}

@@ -1,0 +1,55 @@
+//! What a suite shows: tables and pictures of the question that it answers, from its records alone.
+
+mod set;
+mod growth;
+mod inside;
+mod sqlite;
+mod latency;
+mod churn;
+mod threads;
+
+use crate::record::Record;
+
+/// A suite's answer.
+#[derive(Debug)]
+pub struct View {
+    pub title: &'static str,
+    /// How to read it.
+    pub about: String,
+    pub grids: Vec<Grid>,
+    /// Pictures, as SVG with their titles.
+    pub charts: Vec<String>,
+}
+
+/// A table.
+#[derive(Debug, Default)]
+pub struct Grid {
+    pub title: String,
+    pub header: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    fn new(title: impl Into<String>, header: &[&str]) -> Grid {
+        let header = header.iter().map(|h| (*h).to_owned()).collect();
+        Grid { title: title.into(), header, rows: Vec::new() }
+    }
+}
+
+/// The answers of all suites that the records are of.
+pub fn views(records: &[Record]) -> Vec<View> {
+    type Make = fn(&set::Set<'_>) -> View;
+    let suites: [(&str, Make); 6] = [
+        ("growth", growth::view),
+        ("inside", inside::view),
+        ("sqlite", sqlite::view),
+        ("latency", latency::view),
+        ("churn", churn::view),
+        ("threads", threads::view),
+    ];
+    let made = suites.iter().filter_map(|(suite, make)| {
+        let set = set::Set::of(records, suite);
+        (!set.is_empty()).then(|| make(&set))
+    });
+    made.collect()
+}

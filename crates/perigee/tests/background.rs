@@ -1,0 +1,107 @@
+//! What flushes and compactions do by themselves, told by counters: what they share, what they do not read, and what scans
+//! make them do.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::{Compression, Db, FamilyOptions, Options};
+
+fn open() -> Db {
+    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    let family = FamilyOptions::new().block_bytes(512).compression(Compression::None);
+    Db::open("/db", Options::in_env(env).default_family(family)).unwrap()
+}
+
+fn counter(db: &Db, name: &str) -> u64 {
+    db.stats().counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v).unwrap()
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:07}").into_bytes()
+}
+
+/// A thousand small families were a thousand compactions, an edit and five syncs each: tables came faster than they went.
+#[test]
+fn compactions_of_small_families_share_their_edit() {
+    const FAMILIES: u64 = 200;
+    let db = open();
+    let families: Vec<_> =
+        (0..FAMILIES).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+    db.cancel_background_work().unwrap();
+    for round in 0..5u8 {
+        families.iter().for_each(|f| f.put("key", [round; 10]).unwrap());
+        db.flush().unwrap();
+    }
+    let edits = counter(&db, "manifest_edits");
+    assert_eq!(counter(&db, "compactions"), 0);
+    db.resume_background_work().unwrap();
+    assert!(db.wait_idle().is_ok());
+    let (compactions, edits) = (counter(&db, "compactions"), counter(&db, "manifest_edits") - edits);
+    assert!(compactions >= FAMILIES && edits <= FAMILIES / 10, "{compactions} compactions, {edits} edits");
+    for f in &families {
+        assert_eq!(f.get("key").unwrap().as_deref(), Some(&[4; 10][..]));
+    }
+    db.verify().unwrap();
+}
+
+#[test]
+fn a_merge_seeks_over_what_a_range_tombstone_hides() {
+    let db = open();
+    (0..20_000).for_each(|i| db.put(key(i), [7; 20]).unwrap());
+    db.compact().unwrap();
+    // Its ends stay, so that the table is not dropped as a whole.
+    db.delete_range(key(10)..key(19_990)).unwrap();
+    db.flush().unwrap();
+    let (blocks, covered) = (counter(&db, "cache_misses"), counter(&db, "dropped_covered"));
+    db.compact().unwrap();
+    let (blocks, covered) =
+        (counter(&db, "cache_misses") - blocks, counter(&db, "dropped_covered") - covered);
+    assert!(blocks < 20, "{blocks} blocks read of a thousand");
+    assert!(covered < 100, "{covered} entries read in vain");
+    let left: Vec<_> = db.iter().unwrap().map(|e| e.unwrap().0.to_vec()).collect();
+    assert_eq!(left, (0..10).chain(19_990..20_000).map(key).collect::<Vec<_>>());
+    assert_eq!(db.stats().counters.iter().find(|(n, _)| *n == "dropped_ranges").unwrap().1, 1);
+}
+
+/// A reader that needs what is deleted: nothing is sought over.
+#[test]
+fn a_snapshot_keeps_what_a_merge_would_seek_over() {
+    let db = open();
+    (0..2_000).for_each(|i| db.put(key(i), [7; 20]).unwrap());
+    let before = db.snapshot().unwrap();
+    db.delete_range(key(10)..key(1_990)).unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.iter().unwrap().count(), 20);
+    for i in 0..2_000 {
+        assert!(before.get(&db.default_family(), key(i)).unwrap().is_some(), "{i}");
+    }
+    drop(before);
+    db.compact().unwrap();
+    assert_eq!((db.iter().unwrap().count(), counter(&db, "dropped_covered") > 0), (20, true));
+}
+
+/// Scans that pass the same tombstones again and again have them flushed and merged away: too few to be noticed otherwise, and in
+/// a memtable that is nowhere near full.
+#[test]
+fn tombstones_in_the_way_of_scans_go() {
+    let db = open();
+    (0..700).for_each(|i| db.put(key(i), "").unwrap());
+    (0..600).for_each(|i| db.delete(key(i)).unwrap());
+    let mut clear = 0;
+    for _ in 0..1_000_000 {
+        let passed = counter(&db, "tombstones_passed");
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek_to_first().unwrap();
+        assert_eq!(cursor.key(), key(600));
+        drop(cursor);
+        clear = if counter(&db, "tombstones_passed") == passed { clear + 1 } else { 0 };
+        if clear > 0 {
+            break;
+        }
+    }
+    assert!(clear > 0, "scans go on passing tombstones");
+    // A scan may see what a merge made before it is counted.
+    db.wait_idle().unwrap();
+    assert!(counter(&db, "flushes") >= 1 && counter(&db, "dropped_tombstones") == 600);
+}

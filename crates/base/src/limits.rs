@@ -24,6 +24,8 @@ pub const INDEX_BYTES_CUT: usize = 16 << 20;
 /// Values at or above the family's threshold go to a value log; the threshold itself is capped by this, so
 /// that a data block always stays under `BLOCK_RAW_BYTES_MAX`.
 pub const INLINE_VALUE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of blocks that a walk reads ahead.
+pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 10;
 /// Most filter bits a key that may be asked for.
 pub const FILTER_BITS_MAX: u8 = 30;
 /// Longest name of a user's key order, in bytes.

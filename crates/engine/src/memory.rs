@@ -6,6 +6,7 @@
 //! exceed it. The block cache has the rest, and gives way when the others grow. What was freed is handed back to the system
 //! now and then ([`Memory::give_back`]): an allocator that keeps it would hold the budget by its own account only.
 
+use perigee_base::limits::READ_AHEAD_BYTES_MAX;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where the machine does not say how much memory there is.
@@ -120,9 +121,11 @@ pub fn table_bytes(budget: u64, wanted: u64) -> u64 {
     wanted.min((budget / 8).max(64 << 10))
 }
 
-/// What a job holds of its inputs: of each one block, as stored and as read.
-pub fn input_bytes(sources: usize, block_bytes: u64) -> u64 {
-    sources as u64 * 2 * block_bytes
+/// What a job holds of its inputs, `bytes` altogether: of each source one block (dense ones are two and a half times as large),
+/// and what was read ahead.
+pub fn input_bytes(sources: usize, block_bytes: u64, bytes: u64) -> u64 {
+    let ahead = (sources as u64 * READ_AHEAD_BYTES_MAX).min(bytes);
+    sources as u64 * (block_bytes * 5 / 2) + ahead
 }
 
 /// How many merges run at once, on a machine of so many cores: on half of them, each holding about an eighth of a table (8 bytes a

@@ -12,7 +12,8 @@ use crate::heads::{self, Heads};
 use crate::learned::Learned;
 use perigee_base::bug::{self, Bug};
 use perigee_base::codec::{Decoder, put_varint};
-use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
+use perigee_base::{EntryKind, Error, KeyOrder, KeyRef, Result, SeqNo};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Gathers the index while data blocks are written.
@@ -200,6 +201,11 @@ impl Index {
         let block = self.block();
         block.copy_key(i, &mut key);
         (key, block.seq(i))
+    }
+    /// The separator of data block `i`, compared with a place.
+    pub fn cmp_separator(&self, order: KeyOrder, i: usize, key: KeyRef<'_>, seq: SeqNo) -> Ordering {
+        let block = self.block();
+        block.key(i).cmp(order, key).then_with(|| seq.cmp(&block.seq(i)))
     }
     /// Whether the separator of data block `i` has that key.
     pub fn separator_is(&self, order: KeyOrder, i: usize, key: &[u8]) -> bool {

@@ -9,6 +9,9 @@ use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::{Dir, ReadAt};
 use std::sync::Arc;
 
+/// A pass over a file reads so much at a time, or one part that is longer.
+const PASS_BYTES: u64 = 128 << 10;
+
 /// A file being read.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -142,7 +145,7 @@ impl Input {
 
     /// Starts a pass over the whole file; `pace` hears how far it is, may sleep, and ends the pass with an error.
     pub fn pass<'a>(&'a self, pace: &'a mut dyn FnMut(u64) -> Result<()>) -> Pass<'a> {
-        Pass { input: self, offset: 0, running: Running::new(self.id), buf: Vec::new(), pace }
+        Pass { input: self, offset: 0, running: Running::new(self.id), buf: Vec::new(), start: 0, pace }
     }
 }
 
@@ -164,7 +167,9 @@ pub(crate) struct Pass<'a> {
     input: &'a Input,
     offset: u64,
     running: Running,
+    /// What was read, and where that begins.
     buf: Vec<u8>,
+    start: u64,
     pace: &'a mut dyn FnMut(u64) -> Result<()>,
 }
 
@@ -176,12 +181,33 @@ impl Pass<'_> {
 
     /// The next `len` bytes.
     pub fn take(&mut self, len: u64) -> Result<&[u8]> {
-        self.buf.clear();
-        self.input.read_into(self.offset, len, &mut self.buf)?;
-        self.running.update(&self.buf);
+        self.input.check_inside(self.offset, len)?;
+        if self.start + (self.buf.len() as u64) < self.offset + len {
+            // An error further on belongs to the part that it hits.
+            let ahead = len.max(PASS_BYTES).min(self.input.bytes - self.offset);
+            self.fill(ahead).or_else(|_| self.fill(len))?;
+        }
+        let at = (self.offset - self.start) as usize;
+        let bytes = &self.buf[at..at + len as usize];
+        self.running.update(bytes);
         self.offset += len;
         (self.pace)(self.offset)?;
-        Ok(&self.buf)
+        Ok(bytes)
+    }
+
+    /// Reads `len` bytes anew from where the next ones lie.
+    fn fill(&mut self, len: u64) -> Result<()> {
+        let len = len as usize;
+        match len.checked_sub(self.buf.len()) {
+            Some(missing) => grow(&mut self.buf, missing)?,
+            None => self.buf.truncate(len),
+        }
+        self.start = self.offset;
+        let done = self.input.fill(self.offset, &mut self.buf);
+        if done.is_err() {
+            self.buf.clear();
+        }
+        done
     }
 
     /// Demands that every byte was taken, and that the whole has that checksum, if there is one to compare with.

@@ -1,7 +1,8 @@
 //! What the rewrite road costs, alone: `cargo run --profile perf -p perigee-tree --example rewrite [ENTRIES [ROUNDS]]`
 //!
 //! Flushes of memtables and merges of four such runs with a last level ten times as large, random keys of 16 bytes, values of 100
-//! of which half are random; with and without reading the outputs again. Nanoseconds of this thread's CPU time for each entry
+//! of which half are random; then merges of a run of keys that follow each other, a hundredth of the last level, with that;
+//! with and without reading the outputs again. Nanoseconds of this thread's CPU time for each entry
 //! that was read (`/proc/thread-self/schedstat`), the least of all rounds in front, which disturbs least, then the median.
 #![allow(clippy::unwrap_used)]
 
@@ -38,6 +39,12 @@ impl Opener for Tables {
     }
 }
 
+/// The key of a number: sixteen bytes in no order.
+fn key(k: u64) -> Vec<u8> {
+    let mixed = (k + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    [(mixed ^ mixed >> 29).to_be_bytes(), k.to_be_bytes()].concat()
+}
+
 /// What jobs share, and the version as it is.
 struct World {
     tables: Tables,
@@ -63,8 +70,7 @@ impl World {
             let mut b = Batch::new();
             for i in start..(start + 1000).min(n) {
                 let k = pick(self, i);
-                let mixed = (k + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                let key = [(mixed ^ mixed >> 29).to_be_bytes(), k.to_be_bytes()].concat();
+                let key = key(k);
                 let mut value = [b'v'; 100];
                 value[..48].chunks_mut(8).for_each(|c| c.copy_from_slice(&self.random().to_le_bytes()));
                 b.put(FamilyId(0), &key, &value).unwrap();
@@ -101,6 +107,7 @@ impl World {
             pace: &Unhindered,
             now: &Frozen(0),
             filter: None,
+            settle: None,
             later: None,
         }
     }
@@ -138,7 +145,7 @@ impl World {
 
     fn merge(&mut self) -> f64 {
         let inputs = self.version.tables().map(|(level, _, t)| (level, t.meta.id)).collect();
-        let plan = Plan::merge(Reason::Manual, inputs, LAST);
+        let plan = Plan::merge(Reason::LevelBytes, inputs, LAST);
         self.job("merge", |setting, created| compact(&plan, setting, created))
     }
 }
@@ -156,6 +163,8 @@ fn main() {
         w.flush(&load);
         drop(load);
         w.merge();
+        let mut sorted: Vec<u64> = (0..n).collect();
+        sorted.sort_by_key(|k| key(*k));
         let (mut flushes, mut merges) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             for _ in 0..4 {
@@ -165,7 +174,16 @@ fn main() {
             }
             merges.push(w.merge());
         }
-        for (what, mut ns) in [("flush", flushes), ("merge of 4 + 1 runs", merges)] {
+        let mut stretches = Vec::new();
+        for round in 0..rounds {
+            let memtable = w.memtable(n / 100, |_, i| sorted[(round * n / 7 + i) as usize % sorted.len()]);
+            memtable.cursor().seek_first();
+            w.flush(&memtable);
+            stretches.push(w.merge());
+        }
+        let results =
+            [("flush", flushes), ("merge of 4 + 1 runs", merges), ("merge of a stretch", stretches)];
+        for (what, mut ns) in results {
             ns.sort_by(f64::total_cmp);
             let again = if verify { ", outputs read again" } else { "" };
             println!(

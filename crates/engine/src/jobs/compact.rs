@@ -15,7 +15,7 @@ use perigee_base::latency::Operation;
 use perigee_base::{ErrorKind, FileId, Result};
 use perigee_tree::Version;
 use perigee_tree::compact::pick::manual::{self, Span};
-use perigee_tree::compact::{Plan, Reason, Shape, compact};
+use perigee_tree::compact::{Plan, Reason, Shape, compact, settle};
 use perigee_tree::rewrite::{Created, Filtering, Later, Pace, Setting};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -119,7 +119,10 @@ fn job(core: &Core, due: &[Due], threads: usize) -> Job {
     let first = due.first().map_or(String::new(), |d| d.family.name().to_string());
     let families = due.iter().map(|d| d.family.id).collect::<BTreeSet<_>>().len();
     let summaries = || due.iter().flat_map(Due::inputs);
-    let held = |d: &Due| memory::input_bytes(sources(&d.plan), d.family.settings().block_bytes);
+    let held = |d: &Due| {
+        let bytes = d.inputs().map(|s| s.bytes).sum();
+        memory::input_bytes(sources(&d.plan), d.family.settings().block_bytes, bytes)
+    };
     Job {
         kind: Kind::Compaction,
         family: if families > 1 { format!("{first} and {} more", families - 1) } else { first },
@@ -185,7 +188,8 @@ fn build(core: &Core, m: &mut Merge, pace: &dyn Pace, later: &Later) -> Result<M
     let Due { family, version, plan, .. } = &m.due;
     let filter = family.filter();
     let filter = filter.as_deref().map(|filter| Filtering { filter, level: plan.to });
-    let setting = Setting { filter, later: Some(later), ..setting(core, family, version, pace) };
+    let mut setting = Setting { filter, later: Some(later), ..setting(core, family, version, pace) };
+    setting.settle = settle::number(plan, &family.tree.view(), &setting.strata);
     let (edit, output) = compact(plan, setting, &mut m.created)?;
     Ok(Made { edit, output, us: core.env.clock.monotonic_us().saturating_sub(since) })
 }

@@ -219,6 +219,7 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
         pace,
         now: &*core.now,
         filter: None,
+        settle: None,
         later: None,
     }
 }

@@ -129,7 +129,7 @@ fn rewrite(
     let job = setting(core, &family, &empty, &pace);
     let job = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..job };
     let (ranges, relocate) = (Fragments::default(), BTreeSet::new());
-    let input = Input { source, ranges, bottom: false, relocate, renumber: true };
+    let input = Input { source, ranges, bottom: false, relocate, renumber: true, whole: false };
     let output = run(input, job, created)?;
     Ok(Part { family, tables: output.tables, vlogs: output.vlogs })
 }

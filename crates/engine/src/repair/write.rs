@@ -224,6 +224,7 @@ impl Making {
             bottom: true,
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
             renumber: false,
+            whole: false,
         };
         let setting = Setting {
             version: &version,
@@ -239,6 +240,7 @@ impl Making {
             // Nothing expires by a repair.
             now: &Frozen(0),
             filter: None,
+            settle: None,
             later: None,
         };
         let output = run(input, setting, &mut Created::default())?;

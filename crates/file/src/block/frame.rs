@@ -71,16 +71,26 @@ pub fn append(
             .expected(format_args!("at most {}", kind.raw_bytes_max()), raw.len()));
     }
     let (codec, payload) = compressor.compress(compression, raw);
+    Ok(append_stored(out, (file, offset), kind, &Frame { codec, raw_bytes: raw.len(), payload }))
+}
+
+/// Appends the frame of what is stored already, perhaps in another place. Its length.
+pub fn append_stored(
+    out: &mut Vec<u8>,
+    (file, offset): (FileId, u64),
+    kind: FrameKind,
+    &Frame { codec, raw_bytes, payload }: &Frame<'_>,
+) -> u64 {
     let start = out.len();
     out.reserve(payload.len() + OVERHEAD_BYTES);
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(raw_bytes as u32).to_le_bytes());
     out.extend_from_slice(&[codec.code(), kind as u8]);
     out.extend_from_slice(&[0; 6]);
     out.extend_from_slice(payload);
     let sum = checksum(file, offset, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
-    Ok((out.len() - start) as u64)
+    (out.len() - start) as u64
 }
 
 /// A frame whose checksum and head were verified.

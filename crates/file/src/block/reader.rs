@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::prints::Prints;
 use crate::heads::head;
 use perigee_base::key::cmp_entry;
-use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use perigee_base::{EntryKind, Error, KeyOrder, KeyRef, Result, SeqNo, Shared, ValueRef};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -97,6 +97,43 @@ impl Block {
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
         (self.buf.len() + size_of::<Block>() + 4 * size_of::<usize>()) as u64 + self.prints.memory_bytes()
+    }
+
+    /// Whether every entry is a plain put.
+    #[inline]
+    pub fn all_puts(&self) -> bool {
+        self.layout.all_puts
+    }
+    /// Whether every entry is a value, here or in a value log, that does not expire.
+    pub fn only_values(&self) -> bool {
+        self.all_puts()
+            || (0..self.len()).all(|i| matches!(self.kind(i), EntryKind::Put | EntryKind::PutPointer))
+    }
+    /// Whether no two entries have the same key.
+    pub fn all_differ(&self, order: KeyOrder) -> bool {
+        let mut place = self.suffix_place(0);
+        (1..self.len()).all(|i| {
+            let before = std::mem::replace(&mut place, self.suffix_place(i));
+            !order.equal(self.bytes(before), self.bytes(place.clone()))
+        })
+    }
+    /// Whether all entries have the same sequence number.
+    pub fn one_number(&self) -> bool {
+        self.layout.seqs.constant().is_some()
+    }
+    /// Bytes of all keys, each with what they have in common.
+    pub fn key_bytes(&self) -> usize {
+        let Layout { n, prefix, suffixes, values, .. } = self.layout;
+        n * (suffixes - prefix) + values - suffixes
+    }
+    /// Bytes of all values as stored.
+    pub fn value_bytes(&self) -> usize {
+        self.raw_bytes as usize - self.layout.values
+    }
+    /// A key where it lies.
+    #[inline]
+    pub fn key(&self, i: usize) -> KeyRef<'_> {
+        KeyRef { prefix: self.prefix(), suffix: self.suffix(i) }
     }
 
     /// The part that all keys begin with.

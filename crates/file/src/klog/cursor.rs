@@ -7,6 +7,7 @@
 use super::load::Ahead;
 use super::reader::{Found, KlogReader};
 use crate::block::Block;
+use crate::block::frame::Frame;
 use crate::block::window::{Strand, Window};
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
@@ -201,6 +202,28 @@ impl KlogCursor {
         let key = KeyRef { prefix: block.prefix(), suffix: block.bytes(self.suffix.clone()) };
         let seq = self.reader.seq_of(block.seq(self.entry));
         Spot { head: key.head(self.reader.order(), skip), seq, kind: block.kind(self.entry) }
+    }
+
+    /// The block that begins with the entry it is on, if it may be moved as it is. Not so where a stamp says another number than
+    /// the block.
+    #[inline]
+    pub fn whole_block(&self) -> Option<&Arc<Block>> {
+        let block = self.block.as_ref().filter(|_| self.entry == 0 && self.valid)?;
+        self.reader.stamped().is_none().then_some(block)
+    }
+    /// Whether so many blocks, that at hand the first of them, end before `key` (`None`: there are so many).
+    pub fn blocks_before(&self, blocks: usize, key: Option<KeyRef<'_>>) -> bool {
+        let (index, last) = (&self.reader.parts.index, self.number + blocks - 1);
+        let before = |key| index.cmp_separator(self.reader.order(), last, key, SeqNo::ZERO).is_lt();
+        last < index.len() && key.is_none_or(before)
+    }
+    /// Hands out the block at hand as it is stored, its checksum compared.
+    pub fn with_stored<T>(&self, work: impl FnOnce(&Frame<'_>) -> Result<T>) -> Result<T> {
+        self.reader.with_frame(self.number, self.cause, &self.ahead, work)
+    }
+    /// To the first entry behind the block at hand.
+    pub fn leave_block(&mut self) -> Result<()> {
+        if self.valid { self.first_of(self.number + 1) } else { Ok(()) }
     }
 
     /// Whether it is on an entry of a block whose last key is not before `key`.

@@ -4,7 +4,7 @@
 //! Regular data (counters, repeated records) becomes long copies, which Zstandard describes in half the bytes; undoing them
 //! costs two microseconds a block more. Text it would undo four times slower than LZ4, for a third less: there LZ4 stays.
 
-use crate::compress::Compression;
+use crate::compress::{Codec, Compression};
 
 /// Regular: the family's codec leaves a quarter, Zstandard an eighth, and no more than three quarters of what the other would.
 const USUAL_RATIO: usize = 4;
@@ -30,13 +30,15 @@ pub struct Dense {
     rest: u32,
     /// Raw and stored bytes of the last usual block.
     last: (usize, usize),
+    /// The last block was not worth compressing.
+    plain: bool,
 }
 
 impl Dense {
     /// For a table of a family. One that asked for anything but plain LZ4 gets what it asked for.
     pub fn new(usual: Compression, block_bytes: usize) -> Dense {
         let on = usual == Compression::Lz4 && block_bytes * GROWTH / 2 <= GROWN_BYTES_MAX;
-        Dense { on, usual, block_bytes, dense: false, rest: 0, last: (0, 1) }
+        Dense { on, usual, block_bytes, dense: false, rest: 0, last: (0, 1), plain: false }
     }
 
     /// How the next block is compressed.
@@ -48,8 +50,17 @@ impl Dense {
         if self.dense { self.block_bytes * GROWTH / 2 } else { self.block_bytes }
     }
 
+    /// Whether a block under that codec could be one of the table's; one that did not compress, only where others do not.
+    pub fn would_write(&self, codec: Codec) -> bool {
+        match codec {
+            Codec::None => self.plain || self.usual == Compression::None,
+            codec => codec == self.usual.codec() || (self.on && codec == Codec::Zstd),
+        }
+    }
+
     /// The block became `stored` of `raw` bytes.
     pub fn wrote(&mut self, raw: usize, stored: usize) {
+        self.plain = stored >= raw;
         if !self.on {
             return;
         }
@@ -77,6 +88,10 @@ mod tests {
         assert_eq!((d.compression(), d.block_bytes()), (Compression::Lz4, 4096));
         d.wrote(4000, 1001);
         assert_eq!(d.compression(), Compression::Lz4, "not regular");
+        assert!(d.would_write(Codec::Lz4) && d.would_write(Codec::Zstd));
+        assert!(!d.would_write(Codec::None) && !d.would_write(Codec::Snappy));
+        d.wrote(4000, 4024);
+        assert!(d.would_write(Codec::None), "nor would it be compressed here");
         d.wrote(4000, 600);
         assert_eq!((d.compression(), d.block_bytes()), (Compression::Zstd(1), 10_240));
         d.wrote(10_000, 1000);

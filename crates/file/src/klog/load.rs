@@ -9,11 +9,12 @@ use crate::block::frame::{Frame, FrameKind};
 use crate::block::{Block, spare};
 use crate::input::grow;
 use perigee_base::io::Cause;
-use perigee_base::{Result, SeqNo};
+use perigee_base::limits::READ_AHEAD_BYTES_MAX;
+use perigee_base::{FileId, KeyOrder, Result, SeqNo};
 use std::sync::Arc;
 
 /// A walk reads this much ahead at first, twice as much each time, and so much at most.
-const AHEAD_BYTES: (u64, u64) = (4 << 10, 64 << 10);
+const AHEAD_BYTES: (u64, u64) = (4 << 10, READ_AHEAD_BYTES_MAX);
 /// A walk that reads so much at a time is a long one: its blocks come into the cache only where there is room.
 const LONG_BYTES: u64 = 32 << 10;
 
@@ -147,23 +148,49 @@ impl KlogReader {
         done
     }
 
-    fn decode_block(&self, offset: u64, frame: &[u8], kept: bool) -> Result<Block> {
-        let decode = || {
-            let frame = Frame::decode(self.id(), offset, frame, FrameKind::Data)?;
-            let length = frame.raw_bytes + Block::SLACK;
-            let mut buf = spare::take(length)?;
-            let raw = Arc::get_mut(&mut buf).expect("nobody else holds it yet");
-            frame.unpack_to(&mut raw[..frame.raw_bytes])?;
-            let block = Block::parse_shared(buf, frame.raw_bytes)?.under(self.parts.order)?;
-            if !kept {
-                return Ok(block);
-            }
-            let copy = block.to_keep(self.parts.order);
-            spare::give(block);
-            Ok(copy)
+    /// Data block `i` as it is stored: from what a walk read ahead, or from disk.
+    pub(super) fn with_frame<T>(
+        &self,
+        i: usize,
+        cause: Cause,
+        ahead: &Ahead,
+        work: impl FnOnce(&Frame<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let place = self.parts.index.place(i);
+        let with = |bytes: &[u8]| {
+            let frame = Frame::decode(self.id(), place.0, bytes, FrameKind::Data);
+            work(&frame.map_err(|e| self.input.damage(place.0, e))?)
         };
-        decode().map_err(|e| self.input.damage(offset, e))
+        if let Some(bytes) = ahead.frame(place) {
+            return with(bytes);
+        }
+        self.count_block_read(cause, place.1);
+        spare::with_frame(place.1 as usize, |bytes| {
+            self.input.fill(place.0, bytes)?;
+            with(bytes)
+        })
     }
+
+    fn decode_block(&self, offset: u64, frame: &[u8], kept: bool) -> Result<Block> {
+        let order = self.parts.order;
+        let block = decode(self.id(), offset, frame, order).map_err(|e| self.input.damage(offset, e))?;
+        if !kept {
+            return Ok(block);
+        }
+        let copy = block.to_keep(order);
+        spare::give(block);
+        Ok(copy)
+    }
+}
+
+/// The block of a frame that lies at `offset` of file `id`, in a spare buffer.
+pub(super) fn decode(id: FileId, offset: u64, frame: &[u8], order: KeyOrder) -> Result<Block> {
+    let frame = Frame::decode(id, offset, frame, FrameKind::Data)?;
+    let length = frame.raw_bytes + Block::SLACK;
+    let mut buf = spare::take(length)?;
+    let raw = Arc::get_mut(&mut buf).expect("nobody else holds it yet");
+    frame.unpack_to(&mut raw[..frame.raw_bytes])?;
+    Block::parse_shared(buf, frame.raw_bytes)?.under(order)
 }
 
 #[cfg(test)]
@@ -173,7 +200,7 @@ mod tests {
     use crate::{BlockCache, Compression, KlogCursor, KlogOptions, KlogWriter};
     use perigee_base::checksum::key_hash;
     use perigee_base::stats::Counters;
-    use perigee_base::{EntryRef, FamilyId, FileId, KeyOrder, ValueRef};
+    use perigee_base::{EntryRef, FamilyId, ValueRef};
 
     const ID: FileId = FileId(7);
     const NAME: &str = "000007.klog";

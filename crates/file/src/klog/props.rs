@@ -8,13 +8,14 @@
 //! `expiries.rs`) if any do.
 //! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
 
+use crate::block::Block;
 use crate::expiries::Expiries;
 use crate::ranges::Fragments;
 use crate::sketch::Sketch;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, Result, SeqNo, ValueRef};
+use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -361,6 +362,64 @@ impl Tally {
             self.expiries.add(at);
         }
         Some(new_key)
+    }
+
+    /// Counts the entries of a block. `tell` hears each key that is another than the one before; the number of an entry
+    /// that is out of order is an error.
+    pub fn add_block(
+        &mut self,
+        block: &Block,
+        mut tell: impl FnMut(&[u8]),
+    ) -> std::result::Result<(), usize> {
+        let order = self.order;
+        let prefix = block.prefix();
+        let mut place = block.suffix_place(0);
+        for i in 0..block.len() {
+            let before = place.clone();
+            if i > 0 {
+                place = block.suffix_after(i, &place);
+            }
+            let (suffix, seq) = (block.bytes(place.clone()), block.seq(i));
+            let against = match i {
+                0 if self.entries == 0 => Ordering::Less,
+                0 => KeyRef::whole(&self.last_key).cmp(order, KeyRef { prefix, suffix }),
+                // Keys of a block begin alike, or (in other orders) lie there whole.
+                _ => order.cmp(block.bytes(before), suffix),
+            };
+            match against {
+                Ordering::Less => {
+                    if i == 0 {
+                        self.last_key.clear();
+                        self.last_key.extend_from_slice(prefix);
+                    }
+                    self.last_key.truncate(prefix.len());
+                    self.last_key.extend_from_slice(suffix);
+                    if self.entries == 0 && i == 0 {
+                        self.first_key.clone_from(&self.last_key);
+                    }
+                    tell(&self.last_key);
+                }
+                Ordering::Equal if self.last_seq > seq => {}
+                _ => return Err(i),
+            }
+            self.last_seq = seq;
+            self.smallest = self.smallest.min(seq);
+            self.largest = self.largest.max(seq);
+        }
+        self.entries += block.len() as u64;
+        self.raw_key_bytes = self.raw_key_bytes.wrapping_add(block.key_bytes() as u64);
+        if block.all_puts() {
+            self.raw_value_bytes = self.raw_value_bytes.wrapping_add(block.value_bytes() as u64);
+            return Ok(());
+        }
+        for i in 0..block.len() {
+            let value = block.value(i);
+            self.add_value(value);
+            if let Some(at) = value.expiry() {
+                self.expiries.add(at);
+            }
+        }
+        Ok(())
     }
 
     // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared, not used.

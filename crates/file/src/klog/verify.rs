@@ -1,13 +1,13 @@
 //! Reads every byte of a klog from disk and checks everything that the format promises.
 
 use super::layout::FOOTER_BYTES;
+use super::load;
 use super::props::{KlogSummary, SKETCHED_KEYS_MIN, Tally};
 use super::reader::{KlogReader, Parts};
-use crate::block::Block;
-use crate::block::frame::{Frame, FrameKind};
+use crate::block::{Block, spare};
 use crate::sketch::Sketch;
 use perigee_base::format::HEADER_BYTES;
-use perigee_base::{EntryRef, Error, Result, SeqNo, key};
+use perigee_base::{Error, Result};
 
 impl KlogReader {
     /// Reads every byte from disk, not from the cache: frames without a gap, the whole-file checksum, strict entry
@@ -29,23 +29,17 @@ impl KlogReader {
     ) -> Result<()> {
         let parts = Parts::read(&self.input, self.database)?;
         let mut pass = self.input.pass(pace);
-        let mut walk = Walk {
-            parts: &parts,
-            tally: Tally::new(parts.order),
-            sketch: Sketch::new(),
-            keys: 0,
-            key: Vec::new(),
-        };
+        let mut walk = Walk { parts: &parts, tally: Tally::new(parts.order), sketch: Sketch::new(), keys: 0 };
         pass.take(HEADER_BYTES as u64)?;
         for i in 0..parts.index.len() {
             let (offset, length) = parts.index.place(i);
             let bytes = pass.take(length)?;
-            Frame::decode(self.input.id(), offset, bytes, FrameKind::Data)
-                .and_then(|f| f.unpack(Block::SLACK))
-                .and_then(Block::parse)
-                .and_then(|block| block.under(parts.order))
-                .and_then(|block| walk.block(i, &block))
-                .map_err(|e| self.input.damage(offset, e))?;
+            let checked = load::decode(self.input.id(), offset, bytes, parts.order).and_then(|block| {
+                walk.block(i, &block)?;
+                spare::give(block);
+                Ok(())
+            });
+            checked.map_err(|e| self.input.damage(offset, e))?;
         }
         // These were verified above; here they only count for the checksum of the whole.
         walk.tally.add_ranges(&parts.ranges);
@@ -87,7 +81,6 @@ struct Walk<'a> {
     tally: Tally,
     sketch: Sketch,
     keys: u64,
-    key: Vec<u8>,
 }
 
 impl Walk<'_> {
@@ -97,42 +90,30 @@ impl Walk<'_> {
     }
 
     fn block(&mut self, i: usize, block: &Block) -> Result<()> {
-        for entry in 0..block.len() {
-            block.copy_key(entry, &mut self.key);
-            if entry == 0 && i > 0 {
-                self.check_separator_before(i - 1, block.seq(0))?;
-            }
-            let e = EntryRef { key: &self.key, seq: block.seq(entry), value: block.value(entry) };
-            let Some(new_key) = self.tally.add(e) else {
-                return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
-            };
-            if !new_key {
-                continue;
-            }
-            let hash = self.parts.order.filter_hash(&self.key);
-            self.keys += 1;
-            self.sketch.add(hash);
-            if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
-                return Err(Error::corruption(format!(
-                    "the filter denies the key of entry {entry} of block {i}"
-                )));
-            }
-        }
-        let separator = self.parts.index.separator(i);
-        let last = self.tally.last().expect("a block has entries");
-        if key::cmp_entry(self.parts.order, last, (&separator.0, separator.1)).is_gt() {
-            return Err(Error::corruption(format!("the separator of block {i} is before its last entry")));
-        }
-        Ok(())
-    }
-
-    /// The entry at hand, first of its block, must be behind the separator of the block before.
-    fn check_separator_before(&self, i: usize, seq: SeqNo) -> Result<()> {
-        let separator = self.parts.index.separator(i);
-        if key::cmp_entry(self.parts.order, (&separator.0, separator.1), (&self.key, seq)).is_ge() {
+        let Walk { parts, tally, sketch, keys } = self;
+        let order = parts.order;
+        if i > 0 && parts.index.cmp_separator(order, i - 1, block.key(0), block.seq(0)).is_ge() {
+            let before = i - 1;
             return Err(Error::corruption(format!(
-                "the separator of block {i} is not before the next block"
+                "the separator of block {before} is not before the next block"
             )));
+        }
+        let mut denied = false;
+        let counted = tally.add_block(block, |key| {
+            let hash = order.filter_hash(key);
+            *keys += 1;
+            sketch.add(hash);
+            denied |= parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash));
+        });
+        if let Err(entry) = counted {
+            return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
+        }
+        if denied {
+            return Err(Error::corruption(format!("the filter denies a key of block {i}")));
+        }
+        let last = block.len() - 1;
+        if parts.index.cmp_separator(order, i, block.key(last), block.seq(last)).is_lt() {
+            return Err(Error::corruption(format!("the separator of block {i} is before its last entry")));
         }
         Ok(())
     }

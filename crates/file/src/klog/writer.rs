@@ -6,7 +6,8 @@
 use super::dense::Dense;
 use super::layout::Footer;
 use super::props::{self, KlogSummary, Tally};
-use crate::block::frame::{self, FrameKind};
+use crate::block::Block;
+use crate::block::frame::{self, Frame, FrameKind};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
 use crate::compress::{Compression, Compressor};
@@ -47,6 +48,37 @@ pub struct KlogOptions {
     pub filter_bits: u8,
 }
 
+/// Whether a block is of a size and under a codec that it could have here.
+fn fits(usual: usize, dense: &Dense, block: &Block, stored: &Frame<'_>) -> bool {
+    let large = stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
+    large && dense.would_write(stored.codec)
+}
+
+/// What is made of the distinct keys.
+#[derive(Debug)]
+struct Keys {
+    order: KeyOrder,
+    filter: FilterWriter,
+    sketch: Sketch,
+    count: u64,
+}
+
+impl Keys {
+    fn new(options: &KlogOptions) -> Keys {
+        let bits = if options.order.can_filter() { options.filter_bits } else { 0 };
+        Keys { order: options.order, filter: FilterWriter::new(bits), sketch: Sketch::new(), count: 0 }
+    }
+    fn add(&mut self, key: &[u8]) {
+        let raw = bug::on(Bug::FilterHashesRawKey);
+        let hash = if raw { key_hash(key) } else { self.order.filter_hash(key) };
+        self.count += 1;
+        self.sketch.add(hash);
+        if self.filter.is_on() {
+            self.filter.add(hash);
+        }
+    }
+}
+
 /// Writes one klog. After an error it is of no more use; the caller removes the file.
 #[derive(Debug)]
 pub struct KlogWriter {
@@ -54,15 +86,15 @@ pub struct KlogWriter {
     options: KlogOptions,
     block: BlockWriter,
     index: IndexWriter,
-    filter: FilterWriter,
+    keys: Keys,
     tally: Tally,
-    sketch: Sketch,
-    keys: u64,
     ranges: Fragments,
     dense: Dense,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
+    /// The length of a block that was moved here and waits for its separator.
+    moved: Option<u64>,
 }
 
 impl KlogWriter {
@@ -86,14 +118,13 @@ impl KlogWriter {
             output: Output::create_named(dir, name, header)?,
             block: BlockWriter::new(options.order),
             index: IndexWriter::new(options.order),
-            filter: FilterWriter::new(if options.order.can_filter() { options.filter_bits } else { 0 }),
+            keys: Keys::new(&options),
             tally: Tally::new(options.order),
-            sketch: Sketch::new(),
-            keys: 0,
             ranges: Fragments::default(),
             dense: Dense::new(options.compression, options.block_bytes),
             compressor: Compressor::new(),
             raw: Vec::new(),
+            moved: None,
             options,
         })
     }
@@ -112,28 +143,52 @@ impl KlogWriter {
                 )
                 .in_file(self.output.name()));
         }
-        if self.block_is_full(e.key, inline) {
-            let (key, seq) = self.tally.last().expect("a full block has a last entry");
-            let (key, seq) = index::separator(self.options.order, (key, seq), e.key);
-            self.write_block(&key, seq)?;
+        if self.moved.is_some() || self.block_is_full(e.key, inline) {
+            self.end_block(e.key)?;
         }
         let Some(new_key) = self.tally.add(e) else {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
         if new_key {
-            let hash = self.hash(e.key);
-            self.keys += 1;
-            self.sketch.add(hash);
-            if self.filter.is_on() {
-                self.filter.add(hash);
-            }
+            self.keys.add(e.key);
         }
         self.block.add(e);
         Ok(())
     }
 
-    fn hash(&self, key: &[u8]) -> u64 {
-        if bug::on(Bug::FilterHashesRawKey) { key_hash(key) } else { self.options.order.filter_hash(key) }
+    /// Whether a block of another table may be moved here as it is stored: under the codec that it would get here, not small,
+    /// and leaving no small one before it, unless `many` such blocks follow each other.
+    pub fn takes(&self, block: &Block, stored: &Frame<'_>, many: bool) -> bool {
+        let usual = self.options.block_bytes;
+        let before = self.block.is_empty() || many || self.block.estimated_bytes() * 2 >= usual;
+        before && fits(usual, &self.dense, block, stored)
+    }
+    /// The same for a table that is not begun.
+    pub fn would_take(options: &KlogOptions, block: &Block, stored: &Frame<'_>) -> bool {
+        let usual = options.block_bytes;
+        fits(usual, &Dense::new(options.compression, usual), block, stored)
+    }
+
+    /// Adds all entries of a block, which lies in another table as `stored`, whose checksum was compared.
+    pub fn add_block(&mut self, block: &Block, stored: &Frame<'_>) -> Result<()> {
+        if self.moved.is_some() || !self.block.is_empty() {
+            let mut first = Vec::new();
+            block.key(0).copy_to(&mut first);
+            self.end_block(&first)?;
+        }
+        if self.tally.add_block(block, |key| self.keys.add(key)).is_err() {
+            return Err(Error::internal("entries are not in order").in_file(self.output.name()));
+        }
+        let place = (self.output.id(), self.output.offset());
+        self.moved = Some(frame::append_stored(self.output.buffer(), place, FrameKind::Data, stored));
+        self.output.spill()
+    }
+
+    /// Ends the block at hand, behind which comes the key `next`.
+    fn end_block(&mut self, next: &[u8]) -> Result<()> {
+        let last = self.tally.last().expect("a block that ends has a last entry");
+        let (key, seq) = index::separator(self.options.order, last, next);
+        self.write_block(&key, seq)
     }
 
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
@@ -145,6 +200,10 @@ impl KlogWriter {
     }
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
+        if let Some(length) = self.moved.take() {
+            self.index.add((separator, seq), length);
+            return Ok(());
+        }
         self.block.finish(&mut self.raw);
         let (_, length) = self.write_frame(FrameKind::Data, self.dense.compression())?;
         self.dense.wrote(self.raw.len(), length as usize);
@@ -166,7 +225,7 @@ impl KlogWriter {
     pub fn bytes_written(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
         self.output.offset()
-            + (block + self.filter.bytes() + self.index.estimated_bytes()) as u64
+            + (block + self.keys.filter.bytes() + self.index.estimated_bytes()) as u64
             + TAIL_BYTES
     }
 
@@ -177,7 +236,7 @@ impl KlogWriter {
     /// Memory it holds, and will until it is finished: buffers, index, filter.
     pub fn memory_bytes(&self) -> u64 {
         let buffers = self.output.memory_bytes() + self.raw.capacity() + self.compressor.memory_bytes();
-        let parts = self.block.memory_bytes() + self.index.memory_bytes() + self.filter.memory_bytes();
+        let parts = self.block.memory_bytes() + self.index.memory_bytes() + self.keys.filter.memory_bytes();
         (buffers + parts + REGISTERS + size_of::<KlogWriter>()) as u64
     }
 
@@ -224,8 +283,8 @@ impl KlogWriter {
         let expiries = self.tally.expiries().clone();
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
-        if self.keys >= props::SKETCHED_KEYS_MIN {
-            props::append_sketch(&mut self.raw, &self.sketch);
+        if self.keys.count >= props::SKETCHED_KEYS_MIN {
+            props::append_sketch(&mut self.raw, &self.keys.sketch);
         }
         props::append_expiries(&mut self.raw, &expiries);
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
@@ -247,11 +306,11 @@ impl KlogWriter {
 
     /// A filter is noise to every codec, so it is stored as it is.
     fn write_filter(&mut self) -> Result<(u64, u64)> {
-        if !self.filter.is_on() {
+        if !self.keys.filter.is_on() {
             return Ok((0, 0));
         }
         // The hashes go before the filter is copied on its way out.
-        self.raw = std::mem::replace(&mut self.filter, FilterWriter::new(0)).build();
+        self.raw = std::mem::replace(&mut self.keys.filter, FilterWriter::new(0)).build();
         self.write_frame(FrameKind::Filter, Compression::None)
     }
 }

@@ -125,7 +125,11 @@ impl Pile {
         // No reader sees any of it yet: of each key only the newest entry counts.
         let setting = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..setting };
         let ranges = perigee_file::Fragments::default();
-        run(Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber }, setting, created)
+        run(
+            Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber, whole: false },
+            setting,
+            created,
+        )
     }
 
     fn replace(&mut self, from: usize, generation: u32, output: Output) {

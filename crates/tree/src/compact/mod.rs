@@ -3,6 +3,7 @@
 pub mod plan;
 pub mod pick;
 mod run;
+pub mod settle;
 pub mod model;
 pub mod simulate;
 

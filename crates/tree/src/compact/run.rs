@@ -34,7 +34,9 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     let relocate = plan.relocate.clone();
     let target_bytes = plan.table_bytes.unwrap_or(setting.target_bytes);
     let setting = Setting { target_bytes, cuts: plan.cuts.clone(), ..setting };
-    let input = Input { source, ranges, bottom, relocate, renumber: false };
+    // Who asks for it wants everything written as the settings are now.
+    let whole = plan.reason != Reason::Manual;
+    let input = Input { source, ranges, bottom, relocate, renumber: false, whole };
     let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),

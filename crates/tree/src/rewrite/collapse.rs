@@ -7,12 +7,6 @@ use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
 use std::sync::Arc;
 
-/// The smallest number that an operation can have. Zero is the place behind all versions of a key.
-const SETTLED: SeqNo = SeqNo(1);
-/// Off: a repair without a manifest orders by numbers alone, and would take older data of replaced tables and of the log for newer.
-/// It may come on when tables name the files that they were made of.
-const SETTLES: bool = false;
-
 /// So many entries that one range tombstone hides are read before the rest of them is sought over.
 const PATIENCE: u32 = 16;
 
@@ -69,6 +63,8 @@ pub struct Collapse<'a> {
     order: KeyOrder,
     strata: Strata,
     bottom: bool,
+    /// The number of settled entries; at the bottom only.
+    settle: Option<SeqNo>,
     /// Asked once, at the first entry that expires.
     now: &'a dyn Now,
     now_ms: Option<u64>,
@@ -87,6 +83,7 @@ impl<'a> Collapse<'a> {
         Collapse {
             strata,
             bottom: bottom || bug::on(Bug::DropTombstoneEarly),
+            settle: None,
             now,
             now_ms: None,
             ranges: Fragments::default(),
@@ -95,6 +92,15 @@ impl<'a> Collapse<'a> {
             order: if bug::on(Bug::CollapseByBytes) { KeyOrder::Bytes } else { order },
             last: None,
         }
+    }
+    /// With a number for values that every reader sees; it is at least that of every entry (see `compact/settle.rs`).
+    #[must_use]
+    pub fn settling(self, number: Option<SeqNo>) -> Collapse<'a> {
+        Collapse { settle: number.filter(|_| self.bottom), ..self }
+    }
+    /// The order of keys.
+    pub fn order(&self) -> KeyOrder {
+        self.order
     }
     /// With the range tombstones of the source.
     #[must_use]
@@ -136,6 +142,24 @@ impl<'a> Collapse<'a> {
         over.and_then(|f| f.hiding(seq)).is_some_and(|t| self.strata.of(t) == stratum)
     }
 
+    /// Whether nothing that was judged so far, and no range tombstone, has a say about the keys from `first` to `last`. Keys
+    /// come in order.
+    pub fn leaves_alone(&mut self, first: &[u8], last: &[u8]) -> bool {
+        if self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, first)) {
+            return false;
+        }
+        let list = self.ranges.list();
+        while list.get(self.near).is_some_and(|f| f.end.as_ref().is_before(self.order, first)) {
+            self.near += 1;
+        }
+        !list.get(self.near).is_some_and(|f| f.begin.as_ref().is_before(self.order, last))
+    }
+    /// Values of different keys went on unjudged, the last of them this one.
+    pub fn went_on(&mut self, key: &[u8], seq: SeqNo) {
+        let stratum = self.strata.of(seq);
+        let e = EntryRef { key, seq, value: ValueRef::Inline(&[]) };
+        self.remember(&e, true, Verdict::Keep, stratum);
+    }
     /// After a verdict of [`Verdict::Covered`]: where the tombstone ends that hides the entry, and its number, once it is worth to
     /// seek there. Everything older than that number and before that place is hidden from every reader.
     pub fn way_out(&mut self) -> Option<(CutRef<'_>, SeqNo)> {
@@ -166,11 +190,16 @@ impl<'a> Collapse<'a> {
         self.bottom && self.strata.oldest(e.seq)
     }
 
-    /// The number that an entry goes on under. Nobody will ask how old a value is that every reader sees, and beneath which
-    /// nothing lies: it takes the smallest number, which costs a table nothing.
+    /// The number that an entry goes on under: that of all settled ones, if every reader sees it and it is a value.
     pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
-        let seen = SETTLES && self.strata.oldest(e.seq) || bug::on(Bug::SettleUnderSnapshot);
-        if self.bottom && seen && !e.value.is_tombstone() { SETTLED } else { e.seq }
+        match self.settle {
+            Some(number) if self.strata.oldest(e.seq) && !e.value.is_tombstone() => number,
+            _ => e.seq,
+        }
+    }
+    /// Whether entries go on under one number.
+    pub fn settles(&self) -> bool {
+        self.settle.is_some()
     }
 
     /// The verdict on the next entry, and whether it starts a new key; `another`: it is known to.
@@ -255,13 +284,12 @@ mod tests {
     fn at_the_bottom_values_that_every_reader_sees_settle() {
         let settled = |bottom, snapshots: &[u64], seq, value| {
             let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50));
+            let c = Collapse::new(KeyOrder::Bytes, strata, bottom, &Frozen(50)).settling(Some(SeqNo(70)));
             c.settled(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
         };
         let value = ValueRef::Inline(b"v");
-        let one = if SETTLES { 1 } else { 9 };
-        assert_eq!((settled(true, &[], 9, value), settled(true, &[9, 20], 9, value)), (one, one));
-        assert_eq!(settled(true, &[8, 20], 9, value), 9, "a snapshot does not see it");
+        assert_eq!((settled(true, &[], 9, value), settled(true, &[80], 9, value)), (70, 70));
+        assert_eq!(settled(true, &[8, 80], 9, value), 9, "a snapshot does not see it");
         assert_eq!((settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::None)), (9, 9));
     }
 

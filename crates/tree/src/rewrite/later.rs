@@ -4,8 +4,8 @@
 //!
 //! Invariant: an output that was left here is worth nothing before [`Later::finish`] has returned `Ok`.
 
+use super::again;
 use crate::version::{TableMeta, VlogMeta};
-use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
 use perigee_env::Append;
 use perigee_file::Shelf;
@@ -57,13 +57,9 @@ impl Later {
         verify: bool,
     ) -> Result<()> {
         self.sync(shelf)?;
-        for (tables, vlogs) in outputs.filter(|_| verify && !bug::on(Bug::IgnoreBlockChecksum)) {
-            for t in tables {
-                shelf.klog(t.id, t.summary.bytes)?.verify(t.summary.checksum, &mut |_| {})?;
-            }
-            for v in vlogs {
-                shelf.vlog(v.id, v.bytes)?.verify(v.checksum, &mut |_| {})?;
-            }
+        for (tables, vlogs) in outputs.filter(|_| verify) {
+            tables.iter().try_for_each(|t| again::table(shelf, t))?;
+            vlogs.iter().try_for_each(|v| again::vlog(shelf, v))?;
         }
         Ok(())
     }

@@ -4,8 +4,10 @@
 pub mod collapse;
 pub mod split;
 pub mod place;
+mod again;
 mod later;
 pub mod sink;
+mod whole;
 pub mod pace;
 pub mod filter;
 pub mod pipeline;
@@ -15,3 +17,6 @@ pub use later::Later;
 pub use pace::{Moved, Pace, Unhindered};
 pub use pipeline::{Counts, Input, Output, Setting, run, write_sorted};
 pub use sink::Created;
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,7 @@ pub trait Pace: std::fmt::Debug {
 /// Bytes after which a rewrite asks.
 pub const QUANTUM_BYTES: u64 = 64 << 10;
 /// Entries after which a rewrite asks.
-pub const QUANTUM_ENTRIES: u64 = 16;
+pub const QUANTUM_ENTRIES: u64 = 64;
 
 /// Never waits, never gives up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +56,11 @@ impl Quantum {
     /// One more entry of so many bytes.
     pub fn add(&mut self, bytes: u64) {
         self.moved.entries += 1;
+        self.moved.read_bytes += bytes;
+    }
+    /// So many entries more, together of so many bytes.
+    pub fn add_all(&mut self, entries: u64, bytes: u64) {
+        self.moved.entries += entries;
         self.moved.read_bytes += bytes;
     }
     /// Whether it is time to ask.

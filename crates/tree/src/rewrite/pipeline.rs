@@ -7,6 +7,7 @@ use super::pace::{Pace, Quantum};
 use super::place::{Place, Placement};
 use super::sink::{Created, Sink};
 use super::split::Split;
+use super::whole::Whole;
 use crate::get;
 use crate::mvcc::Strata;
 use crate::scan::MergeCursor;
@@ -46,6 +47,8 @@ pub struct Setting<'a> {
     pub now: &'a dyn Now,
     /// The user's filter, for compactions.
     pub filter: Option<Filtering<'a>>,
+    /// The number for values that every reader sees and beneath which nothing lies, if they may have one.
+    pub settle: Option<SeqNo>,
     /// Who syncs the outputs and reads them again, if not the rewrite.
     pub later: Option<&'a Later>,
 }
@@ -62,6 +65,8 @@ pub struct Input {
     pub relocate: BTreeSet<FileId>,
     /// Every entry is written under number 0: the table will get a stamp.
     pub renumber: bool,
+    /// Blocks in which nothing changes may be moved as they are stored.
+    pub whole: bool,
 }
 
 /// What was made.
@@ -96,6 +101,8 @@ pub struct Counts {
     pub filtered: u64,
     /// Of those written: expired entries that became tombstones.
     pub buried: u64,
+    /// Of those written: entries of blocks that were moved as they were stored.
+    pub moved: u64,
     /// Dropped because a range tombstone hides them. (Of many in a row most are not read at all, and not counted anywhere.)
     pub covered: u64,
     /// Single deletes and what they cancelled.
@@ -109,12 +116,14 @@ pub struct Counts {
 pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Output> {
     let mut source = input.source;
     let place = Place { threshold: job.threshold, relocate: input.relocate };
+    let unseen = input.whole && !input.renumber && job.filter.is_none() && place.relocate.is_empty();
+    let mut whole = Whole::new(unseen, place.threshold);
     let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
     let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
     let mut sink = sink.leaving_syncs_to(job.later);
     let order = job.options.order;
-    let mut collapse =
-        Collapse::new(order, job.strata.clone(), input.bottom, job.now).with_ranges(input.ranges);
+    let collapse = Collapse::new(order, job.strata.clone(), input.bottom, job.now);
+    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     let (ranges, of_ranges) = collapse.ranges();
     counts.ranges = of_ranges;
@@ -129,6 +138,15 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 Err(_) if bug::on(Bug::InstallCancelled) => break,
                 go_on => go_on?,
             }
+        }
+        if held.is_none()
+            && let Some(s) = whole.step(&mut source, (&mut collapse, &mut split, &mut sink))?
+        {
+            counts.moved += s.entries;
+            counts.read += s.entries;
+            counts.written += s.entries;
+            quantum.add_all(s.entries, s.bytes);
+            continue;
         }
         counts.read += 1;
         let another = source.on_another_key();

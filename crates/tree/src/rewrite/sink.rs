@@ -1,5 +1,6 @@
 //! Where entries go: tables and value logs, cut as told, each finished file synced and (option) read again.
 
+use super::again;
 use super::later::Later;
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
@@ -7,7 +8,8 @@ use perigee_base::cut::{Cut, CutRef};
 use perigee_base::key::VlogPointer;
 use perigee_base::{EntryRef, FileId, Result};
 use perigee_env::Append;
-use perigee_file::{Fragments, KlogOptions, KlogWriter, Shelf, VlogWriter};
+use perigee_file::block::frame::Frame;
+use perigee_file::{Block, Fragments, KlogOptions, KlogWriter, Shelf, VlogWriter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -125,6 +127,18 @@ impl<'a> Sink<'a> {
         self.open_klog()?.add(e)
     }
 
+    /// Whether the current table takes a block as it is stored; see [`KlogWriter::takes`].
+    pub fn takes(&self, block: &Block, stored: &Frame<'_>, many: bool) -> bool {
+        match &self.klog {
+            Some((_, klog)) => klog.takes(block, stored, many),
+            None => KlogWriter::would_take(&self.options, block, stored),
+        }
+    }
+    /// Adds all entries of a block to the current table.
+    pub fn add_block(&mut self, block: &Block, stored: &Frame<'_>) -> Result<()> {
+        self.open_klog()?.add_block(block, stored)
+    }
+
     /// The range tombstones that go into the tables, each into those that it covers a part of.
     pub fn set_ranges(&mut self, ranges: Fragments) {
         self.ranges = ranges;
@@ -161,11 +175,11 @@ impl<'a> Sink<'a> {
         let mut left = self.later.map(|_| Vec::new());
         let summary = klog.finish_and_sync(left.as_mut())?;
         self.leave(left)?;
-        if self.verify && !bug::on(Bug::IgnoreBlockChecksum) {
-            let reader = self.shelf.klog(id, summary.bytes)?;
-            reader.verify(summary.checksum, &mut |_| {})?;
+        let table = TableMeta { id, summary, stamp: None };
+        if self.verify {
+            again::table(self.shelf, &table)?;
         }
-        self.tables.push(TableMeta { id, summary, stamp: None });
+        self.tables.push(table);
         Ok(())
     }
 
@@ -175,10 +189,11 @@ impl<'a> Sink<'a> {
         let mut left = self.later.map(|_| Vec::new());
         let s = vlog.finish_and_sync(left.as_mut())?;
         self.leave(left)?;
+        let vlog = VlogMeta { id, bytes: s.bytes, checksum: s.checksum };
         if self.verify {
-            self.shelf.vlog(id, s.bytes)?.verify(s.checksum, &mut |_| {})?;
+            again::vlog(self.shelf, &vlog)?;
         }
-        self.vlogs.push(VlogMeta { id, bytes: s.bytes, checksum: s.checksum });
+        self.vlogs.push(vlog);
         Ok(())
     }
 

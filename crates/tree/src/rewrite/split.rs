@@ -23,6 +23,12 @@ impl Split {
         Split { target_bytes, order, cuts, passed: 0 }
     }
 
+    /// Whether a boundary lies behind the key `first` and before `last`.
+    pub fn divides(&self, first: &[u8], last: &[u8]) -> bool {
+        let ahead = self.cuts[self.passed..].iter().find(|c| !c.as_ref().is_before(self.order, first));
+        ahead.is_some_and(|c| c.as_ref().is_before(self.order, last))
+    }
+
     /// Where to cut before the next entry, if anywhere. Versions of one key stay together. Keys come in order.
     #[inline]
     pub fn cut<'a>(
@@ -70,6 +76,8 @@ mod tests {
         assert_eq!(s.cut(b"h", true, 2560, 0), Some(CutRef::Before(b"h")), "full");
         assert_eq!(s.cut(b"h", false, 2570, 0), None, "the same key");
         assert_eq!(s.cut(b"i", true, 0, limits::INDEX_BYTES_CUT), Some(CutRef::Before(b"i")));
+        assert!(s.divides(b"j", b"m") && s.divides(b"j", b"z"));
+        assert!(!s.divides(b"j", b"l") && !s.divides(b"m", b"z"));
         assert_eq!(s.cut(b"n", true, 10, 0), Some(CutRef::Before(b"m")));
     }
 

@@ -5,7 +5,7 @@ use crate::version::Run;
 use perigee_base::cut::CutRef;
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{Found, KlogCursor, Spot, Strand};
+use perigee_file::{Block, Found, KlogCursor, Spot, Strand};
 use std::sync::Arc;
 
 /// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason to complain.
@@ -85,6 +85,19 @@ impl Source {
     /// The same of the entry it is on.
     pub fn spot(&self, order: KeyOrder, skip: &[u8]) -> Spot {
         Spot { head: self.key().head(order, skip), seq: self.seq(), kind: self.kind() }
+    }
+    /// The cursor of the table it is in, if that is at the beginning of a block that may be moved as it is.
+    #[inline]
+    pub fn whole_block(&self) -> Option<(&KlogCursor, &Arc<Block>)> {
+        let Source::Run(RunCursor { open: Some(c), .. }) = self else { return None };
+        c.whole_block().map(|block| (c, block))
+    }
+    /// To the first entry behind the block at hand; a memtable has none.
+    pub fn leave_block(&mut self) -> Result<()> {
+        let Source::Run(run) = self else { return self.next() };
+        let Some(c) = &mut run.open else { return Ok(()) };
+        c.leave_block()?;
+        if c.valid() { Ok(()) } else { run.skip_forward(run.table) }
     }
     /// The run, if it is one.
     pub fn as_run(&mut self) -> Option<&mut RunCursor> {

@@ -12,7 +12,7 @@ use crate::own::Own;
 use crate::version::Version;
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, EntryRef, Error, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{Found, Spot};
+use perigee_file::{Block, Found, KlogCursor, Spot};
 use std::cmp::Ordering::{Greater, Less};
 use std::sync::Arc;
 
@@ -297,6 +297,33 @@ impl MergeCursor {
             if matches!(now, 0 | u64::MAX) && !self.skip.is_empty() {
                 self.check_base(i);
             }
+        }
+        Ok(())
+    }
+
+    /// The block that begins with the entry it is on, if everything in it comes before every other source; also where the
+    /// foremost of these is. Going forward only.
+    #[inline]
+    pub fn whole_block(&self) -> Option<(&KlogCursor, &Arc<Block>, Option<KeyRef<'_>>)> {
+        let (cursor, block) = self.sources[self.current?].whole_block()?;
+        let limit = self.second.map(|second| self.sources[second].key());
+        let last = block.key(block.len() - 1);
+        let before = limit.is_none_or(|limit| last.cmp(self.order, limit) == Less);
+        before.then_some((cursor, block, limit))
+    }
+    /// Goes on behind that block.
+    pub fn leave_block(&mut self) -> Result<()> {
+        let Some(i) = self.current else { return Ok(()) };
+        (self.left, self.another) = (i, false);
+        let left = self.sources[i].leave_block();
+        if left.is_err() {
+            self.current = None;
+            return left;
+        }
+        self.look(i);
+        self.choose();
+        if let Some(i) = self.current {
+            self.check_base(i);
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use perigee_base::cut::Cut;
 use perigee_engine::Engine;
 use perigee_engine::locks::{LockMode, Place};
 use perigee_engine::txn::{Mark, Txn as Inner};
+use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::Batch;
 use perigee_tree::scan::Bounds;
 use std::ops::RangeBounds;
-use perigee_env::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -241,8 +241,11 @@ fn read_only(case: &Case, past: &Past) -> Result<(), String> {
         disk.paths().into_iter().rfind(|p| p.starts_with(PATH) && p.extension().is_some_and(|e| e == "wal"));
     if let Some(log) = last {
         let mut bytes = disk.read_raw(&log);
-        // The start of one more record.
+        // The start of one more record, behind the last: over the zeros of space that was taken ahead, some of which are left.
+        let taken = bytes.len();
+        bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1));
         bytes.extend_from_slice(&[7; 20]);
+        bytes.resize(bytes.len().max(taken), 0);
         disk.write_raw(&log, bytes);
     }
     let before = image(&disk);

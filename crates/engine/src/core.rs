@@ -17,6 +17,7 @@ use crate::passed::Passed;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::{Retire, sealed_bytes};
 use crate::scrub::Scrub;
+use crate::serial::Registry;
 use crate::settings::Settings;
 use crate::shared::SharedBatches;
 use crate::signal::Signal;
@@ -76,6 +77,8 @@ pub struct Core {
     pub retries: AtomicU64,
     /// Locks of transactions.
     pub locks: Arc<Locks>,
+    /// Serializable transactions.
+    pub serial: Arc<Registry>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Files waiting to be deleted.

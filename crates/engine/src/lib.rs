@@ -14,6 +14,8 @@ pub mod dirsync;
 pub mod signal;
 pub mod snapshot;
 pub mod locks;
+pub mod footprint;
+pub mod serial;
 pub mod now;
 pub mod retire;
 pub mod wal;

@@ -11,7 +11,7 @@
 //! they wait for holders only. Who would wait for itself, over others, is told so at once (a deadlock): the youngest
 //! transaction of the circle is the victim.
 
-use perigee_base::cut::{Cut, CutRef};
+use crate::footprint::Place;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result};
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Condvar, Mutex, MutexGuard};
@@ -49,30 +49,6 @@ fn collide(a: LockMode, b: LockMode) -> bool {
 /// Whether who holds `held` needs nothing more for `wanted`.
 fn covers(held: LockMode, wanted: LockMode) -> bool {
     held == wanted || matches!((held, wanted), (Exclusive, Shared) | (Insert, Shared | Exclusive))
-}
-
-/// What is locked.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Place {
-    /// One key.
-    Key(Vec<u8>),
-    /// All keys between two places.
-    Stretch(Cut, Cut),
-}
-
-impl Place {
-    fn ends(&self) -> (CutRef<'_>, CutRef<'_>) {
-        match self {
-            Place::Key(key) => (CutRef::Before(key), CutRef::After(key)),
-            Place::Stretch(begin, end) => (begin.as_ref(), end.as_ref()),
-        }
-    }
-    fn meets(&self, order: KeyOrder, other: &Place) -> bool {
-        match (self, other) {
-            (Place::Key(a), Place::Key(b)) => order.equal(a, b),
-            _ => CutRef::overlap(order, self.ends(), other.ends()),
-        }
-    }
 }
 
 /// A lock that somebody holds.
@@ -125,7 +101,11 @@ impl Ground {
     /// Every lock on keys in common with a place.
     fn on<'a>(&'a self, place: &'a Place) -> Box<dyn Iterator<Item = &'a Held> + 'a> {
         let order = self.order;
-        let stretches = self.stretches.iter().filter(move |(p, _)| p.meets(order, place)).map(|(_, h)| h);
+        let stretches = self
+            .stretches
+            .iter()
+            .filter(move |(p, _)| p.target().meets(order, place.target()))
+            .map(|(_, h)| h);
         match place {
             Place::Key(key) => {
                 let same = self.keys.get(&order.filter_hash(key)).into_iter().flatten();
@@ -159,7 +139,9 @@ impl Ground {
         if !self.upgrades(r.owner, &r.place) {
             let before = self.waiting[..at].iter().filter(|w| w.answer == Answer::Waiting);
             let rivals = before.filter(|w| {
-                w.owner != r.owner && collide(w.mode, r.mode) && w.place.meets(self.order, &r.place)
+                w.owner != r.owner
+                    && collide(w.mode, r.mode)
+                    && w.place.target().meets(self.order, r.place.target())
             });
             all.extend(rivals.map(|w| w.owner));
         }
@@ -334,10 +316,7 @@ fn settle(
         // Others may have waited behind it.
         ground.grant();
     }
-    let key = match &place {
-        Place::Key(key) => key,
-        Place::Stretch(begin, _) => begin.as_ref().key().unwrap_or_default(),
-    };
+    let key = place.target().key();
     if answer == Answer::Victim {
         return Err(Error::conflict(name, key, "a deadlock, and this transaction gives way: begin it anew"));
     }

@@ -2,9 +2,11 @@
 //! database as it was when they were made, whatever writers, flushes and compactions do meanwhile.
 
 use crate::{Result, Slice};
+use perigee_base::cut::{Cut, CutRef};
 use perigee_base::latency::Operation;
 use perigee_base::{SeqNo, Shared};
 use perigee_engine::Engine;
+use perigee_engine::txn::Walk;
 use perigee_tree::View;
 use perigee_tree::scan::{Bounds, VisibleCursor};
 use std::ops::{Bound, RangeBounds};
@@ -41,6 +43,16 @@ pub struct Cursor {
     engine: Arc<Engine>,
     /// Steps that the counters do not know yet.
     steps: u64,
+    /// Told of what was passed, if a transaction depends on that.
+    watch: Option<Box<Watch>>,
+}
+
+/// What a serializable transaction's cursor has passed, within its bounds.
+#[derive(Debug)]
+struct Watch {
+    walk: Walk,
+    begin: Cut,
+    end: Cut,
 }
 
 impl Drop for Cursor {
@@ -57,7 +69,34 @@ pub(crate) fn bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
 
 impl Cursor {
     pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Cursor {
-        Cursor { inner: VisibleCursor::new(view, at, bounds, true), engine: Arc::clone(engine), steps: 0 }
+        let inner = VisibleCursor::new(view, at, bounds, true);
+        Cursor { inner, engine: Arc::clone(engine), steps: 0, watch: None }
+    }
+    /// The same, telling `walk` what it passes.
+    pub(crate) fn watched(mut self, walk: Option<Walk>, bounds: &Bounds) -> Cursor {
+        let ends = || (Cut::begin(bounds.lower.clone()), Cut::end(bounds.upper.clone()));
+        self.watch = walk.map(|walk| {
+            let (begin, end) = ends();
+            Box::new(Watch { walk, begin, end })
+        });
+        self
+    }
+    /// Tells of the way to where it stands now, from a place (`None`: from where it stood).
+    #[cold]
+    fn passed(&mut self, from: Option<CutRef<'_>>, forward: bool) {
+        let Some(Watch { walk, begin, end }) = self.watch.as_deref_mut() else { return };
+        let here = match (self.inner.key(), forward) {
+            (Some(key), true) => CutRef::After(key),
+            (Some(key), false) => CutRef::Before(key),
+            (None, true) => end.as_ref(),
+            (None, false) => begin.as_ref(),
+        };
+        let from = from.unwrap_or(here);
+        if forward {
+            walk.passed(from, here);
+        } else {
+            walk.passed(here, from);
+        }
     }
     #[inline]
     fn go(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
@@ -94,30 +133,56 @@ impl Cursor {
     }
     /// To the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.position(VisibleCursor::seek_to_first)
+        self.position(VisibleCursor::seek_to_first)?;
+        if let Some(watch) = &self.watch {
+            let begin = watch.begin.clone();
+            self.passed(Some(begin.as_ref()), true);
+        }
+        Ok(())
     }
     /// To the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.position(VisibleCursor::seek_to_last)
+        self.position(VisibleCursor::seek_to_last)?;
+        if let Some(watch) = &self.watch {
+            let end = watch.end.clone();
+            self.passed(Some(end.as_ref()), false);
+        }
+        Ok(())
     }
     /// To the first entry at or after `key` (of those within the bounds).
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.position(|c| c.seek(key.as_ref()))
+        self.position(|c| c.seek(key.as_ref()))?;
+        if self.watch.is_some() {
+            self.passed(Some(CutRef::Before(key.as_ref())), true);
+        }
+        Ok(())
     }
     /// To the last entry at or before `key` (of those within the bounds).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.position(|c| c.seek_for_prev(key.as_ref()))
+        self.position(|c| c.seek_for_prev(key.as_ref()))?;
+        if self.watch.is_some() {
+            self.passed(Some(CutRef::After(key.as_ref())), false);
+        }
+        Ok(())
     }
     /// To the next entry; invalid after the last. On an invalid cursor: stays invalid.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        self.step(VisibleCursor::next)
+        self.step(VisibleCursor::next)?;
+        if self.watch.is_some() {
+            self.passed(None, true);
+        }
+        Ok(())
     }
     /// To the previous entry; invalid before the first. On an invalid cursor: stays invalid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        self.step(VisibleCursor::prev)
+        self.step(VisibleCursor::prev)?;
+        if self.watch.is_some() {
+            self.passed(None, false);
+        }
+        Ok(())
     }
     /// Whether the cursor is on an entry.
     #[inline]
@@ -212,17 +277,34 @@ pub struct Iter {
     at: SeqNo,
     bounds: Bounds,
     done: bool,
+    walk: Option<Walk>,
 }
 
 impl Iter {
     pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Iter {
-        Iter { front: None, back: None, engine: Arc::clone(engine), view, at, bounds, done: false }
+        Iter {
+            front: None,
+            back: None,
+            engine: Arc::clone(engine),
+            view,
+            at,
+            bounds,
+            done: false,
+            walk: None,
+        }
+    }
+    /// The same, telling `walk` what it passes.
+    pub(crate) fn watched(self, walk: Option<Walk>) -> Iter {
+        Iter { walk, ..self }
     }
 
     /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave last.
     fn step(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
         let order = self.view.version.order;
-        let fresh = || Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone());
+        let fresh = || {
+            Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone())
+                .watched(self.walk.clone(), &self.bounds)
+        };
         let (end, other) =
             if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
         match (&mut *end, forward) {

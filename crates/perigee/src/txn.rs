@@ -5,7 +5,8 @@ use crate::{Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, R
 use crate::{erase, translate};
 use perigee_base::cut::Cut;
 use perigee_engine::Engine;
-use perigee_engine::locks::{LockMode, Place};
+use perigee_engine::footprint::Place;
+use perigee_engine::locks::LockMode;
 use perigee_engine::txn::{Mark, Txn as Inner};
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::Batch;
@@ -126,14 +127,13 @@ impl Txn {
     fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
         let mut inner = self.inner();
         let (view, at) = inner.view(self.engine.core(), &family.inner)?;
-        inner.will_walk(&family.inner, Cut::begin(bounds.lower.clone()), Cut::end(bounds.upper.clone()));
-        Ok(Iter::new(&self.engine, view, at, bounds))
+        Ok(Iter::new(&self.engine, view, at, bounds).watched(inner.walk(&family.inner)))
     }
     fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
         let mut inner = self.inner();
         let (view, at) = inner.view(self.engine.core(), &family.inner)?;
-        inner.will_walk(&family.inner, Cut::begin(bounds.lower.clone()), Cut::end(bounds.upper.clone()));
-        Ok(Cursor::new(&self.engine, view, at, bounds))
+        let walk = inner.walk(&family.inner);
+        Ok(Cursor::new(&self.engine, view, at, bounds.clone()).watched(walk, &bounds))
     }
 
     /// Locks `key`, then reads it: nobody who locks it too gets in between this read and the commit. The lock is held until the

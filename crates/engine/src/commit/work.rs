@@ -4,9 +4,10 @@
 use super::admit;
 use crate::core::Core;
 use crate::family::Family;
+use crate::footprint::Parts;
 use crate::settings::Durability;
 use crate::shared;
-use crate::txn::validate::{Conditions, Parts};
+use crate::txn::validate::Conditions;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -114,13 +115,12 @@ impl Parts for Work {
 /// Leaves out what transactions wrote whose conditions do not hold, in the commit section.
 pub fn refuse_conflicts(core: &Core, group: &mut [Work]) {
     for i in 0..group.len() {
-        let (earlier, work) = group.split_at_mut(i);
-        let Some(work) = work.first_mut().filter(|w| w.refused.is_none()) else { continue };
-        let Some(conditions) = &work.conditions else { continue };
+        let (earlier, rest) = group.split_at_mut(i);
+        let Some(work) = rest.first_mut().filter(|w| w.refused.is_none()) else { continue };
+        let Some(mut conditions) = work.conditions.take() else { continue };
         let earlier: Vec<&dyn Parts> =
             earlier.iter().filter(|w| w.refused.is_none()).map(|w| w as &dyn Parts).collect();
-        let holds = conditions.check(core, work).and_then(|()| conditions.check_beside(core, work, &earlier));
-        work.refused = holds.err();
+        work.refused = conditions.check_last(core, work, &earlier).err();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who waits for whom, and that nobody waits for ever.
 
 use super::*;
+use perigee_base::cut::Cut;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::World;
 use std::sync::Arc;

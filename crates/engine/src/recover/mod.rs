@@ -181,6 +181,7 @@ fn assemble(
         signal: Signal::new(),
         now,
         locks: Arc::default(),
+        serial: Arc::default(),
         snapshots: Arc::new(Snapshots::default()),
         retire: Retire::default(),
         shelf,

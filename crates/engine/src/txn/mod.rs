@@ -1,13 +1,13 @@
 //! Transactions: private writes over a snapshot, checked and committed in the one commit section.
 //!
 //! A transaction holds nothing that others meet: its writes are a batch in log format ([`writes`]), its snapshot is a number,
-//! and what it has read is a list ([`reads`]) that [`validate`] goes through at commit. Writers that use none pay nothing.
+//! and what it has read is a list that [`validate`] goes through at commit; serializable ones are known to each other
+//! ([`crate::serial`]). Writers that use none pay nothing.
 
 pub mod settings;
 pub mod writes;
-pub mod reads;
 pub mod validate;
 mod transaction;
 
 pub use settings::{Isolation, TxnSettings};
-pub use transaction::{Mark, Txn};
+pub use transaction::{Mark, Txn, Walk};

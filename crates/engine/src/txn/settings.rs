@@ -11,7 +11,7 @@ pub enum Isolation {
     RepeatableRead,
     /// All reads see one moment; keys that were written must not have changed at commit.
     Snapshot,
-    /// As if transactions ran one after the other, in an order that real time allows.
+    /// As if transactions ran one after the other, in an order that real time allows: see [`crate::serial`].
     Serializable,
 }
 
@@ -22,11 +22,7 @@ impl Isolation {
     }
     /// Whether keys that were read must not have changed at commit.
     pub fn checks_reads(self) -> bool {
-        matches!(self, Isolation::RepeatableRead | Isolation::Serializable)
-    }
-    /// Whether ranges that were read must not have changed at commit.
-    pub fn checks_ranges(self) -> bool {
-        self == Isolation::Serializable
+        self == Isolation::RepeatableRead
     }
 }
 

@@ -1,15 +1,16 @@
 //! One transaction: its snapshot, its writes, its savepoints, its end.
 
-use super::reads::Reads;
 use super::settings::{Isolation, TxnSettings};
-use super::validate::Conditions;
+use super::validate::{Conditions, Depends, refused};
 use super::writes::{Place, Writes};
 use crate::core::Core;
 use crate::family::Family;
-use crate::locks::{self, LockMode, Locks, Mine, Owner};
+use crate::footprint::{Place as Locked, Reads};
+use crate::locks::{LockMode, Locks, Mine, Owner};
+use crate::serial::{Member, Registry};
 use crate::snapshot::Held;
-use perigee_base::cut::Cut;
-use perigee_base::{Error, ErrorKind, Result, SeqNo, Shared};
+use perigee_base::cut::CutRef;
+use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
 use perigee_file::log::Batch;
 use perigee_tree::{View, get, since};
@@ -50,6 +51,9 @@ pub struct Txn {
     held: Option<Held>,
     writes: Writes,
     reads: Reads,
+    /// Its place among the serializable ones, if it is one.
+    serial: Option<Arc<Member>>,
+    registry: Arc<Registry>,
     savepoints: Vec<Savepoint>,
     /// As which it takes locks; those it holds.
     owner: Owner,
@@ -68,6 +72,8 @@ impl Txn {
             held: None,
             writes: Writes::new(),
             reads: Reads::default(),
+            serial: None,
+            registry: Arc::clone(&core.serial),
             savepoints: Vec::new(),
             owner: 0,
             mine: Mine::default(),
@@ -86,8 +92,18 @@ impl Txn {
         if self.owner == 0 {
             self.owner = self.locks.newcomer();
         }
-        let holds = self.settings.isolation.holds_snapshot();
-        self.held = holds.then(|| core.snapshots.take(&core.visible));
+        let take = || core.snapshots.take(&core.visible);
+        if self.settings.isolation == Isolation::Serializable {
+            // One that only reads is never refused: so it must not begin between a commit's check and its publication.
+            let _section = self.settings.read_only.then(|| core.wal.appender());
+            let begun = self.registry.begin(self.settings.read_only, || {
+                let held = take();
+                (held.seq(), held)
+            });
+            (self.serial, self.held) = (Some(begun.0), Some(begun.1));
+        } else {
+            self.held = self.settings.isolation.holds_snapshot().then(take);
+        }
         self.until_us = match self.settings.timeout_us {
             0 => 0,
             us => core.env.clock.monotonic_us().saturating_add(us),
@@ -101,6 +117,9 @@ impl Txn {
         self.held = None;
         self.writes.clear();
         self.reads = Reads::default();
+        if let Some(member) = self.serial.take() {
+            self.registry.leave(&member);
+        }
         self.savepoints.clear();
         self.locks.release(self.owner, &mut self.mine, 0);
     }
@@ -158,11 +177,11 @@ impl Txn {
             None => (view, at),
         })
     }
-    /// A stretch of keys will be walked through.
-    pub fn will_walk(&mut self, family: &Family, begin: Cut, end: Cut) {
-        if self.settings.isolation.checks_ranges() && !self.settings.read_only {
-            self.reads.range(family.id, begin, end);
-        }
+    /// Where a walk lists what it passes, if that matters.
+    pub fn walk(&self, family: &Family) -> Option<Walk> {
+        let member = self.serial.as_ref().filter(|_| !self.settings.read_only)?;
+        let (family, order) = (family.id, family.tree.order());
+        Some(Walk { member: Arc::clone(member), family, order, number: None })
     }
     /// The value of `key`; `tracked`: as a read that the transaction depends on.
     pub fn get(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Shared>> {
@@ -171,8 +190,12 @@ impl Txn {
         if let Some(found) = self.writes.find(family.id, order, key)? {
             return live(core, found);
         }
-        if tracked && self.settings.isolation.checks_reads() && !self.settings.read_only {
-            self.reads.key(family.id, order, key);
+        if tracked && !self.settings.read_only {
+            match &self.serial {
+                Some(member) => member.reads().key(family.id, order, key),
+                None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
+                None => {}
+            }
         }
         let (view, at) = match &self.held {
             Some(held) => {
@@ -194,7 +217,7 @@ impl Txn {
     ///
     /// # Errors
     /// `Busy` if it was not to be had in time; `Conflict` for the victim of a deadlock.
-    pub fn lock(&mut self, core: &Core, family: &Family, place: locks::Place, mode: LockMode) -> Result<()> {
+    pub fn lock(&mut self, core: &Core, family: &Family, place: Locked, mode: LockMode) -> Result<()> {
         self.check(core)?;
         family.check()?;
         let whose = (self.owner, &mut self.mine);
@@ -210,7 +233,7 @@ impl Txn {
         key: &[u8],
         mode: LockMode,
     ) -> Result<Option<Shared>> {
-        self.lock(core, family, locks::Place::Key(key.to_vec()), mode)?;
+        self.lock(core, family, Locked::Key(key.to_vec()), mode)?;
         if let Some(held) = &self.held {
             let view = family.tree.pin();
             if since::newest(&view, key, held.seq())?.is_some() {
@@ -226,7 +249,7 @@ impl Txn {
         &mut self,
         core: &Core,
         family: &Family,
-        place: impl FnOnce() -> (locks::Place, LockMode),
+        place: impl FnOnce() -> (Locked, LockMode),
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         if self.settings.pessimistic {
@@ -292,13 +315,51 @@ impl Txn {
             return self.check(core).map(|()| (Batch::new(), None));
         }
         let batch = self.writes.take();
-        let isolation = self.settings.isolation;
-        let conditions = self.held.as_ref().filter(|_| batch.count() > 0).map(|held| {
-            let reads = std::mem::take(&mut self.reads);
-            let writes = isolation >= Isolation::RepeatableRead;
-            Box::new(Conditions { since: held.seq(), era: held.era(), writes, reads })
-        });
+        let Some(held) = &self.held else { return Ok((batch, None)) };
+        if batch.count() == 0 {
+            if let Some(member) = self.serial.take() {
+                let next = core.visible().plus(1);
+                let ended = self.registry.end_reading(&member, next);
+                ended.map_err(|why| {
+                    self.registry.leave(&member);
+                    refused(core, why)
+                })?;
+            }
+            return Ok((batch, None));
+        }
+        let depends = match &self.serial {
+            Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
+            None => Depends::Reads(std::mem::take(&mut self.reads)),
+        };
+        let (since, era) = (held.seq(), held.era());
+        let conditions = Some(Box::new(Conditions { since, era, depends, overwritten: false }));
         Ok((batch, conditions))
+    }
+}
+
+/// Lists what a walk has passed, as one stretch that grows. A clone is a walk of its own.
+#[derive(Debug)]
+pub struct Walk {
+    member: Arc<Member>,
+    family: FamilyId,
+    order: KeyOrder,
+    number: Option<usize>,
+}
+
+impl Clone for Walk {
+    fn clone(&self) -> Walk {
+        Walk { member: Arc::clone(&self.member), number: None, ..*self }
+    }
+}
+
+impl Walk {
+    /// The walk knows now what is between two places.
+    pub fn passed(&mut self, begin: CutRef<'_>, end: CutRef<'_>) {
+        let mut reads = self.member.reads();
+        match self.number {
+            Some(number) => reads.widen(number, self.order, (begin, end)),
+            None => self.number = Some(reads.range(self.family, (begin, end))),
+        }
     }
 }
 

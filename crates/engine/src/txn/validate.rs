@@ -1,136 +1,166 @@
 //! Whether a transaction may commit: exact, by asking for what was written since it began. First before the commit section,
 //! for all that was committed by then; in the section only for the rest, which lies in memtables.
 
-use super::reads::Reads;
-use super::writes::{Target, target};
 use crate::core::Core;
 use crate::family::Family;
-use perigee_base::cut::CutRef;
-use perigee_base::{Error, FamilyId, Result, SeqNo};
-use perigee_file::log::Op;
+use crate::footprint::{Parts, Reads, Target, Written};
+use crate::serial::{Member, Refused, Registry};
+use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_tree::since;
 use std::sync::Arc;
 
-/// What must not have changed since a transaction began.
+/// What a transaction depends on beside what it writes.
+#[derive(Debug)]
+pub enum Depends {
+    /// On these, as they were.
+    Reads(Reads),
+    /// On what the registry makes of them.
+    Serial(Arc<Registry>, Arc<Member>),
+}
+
+/// What must hold for a transaction to commit.
 #[derive(Debug)]
 pub struct Conditions {
     /// What it has seen reaches up to here, or was checked up to here.
     pub since: SeqNo,
     /// The era that it began in.
     pub era: u64,
-    /// Whether keys that it writes must not have changed.
-    pub writes: bool,
-    /// What it has read and must not have changed.
-    pub reads: Reads,
+    /// What it has read.
+    pub depends: Depends,
+    /// What it has read was written since (of serializable ones, which may commit all the same).
+    pub overwritten: bool,
 }
 
-/// The operations of a batch by family, as the commit has them.
-pub trait Parts {
-    /// Every operation with its family; the buffer that it points into.
-    fn each(&self, visit: &mut dyn FnMut(FamilyId, &[u8], &Op));
+/// Goes through targets until one fails.
+type Visit<'a> = &'a mut dyn FnMut(FamilyId, Target<'_>);
+
+fn all_of(parts: &dyn Parts, visit: Visit<'_>) {
+    parts.each(&mut |family, buf, op| visit(family, Target::of(buf, op)));
+}
+
+/// The first of the targets over which there is a conflict.
+fn first_conflict(
+    targets: impl FnOnce(Visit<'_>),
+    mut conflict: impl FnMut(FamilyId, Target<'_>) -> Result<Option<Error>>,
+) -> Result<Option<Error>> {
+    let mut found = Ok(None);
+    targets(&mut |family, target| {
+        if matches!(found, Ok(None)) {
+            found = conflict(family, target);
+        }
+    });
+    found
 }
 
 impl Conditions {
-    /// Everything that it is about, keys as stretches of their own where the order knows them so.
-    fn targets(&self, writes: &dyn Parts, visit: &mut dyn FnMut(FamilyId, Target<'_>)) {
-        if self.writes {
-            writes.each(&mut |family, buf, op| visit(family, target(buf, op)));
+    fn reads(&self, visit: Visit<'_>) {
+        match &self.depends {
+            Depends::Reads(reads) => reads.each(visit),
+            Depends::Serial(_, member) => member.reads().each(visit),
         }
-        self.reads.keys().for_each(|(family, key)| visit(family, Target::Key(key)));
-        self.reads.ranges().for_each(|(family, begin, end)| visit(family, Target::Range(begin, end)));
+    }
+    fn serial(&self) -> bool {
+        matches!(self.depends, Depends::Serial(..))
     }
 
-    /// Refuses if anything that it is about was written since.
-    ///
-    /// # Errors
-    /// `Conflict`; a read that failed, and then nothing is known.
-    pub fn check(&self, core: &Core, writes: &dyn Parts) -> Result<()> {
-        let mut outcome = Ok(());
-        let mut last: Option<Arc<Family>> = None;
-        self.targets(writes, &mut |id, target| {
-            if outcome.is_err() {
-                return;
+    /// Refuses if what it is about was written since; or notes it, where that alone is no reason.
+    fn check(&mut self, core: &Core, writes: &dyn Parts, conflict: Conflict<'_>) -> Result<()> {
+        if let Some(e) = first_conflict(|visit| all_of(writes, visit), conflict)? {
+            return Err(e);
+        }
+        if !self.overwritten
+            && let Some(e) = first_conflict(|visit| self.reads(visit), conflict)?
+        {
+            if !self.serial() {
+                return Err(e);
             }
-            let same = last.take().filter(|f| f.id == id);
-            let Some(family) = same.or_else(|| core.families.by_id(id)) else {
-                outcome = Err(gone(id));
-                return;
-            };
-            outcome = self.check_one(&family, target);
-            last = Some(family);
-        });
-        outcome
+            self.overwritten = true;
+        }
+        core.health.check_open()
     }
 
     /// The check before the commit section; what it has seen need not be looked at again.
+    ///
+    /// # Errors
+    /// `Conflict`; a read that failed, and then nothing is known.
     pub fn check_early(&mut self, core: &Core, writes: &dyn Parts) -> Result<()> {
-        let seen = core.visible();
-        self.check(core, writes)?;
+        let (seen, since, era) = (core.visible(), self.since, self.era);
+        self.check(core, writes, &|id, target| written_since(core, id, target, since, era))?;
         self.since = self.since.max(seen);
         Ok(())
     }
 
-    fn check_one(&self, family: &Family, target: Target<'_>) -> Result<()> {
-        let view = family.tree.pin();
-        if family.check_since(self.era).is_err() {
-            return Err(Error::conflict(&family.name(), b"", "the family was cleared or replaced meanwhile"));
+    /// The last check, in the commit section, beside the `earlier` batches of its group, which are not applied yet.
+    ///
+    /// # Errors
+    /// As [`Conditions::check_early`].
+    pub fn check_last(&mut self, core: &Core, writes: &dyn Parts, earlier: &[&dyn Parts]) -> Result<()> {
+        let (since, era) = (self.since, self.era);
+        self.check(core, writes, &|id, target| written_since(core, id, target, since, era))?;
+        if !earlier.is_empty() {
+            self.check(core, writes, &|id, target| Ok(written_by(core, id, target, earlier)))?;
         }
-        let changed = match target {
-            Target::Key(key) => since::newest(&view, key, self.since)?.map(|_| key.to_vec()),
-            Target::Range(begin, end) => since::first_between(&view, (begin, end), self.since)?,
-        };
-        match changed {
-            Some(key) => Err(conflict(family, &key)),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses if an earlier batch of the same group, not yet applied, writes what it is about.
-    pub fn check_beside(&self, core: &Core, writes: &dyn Parts, earlier: &[&dyn Parts]) -> Result<()> {
-        let mut outcome = Ok(());
-        self.targets(writes, &mut |id, mine| {
-            let Some(family) = core.families.by_id(id).filter(|_| outcome.is_ok()) else { return };
-            for other in earlier {
-                other.each(&mut |of, buf, op| {
-                    if of == id && outcome.is_ok() && meet(&family, mine, target(buf, op)) {
-                        outcome = Err(conflict(&family, key_of(mine, target(buf, op))));
-                    }
-                });
-            }
-        });
-        outcome
+        let Depends::Serial(registry, member) = &self.depends else { return Ok(()) };
+        let order_of = |id| core.families.by_id(id).map(|f| f.tree.order());
+        let written = Written::of(writes, &order_of);
+        let next = core.visible().plus(1);
+        registry.commit(member, written, self.overwritten, next).map_err(|r| refused(core, r))
     }
 }
 
-fn gone(id: FamilyId) -> Error {
-    Error::new(
-        perigee_base::ErrorKind::NotFound,
-        format!("the transaction is about family {id}, which was dropped"),
-    )
+type Conflict<'a> = &'a dyn Fn(FamilyId, Target<'_>) -> Result<Option<Error>>;
+
+/// The conflict, if what `target` is about has a version newer than `since`.
+fn written_since(
+    core: &Core,
+    id: FamilyId,
+    target: Target<'_>,
+    since: SeqNo,
+    era: u64,
+) -> Result<Option<Error>> {
+    let Some(family) = core.families.by_id(id) else {
+        let text = format!("the transaction is about family {id}, which was dropped");
+        return Err(Error::new(ErrorKind::NotFound, text));
+    };
+    let view = family.tree.pin();
+    if family.check_since(era).is_err() {
+        let text = "the family was cleared or replaced meanwhile";
+        return Ok(Some(Error::conflict(&family.name(), target.key(), text)));
+    }
+    let changed = match target {
+        Target::Key(key) => since::newest(&view, key, since)?.map(|_| key.to_vec()),
+        Target::Range(begin, end) => since::first_between(&view, (begin, end), since)?,
+    };
+    Ok(changed.map(|key| conflict(&family, &key)))
+}
+
+/// The conflict, if one of these batches writes what `target` is about.
+fn written_by(core: &Core, id: FamilyId, target: Target<'_>, batches: &[&dyn Parts]) -> Option<Error> {
+    let family = core.families.by_id(id)?;
+    let order = family.tree.order();
+    let mut found = None;
+    for batch in batches {
+        batch.each(&mut |of, buf, op| {
+            let other = Target::of(buf, op);
+            if of == id && found.is_none() && target.meets(order, other) {
+                let key = if let Target::Key(key) = target { key } else { other.key() };
+                found = Some(conflict(&family, key));
+            }
+        });
+    }
+    found
 }
 
 fn conflict(family: &Family, key: &[u8]) -> Error {
     Error::conflict(&family.name(), key, "another commit came first; begin the transaction anew")
 }
 
-/// Whether two operations are about a key in common.
-fn meet(family: &Family, a: Target<'_>, b: Target<'_>) -> bool {
-    let order = family.tree.order();
-    let inside = |key: &[u8], begin: CutRef<'_>, end: CutRef<'_>| {
-        begin.is_before(order, key) && !end.is_before(order, key)
-    };
-    match (a, b) {
-        (Target::Key(a), Target::Key(b)) => order.equal(a, b),
-        (Target::Key(key), Target::Range(begin, end)) | (Target::Range(begin, end), Target::Key(key)) => {
-            inside(key, begin, end)
-        }
-        (Target::Range(a, b), Target::Range(c, d)) => CutRef::overlap(order, (a, b), (c, d)),
-    }
-}
-
-fn key_of<'a>(a: Target<'a>, b: Target<'a>) -> &'a [u8] {
-    match (a, b) {
-        (Target::Key(key), _) | (_, Target::Key(key)) => key,
-        (Target::Range(begin, _), _) => begin.key().unwrap_or_default(),
+/// What the registry answered, as an error.
+pub fn refused(core: &Core, why: Refused) -> Error {
+    const TEXT: &str = "it would be in no order with transactions beside it; begin it anew";
+    let place = why.0.and_then(|(id, place)| Some((core.families.by_id(id)?, place)));
+    match place {
+        Some((family, place)) => Error::conflict(&family.name(), place.target().key(), TEXT),
+        None => Error::new(ErrorKind::Conflict, TEXT),
     }
 }

@@ -7,7 +7,6 @@
 //! ```
 //! Numbers only grow, also over rollbacks: a memtable cannot forget, so numbers taken back are remembered as dead.
 
-use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, FamilyId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::{Batch, Mark, Op};
@@ -180,29 +179,6 @@ impl Writes {
         }
         self.laid = self.ops.len();
         Ok(())
-    }
-
-    /// Keys written by themselves, and ranges erased.
-    pub fn targets(&self) -> impl Iterator<Item = (FamilyId, Target<'_>)> {
-        let buf = self.batch.buf();
-        self.ops.iter().map(move |w| (w.op.family, target(buf, &w.op)))
-    }
-}
-
-/// What an operation is about.
-#[derive(Clone, Copy, Debug)]
-pub enum Target<'a> {
-    /// A key.
-    Key(&'a [u8]),
-    /// All keys between two places.
-    Range(CutRef<'a>, CutRef<'a>),
-}
-
-/// What `op` of `buf` is about.
-pub fn target<'a>(buf: &'a [u8], op: &Op) -> Target<'a> {
-    match op.range_in(buf) {
-        Some((begin, end)) => Target::Range(begin, end),
-        None => Target::Key(&buf[op.key.clone()]),
     }
 }
 

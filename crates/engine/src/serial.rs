@@ -1,0 +1,281 @@
+//! Serializable transactions that are under way, and those that have ended but were under way beside one that still is.
+//!
+//! A cycle of transactions over snapshots always holds two dependencies in a row that go back in time: somebody read what the
+//! pivot wrote later, the pivot read what a third wrote later, and the third committed first of the three (Cahill, Röhm,
+//! Fekete 2008; Ports and Grittner 2012). So a transaction whose reads were overwritten may commit all the same, if nobody
+//! beside it has read what it writes, and a reader is refused only for what such a pivot wrote.
+//!
+//! Everything here is asked at the end of a transaction, in the commit section or for one that wrote nothing. Who is not
+//! serializable never comes here. When the list grows too long its oldest are forgotten, and transactions as old as they are
+//! refused whenever their reads were overwritten: false conflicts, never a missed one.
+
+use crate::footprint::{Place, Reads, Written};
+use perigee_base::{FamilyId, SeqNo};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// So many ended transactions are remembered, and so many bytes of what they read and wrote.
+const ENDED_MAX: usize = 4096;
+const ENDED_BYTES_MAX: u64 = 16 << 20;
+
+/// A transaction under way.
+#[derive(Debug)]
+pub struct Member {
+    snapshot: SeqNo,
+    /// It has said that it will write nothing: what it reads is not listed, and it is never refused.
+    read_only: bool,
+    reads: Mutex<Reads>,
+}
+
+impl Member {
+    /// What it has read so far. Listed before it is read: who commits in between sees it.
+    pub fn reads(&self) -> MutexGuard<'_, Reads> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A transaction that has ended.
+#[derive(Debug)]
+struct Ended {
+    member: Arc<Member>,
+    /// Snapshots below see nothing of it.
+    commit: SeqNo,
+    written: Written,
+    wrote: bool,
+    /// What it had read was overwritten when it committed.
+    overwritten: bool,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    active: Vec<Arc<Member>>,
+    ended: std::collections::VecDeque<Ended>,
+    bytes: u64,
+    /// Ended transactions with commits up to here were forgotten.
+    forgotten: SeqNo,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Registry(Mutex<Inner>);
+
+/// Why a transaction is refused: something that it read or wrote, if that is known.
+#[derive(Debug)]
+pub struct Refused(pub Option<(FamilyId, Place)>);
+
+impl Registry {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// A transaction begins; `take` takes its snapshot.
+    pub fn begin<T>(&self, read_only: bool, take: impl FnOnce() -> (SeqNo, T)) -> (Arc<Member>, T) {
+        let mut inner = self.inner();
+        let (snapshot, taken) = take();
+        let member = Arc::new(Member { snapshot, read_only, reads: Mutex::default() });
+        inner.active.push(Arc::clone(&member));
+        (member, taken)
+    }
+    /// One ends that leaves nothing behind.
+    pub fn leave(&self, member: &Arc<Member>) {
+        let mut inner = self.inner();
+        inner.active.retain(|m| !Arc::ptr_eq(m, member));
+        inner.forget_the_past();
+    }
+    /// One ends without a write; the next operation of the database has number `next`.
+    ///
+    /// # Errors
+    /// It has seen what no order of transactions explains.
+    pub fn end_reading(&self, member: &Arc<Member>, next: SeqNo) -> Result<(), Refused> {
+        let mut inner = self.inner();
+        if !member.read_only {
+            if member.snapshot < inner.forgotten {
+                return Err(Refused(None));
+            }
+            let reads = member.reads();
+            for e in inner.pivots(member.snapshot) {
+                // The third must have committed before this one began; it did so behind the pivot's snapshot.
+                if member.snapshot > e.member.snapshot
+                    && let Some((family, place)) = e.written.meets(&reads)
+                {
+                    return Err(Refused(Some((family, place.clone()))));
+                }
+            }
+        }
+        inner.end(member, next, Written::default(), false, false);
+        Ok(())
+    }
+    /// One commits what it `written`, in the commit section; `overwritten`: what it read has been written since its snapshot.
+    ///
+    /// # Errors
+    /// It may not: there might be no order of transactions that explains what was seen.
+    pub fn commit(
+        &self,
+        member: &Arc<Member>,
+        written: Written,
+        overwritten: bool,
+        next: SeqNo,
+    ) -> Result<(), Refused> {
+        let mut inner = self.inner();
+        {
+            let reads = member.reads();
+            for e in inner.pivots(member.snapshot) {
+                if let Some((family, place)) = e.written.meets(&reads) {
+                    return Err(Refused(Some((family, place.clone()))));
+                }
+            }
+        }
+        if overwritten {
+            inner.may_be_pivot(member, &written)?;
+        }
+        inner.end(member, next, written, true, overwritten);
+        Ok(())
+    }
+    /// How many are under way, and how many that have ended are remembered.
+    pub fn count(&self) -> (usize, usize) {
+        let inner = self.inner();
+        (inner.active.len(), inner.ended.len())
+    }
+}
+
+impl Inner {
+    /// Committed transactions whose reads were overwritten, and whose writes a snapshot does not see.
+    fn pivots(&self, snapshot: SeqNo) -> impl Iterator<Item = &Ended> {
+        self.ended.iter().filter(move |e| e.overwritten && e.commit > snapshot)
+    }
+    /// Whether nobody beside a transaction, whose reads were overwritten, has read what it writes.
+    fn may_be_pivot(&self, member: &Arc<Member>, written: &Written) -> Result<(), Refused> {
+        if member.snapshot < self.forgotten {
+            return Err(Refused(None));
+        }
+        // One that only reads is in danger if it began behind the third, which committed behind our snapshot.
+        let younger = |m: &Member| m.snapshot > member.snapshot;
+        let has_read = |m: &Member| written.meets(&m.reads()).map(|(family, place)| (family, place.clone()));
+        for m in self.active.iter().filter(|m| !Arc::ptr_eq(m, member)) {
+            if m.read_only && younger(m) {
+                return Err(Refused(None));
+            }
+            if let Some(hit) = has_read(m) {
+                return Err(Refused(Some(hit)));
+            }
+        }
+        for e in self.ended.iter().filter(|e| e.commit > member.snapshot) {
+            if !e.wrote && !younger(&e.member) {
+                continue;
+            }
+            if e.member.read_only {
+                return Err(Refused(None));
+            }
+            if let Some(hit) = has_read(&e.member) {
+                return Err(Refused(Some(hit)));
+            }
+        }
+        Ok(())
+    }
+    fn end(&mut self, member: &Arc<Member>, commit: SeqNo, written: Written, wrote: bool, overwritten: bool) {
+        self.active.retain(|m| !Arc::ptr_eq(m, member));
+        let bytes = 256 + written.memory_bytes() + member.reads().memory_bytes();
+        let member = Arc::clone(member);
+        self.ended.push_back(Ended { member, commit, written, wrote, overwritten, bytes });
+        self.bytes += bytes;
+        self.forget_the_past();
+        while self.ended.len() > ENDED_MAX || self.bytes > ENDED_BYTES_MAX {
+            self.forget_one();
+        }
+    }
+    fn forget_one(&mut self) {
+        if let Some(e) = self.ended.pop_front() {
+            self.bytes -= e.bytes;
+            self.forgotten = self.forgotten.max(e.commit);
+        }
+    }
+    /// Forgets who ended before all that are under way began. (They end in the order of their commits.)
+    fn forget_the_past(&mut self) {
+        let oldest = self.active.iter().map(|m| m.snapshot).min();
+        while self.ended.front().is_some_and(|e| oldest.is_none_or(|oldest| e.commit <= oldest)) {
+            if let Some(e) = self.ended.pop_front() {
+                self.bytes -= e.bytes;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::KeyOrder;
+    use perigee_base::cut::CutRef;
+
+    fn begin(all: &Registry, snapshot: u64) -> Arc<Member> {
+        all.begin(false, || (SeqNo(snapshot), ())).0
+    }
+    fn reads(m: &Member, key: &str) {
+        m.reads().key(FamilyId(0), KeyOrder::Bytes, key.as_bytes());
+    }
+    fn writes(key: &str) -> Written {
+        let hash = KeyOrder::Bytes.filter_hash(key.as_bytes());
+        Written(vec![(FamilyId(0), KeyOrder::Bytes, hash, Place::Key(key.as_bytes().to_vec()))])
+    }
+
+    #[test]
+    fn an_overwritten_reader_may_commit_if_nobody_read_what_it_writes() {
+        let all = Registry::default();
+        let (t, other) = (begin(&all, 10), begin(&all, 10));
+        reads(&t, "a");
+        reads(&other, "b");
+        assert!(all.commit(&t, writes("c"), true, SeqNo(20)).is_ok());
+        all.leave(&other);
+        assert_eq!(all.count(), (0, 0));
+    }
+
+    #[test]
+    fn a_pivot_is_refused() {
+        let all = Registry::default();
+        let (t, other) = (begin(&all, 10), begin(&all, 10));
+        reads(&t, "a");
+        reads(&other, "b");
+        assert!(all.commit(&t, writes("b"), true, SeqNo(20)).is_err());
+        assert!(all.commit(&t, writes("b"), false, SeqNo(20)).is_ok(), "nothing that it read has changed");
+    }
+
+    #[test]
+    fn who_reads_past_a_pivot_that_has_committed_is_refused() {
+        let all = Registry::default();
+        let (t, other, reader) = (begin(&all, 10), begin(&all, 12), begin(&all, 12));
+        reads(&t, "a");
+        assert!(all.commit(&t, writes("b"), true, SeqNo(20)).is_ok());
+        other.reads().range(FamilyId(0), (CutRef::First, CutRef::Last));
+        assert!(all.commit(&other, writes("z"), false, SeqNo(30)).is_err());
+        reads(&reader, "b");
+        assert!(all.end_reading(&reader, SeqNo(30)).is_err());
+        let late = begin(&all, 25);
+        reads(&late, "b");
+        assert!(all.end_reading(&late, SeqNo(30)).is_ok(), "it sees what the pivot wrote");
+    }
+
+    #[test]
+    fn one_that_only_reads_is_never_refused() {
+        let all = Registry::default();
+        let t = begin(&all, 10);
+        let report = all.begin(true, || (SeqNo(15), ())).0;
+        reads(&t, "a");
+        assert!(all.commit(&t, writes("b"), true, SeqNo(20)).is_err(), "the report may read b");
+        assert!(all.end_reading(&report, SeqNo(21)).is_ok());
+        assert!(all.commit(&t, writes("b"), true, SeqNo(21)).is_err(), "it may have read b");
+    }
+
+    #[test]
+    fn what_is_forgotten_makes_false_conflicts_only() {
+        let all = Registry::default();
+        let (old, keeps) = (begin(&all, 1), begin(&all, 1));
+        for i in 0..ENDED_MAX as u64 + 10 {
+            let m = begin(&all, 10 + i);
+            assert!(all.commit(&m, writes("x"), false, SeqNo(11 + i)).is_ok());
+        }
+        assert_eq!(all.count(), (2, ENDED_MAX));
+        reads(&old, "a");
+        assert!(all.commit(&old, writes("q"), true, SeqNo(9999)).is_err());
+        all.leave(&old);
+        all.leave(&keeps);
+        assert_eq!(all.count(), (0, 0));
+    }
+}

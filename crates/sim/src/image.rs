@@ -91,12 +91,12 @@ impl Image {
             // Only bytes behind the last record differ.
             let end = tail.records.last()?.to;
             let untouched = bytes.get(..end) == before.get(..end);
-            return untouched.then_some((&self.contents, bytes.len() > end));
+            return untouched.then_some((&self.contents, used(bytes) > end));
         };
         let start = tail.records[first].from;
         let head = bytes.get(..start) == before.get(..start);
         let proof = tail.records[first + 1..].iter().any(|r| same(&r));
-        (head && !proof).then_some((&tail.records[first].before, bytes.len() > start))
+        (head && !proof).then_some((&tail.records[first].before, used(bytes) > start))
     }
 }
 
@@ -148,17 +148,17 @@ struct Filler<'a> {
 impl Filler<'_> {
     fn commit(&mut self) -> Result<()> {
         let before = self.contents.clone();
-        let old = last_segment(self.disk).map(|path| (self.disk.read_raw(&path).len(), path));
+        let old = last_segment(self.disk).map(|path| (used(&self.disk.read_raw(&path)), path));
         let batch = self.batch()?;
         self.db.write(batch)?;
         let Some(path) = last_segment(self.disk) else { return Ok(()) };
-        let to = self.disk.read_raw(&path).len();
+        let to = used(&self.disk.read_raw(&path));
         let record = match old {
             Some((from, old)) if old == path => Record { path, from, to, before },
             Some((from, old))
-                if self.disk.paths().contains(&old) && self.disk.read_raw(&old).len() > from =>
+                if self.disk.paths().contains(&old) && used(&self.disk.read_raw(&old)) > from =>
             {
-                let to = self.disk.read_raw(&old).len();
+                let to = used(&self.disk.read_raw(&old));
                 Record { path: old, from, to, before }
             }
             _ => Record { path, from: HEADER, to, before },
@@ -231,7 +231,13 @@ impl Filler<'_> {
 /// Bytes of a file header: where the first record of a segment begins.
 const HEADER: usize = 72;
 
-/// The log segment with the highest number.
+/// How far a log segment is written: space that was taken ahead is zeros, and no record ends with one.
+fn used(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
+}
+
+/// The log segment that records go to: the one with the highest number that holds any. (A later one was made ahead.)
 fn last_segment(disk: &SimDisk) -> Option<PathBuf> {
-    disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal")).max()
+    let holds = |p: &PathBuf| used(&disk.read_raw(p)) > HEADER;
+    disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal") && holds(p)).max()
 }

@@ -53,7 +53,7 @@ pub trait Parts {
 }
 
 /// Keys read by themselves, and stretches walked through.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Reads {
     bytes: Vec<u8>,
     keys: Vec<(FamilyId, Range<usize>)>,

@@ -23,13 +23,22 @@ pub struct Member {
     snapshot: SeqNo,
     /// It has said that it will write nothing: what it reads is not listed, and it is never refused.
     read_only: bool,
-    reads: Mutex<Reads>,
+    /// Shared with who goes through it: the lock is held for no look at the database.
+    reads: Mutex<Arc<Reads>>,
 }
 
 impl Member {
-    /// What it has read so far. Listed before it is read: who commits in between sees it.
-    pub fn reads(&self) -> MutexGuard<'_, Reads> {
+    fn held(&self) -> MutexGuard<'_, Arc<Reads>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// What it has read so far.
+    pub fn reads(&self) -> Arc<Reads> {
+        Arc::clone(&self.held())
+    }
+    /// Adds to what it has read. (What is listed after it was read is in time all the same: a pivot that committed in between
+    /// is remembered, and looked for when this transaction ends.)
+    pub fn list<T>(&self, add: impl FnOnce(&mut Reads) -> T) -> T {
+        add(Arc::make_mut(&mut self.held()))
     }
 }
 
@@ -37,10 +46,9 @@ impl Member {
 #[derive(Debug)]
 struct Ended {
     member: Arc<Member>,
-    /// Snapshots below see nothing of it.
+    /// Snapshots below see nothing of it; of one that wrote nothing its own snapshot.
     commit: SeqNo,
     written: Written,
-    wrote: bool,
     /// What it had read was overwritten when it committed.
     overwritten: bool,
     bytes: u64,
@@ -53,6 +61,8 @@ struct Inner {
     bytes: u64,
     /// Ended transactions with commits up to here were forgotten.
     forgotten: SeqNo,
+    /// Every snapshot from now on is at least that. (A commit that was checked may not be visible yet.)
+    visible: SeqNo,
 }
 
 /// All of them.
@@ -71,6 +81,7 @@ impl Registry {
     pub fn begin<T>(&self, read_only: bool, take: impl FnOnce() -> (SeqNo, T)) -> (Arc<Member>, T) {
         let mut inner = self.inner();
         let (snapshot, taken) = take();
+        inner.visible = inner.visible.max(snapshot);
         let member = Arc::new(Member { snapshot, read_only, reads: Mutex::default() });
         inner.active.push(Arc::clone(&member));
         (member, taken)
@@ -81,11 +92,11 @@ impl Registry {
         inner.active.retain(|m| !Arc::ptr_eq(m, member));
         inner.forget_the_past();
     }
-    /// One ends without a write; the next operation of the database has number `next`.
+    /// One ends without a write.
     ///
     /// # Errors
     /// It has seen what no order of transactions explains.
-    pub fn end_reading(&self, member: &Arc<Member>, next: SeqNo) -> Result<(), Refused> {
+    pub fn end_reading(&self, member: &Arc<Member>) -> Result<(), Refused> {
         let mut inner = self.inner();
         if !member.read_only {
             if member.snapshot < inner.forgotten {
@@ -101,7 +112,8 @@ impl Registry {
                 }
             }
         }
-        inner.end(member, next, Written::default(), false, false);
+        // It matters to those that began before it did.
+        inner.end(member, member.snapshot, Written::default(), false);
         Ok(())
     }
     /// One commits what it `written`, in the commit section; `overwritten`: what it read has been written since its snapshot.
@@ -124,10 +136,11 @@ impl Registry {
                 }
             }
         }
+        inner.visible = inner.visible.max(next.prev());
         if overwritten {
             inner.may_be_pivot(member, &written)?;
         }
-        inner.end(member, next, written, true, overwritten);
+        inner.end(member, next, written, overwritten);
         Ok(())
     }
     /// How many are under way, and how many that have ended are remembered.
@@ -159,9 +172,6 @@ impl Inner {
             }
         }
         for e in self.ended.iter().filter(|e| e.commit > member.snapshot) {
-            if !e.wrote && !younger(&e.member) {
-                continue;
-            }
             if e.member.read_only {
                 return Err(Refused(None));
             }
@@ -171,11 +181,11 @@ impl Inner {
         }
         Ok(())
     }
-    fn end(&mut self, member: &Arc<Member>, commit: SeqNo, written: Written, wrote: bool, overwritten: bool) {
+    fn end(&mut self, member: &Arc<Member>, commit: SeqNo, written: Written, overwritten: bool) {
         self.active.retain(|m| !Arc::ptr_eq(m, member));
         let bytes = 256 + written.memory_bytes() + member.reads().memory_bytes();
         let member = Arc::clone(member);
-        self.ended.push_back(Ended { member, commit, written, wrote, overwritten, bytes });
+        self.ended.push_back(Ended { member, commit, written, overwritten, bytes });
         self.bytes += bytes;
         self.forget_the_past();
         while self.ended.len() > ENDED_MAX || self.bytes > ENDED_BYTES_MAX {
@@ -188,14 +198,15 @@ impl Inner {
             self.forgotten = self.forgotten.max(e.commit);
         }
     }
-    /// Forgets who ended before all that are under way began. (They end in the order of their commits.)
+    /// Forgets who ended before all that are under way, or may begin now, began.
     fn forget_the_past(&mut self) {
-        let oldest = self.active.iter().map(|m| m.snapshot).min();
-        while self.ended.front().is_some_and(|e| oldest.is_none_or(|oldest| e.commit <= oldest)) {
-            if let Some(e) = self.ended.pop_front() {
-                self.bytes -= e.bytes;
-            }
-        }
+        let oldest = self.active.iter().map(|m| m.snapshot).min().unwrap_or(SeqNo::MAX).min(self.visible);
+        let bytes = &mut self.bytes;
+        self.ended.retain(|e| {
+            let stays = e.commit > oldest;
+            *bytes -= if stays { 0 } else { e.bytes };
+            stays
+        });
     }
 }
 
@@ -209,7 +220,7 @@ mod tests {
         all.begin(false, || (SeqNo(snapshot), ())).0
     }
     fn reads(m: &Member, key: &str) {
-        m.reads().key(FamilyId(0), KeyOrder::Bytes, key.as_bytes());
+        m.list(|r| r.key(FamilyId(0), KeyOrder::Bytes, key.as_bytes()));
     }
     fn writes(key: &str) -> Written {
         let hash = KeyOrder::Bytes.filter_hash(key.as_bytes());
@@ -224,6 +235,8 @@ mod tests {
         reads(&other, "b");
         assert!(all.commit(&t, writes("c"), true, SeqNo(20)).is_ok());
         all.leave(&other);
+        assert_eq!(all.count(), (0, 1), "it may not be visible yet");
+        all.leave(&begin(&all, 20));
         assert_eq!(all.count(), (0, 0));
     }
 
@@ -243,13 +256,13 @@ mod tests {
         let (t, other, reader) = (begin(&all, 10), begin(&all, 12), begin(&all, 12));
         reads(&t, "a");
         assert!(all.commit(&t, writes("b"), true, SeqNo(20)).is_ok());
-        other.reads().range(FamilyId(0), (CutRef::First, CutRef::Last));
+        other.list(|r| r.range(FamilyId(0), (CutRef::First, CutRef::Last)));
         assert!(all.commit(&other, writes("z"), false, SeqNo(30)).is_err());
         reads(&reader, "b");
-        assert!(all.end_reading(&reader, SeqNo(30)).is_err());
+        assert!(all.end_reading(&reader).is_err());
         let late = begin(&all, 25);
         reads(&late, "b");
-        assert!(all.end_reading(&late, SeqNo(30)).is_ok(), "it sees what the pivot wrote");
+        assert!(all.end_reading(&late).is_ok(), "it sees what the pivot wrote");
     }
 
     #[test]
@@ -259,7 +272,7 @@ mod tests {
         let report = all.begin(true, || (SeqNo(15), ())).0;
         reads(&t, "a");
         assert!(all.commit(&t, writes("b"), true, SeqNo(20)).is_err(), "the report may read b");
-        assert!(all.end_reading(&report, SeqNo(21)).is_ok());
+        assert!(all.end_reading(&report).is_ok());
         assert!(all.commit(&t, writes("b"), true, SeqNo(21)).is_err(), "it may have read b");
     }
 
@@ -276,6 +289,7 @@ mod tests {
         assert!(all.commit(&old, writes("q"), true, SeqNo(9999)).is_err());
         all.leave(&old);
         all.leave(&keeps);
+        all.leave(&begin(&all, 9999));
         assert_eq!(all.count(), (0, 0));
     }
 }

@@ -118,7 +118,10 @@ impl Txn {
         self.writes.clear();
         self.reads = Reads::default();
         if let Some(member) = self.serial.take() {
-            self.registry.leave(&member);
+            // What it has seen was seen, however it ends.
+            if !self.settings.read_only || self.registry.end_reading(&member).is_err() {
+                self.registry.leave(&member);
+            }
         }
         self.savepoints.clear();
         self.locks.release(self.owner, &mut self.mine, 0);
@@ -192,7 +195,7 @@ impl Txn {
         }
         if tracked && !self.settings.read_only {
             match &self.serial {
-                Some(member) => member.reads().key(family.id, order, key),
+                Some(member) => member.list(|reads| reads.key(family.id, order, key)),
                 None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
                 None => {}
             }
@@ -318,9 +321,7 @@ impl Txn {
         let Some(held) = &self.held else { return Ok((batch, None)) };
         if batch.count() == 0 {
             if let Some(member) = self.serial.take() {
-                let next = core.visible().plus(1);
-                let ended = self.registry.end_reading(&member, next);
-                ended.map_err(|why| {
+                self.registry.end_reading(&member).map_err(|why| {
                     self.registry.leave(&member);
                     refused(core, why)
                 })?;
@@ -355,11 +356,14 @@ impl Clone for Walk {
 impl Walk {
     /// The walk knows now what is between two places.
     pub fn passed(&mut self, begin: CutRef<'_>, end: CutRef<'_>) {
-        let mut reads = self.member.reads();
-        match self.number {
-            Some(number) => reads.widen(number, self.order, (begin, end)),
-            None => self.number = Some(reads.range(self.family, (begin, end))),
-        }
+        let (number, family, order) = (self.number, self.family, self.order);
+        self.number = Some(self.member.list(|reads| match number {
+            Some(number) => {
+                reads.widen(number, order, (begin, end));
+                number
+            }
+            None => reads.range(family, (begin, end)),
+        }));
     }
 }
 

@@ -28,6 +28,10 @@ impl Chunk {
     /// Adds bytes and says where they begin; `None` if there is no room, or somebody else is adding.
     pub fn append(&self, bytes: &[u8]) -> Option<usize> {
         let start = self.written.load(Acquire);
+        if bytes.is_empty() {
+            // It would claim nothing, and could then take back what another has written.
+            return Some(start);
+        }
         let end = start.checked_add(bytes.len()).filter(|end| *end <= self.capacity())?;
         self.claimed.compare_exchange(start, end, Acquire, Relaxed).ok()?;
         // SAFETY: the end lies inside. `claimed` was still `start`, so nobody had taken bytes behind it; now it is `end`, so nobody

@@ -42,7 +42,7 @@ pub fn prepare(core: &Core) -> Result<()> {
     if spare.is_some() {
         return Ok(());
     }
-    let free = core.dir.free_space().unwrap_or(0);
+    let free = core.dir.free_space().unwrap_or(0).saturating_sub(2 * core.settings.min_free_space);
     match make(core, 0, &[], if free / FREE_TIMES >= bytes { bytes } else { 0 }) {
         Ok(writer) => {
             *spare = Some(writer);
@@ -54,6 +54,26 @@ pub fn prepare(core: &Core) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// On a full disk: gives back what the log has taken ahead; whether that was anything.
+pub fn give_back(core: &Core) -> bool {
+    let mut appender = core.wal.appender();
+    let mut spare = core.wal.spare().hold();
+    let mut given = appender.writer.has_ahead();
+    let trimmed = appender.writer.trim();
+    if let Some(writer) = spare.as_mut() {
+        given |= writer.has_ahead();
+        // What stays is taken back by the next open.
+        let _ = writer.trim();
+    }
+    for older in &appender.older {
+        let name = name::file_name(older.id, FileKind::Wal);
+        if core.dir.file_len(&name).ok().flatten().is_some_and(|len| len > older.bytes) {
+            given |= core.dir.append_to(&name).and_then(|file| file.truncate(older.bytes)).is_ok();
+        }
+    }
+    given && trimmed.is_ok()
 }
 
 /// Makes a segment that begins at `first` (0: not known yet), with so many bytes allocated. The edit also says where those that

@@ -4,6 +4,7 @@
 use super::group::{self, Made, Member};
 use super::pace::JobPace;
 use crate::commit::rotate;
+use crate::commit::segment;
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -35,6 +36,14 @@ use std::sync::atomic::{
 /// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none. Called by one thread only,
 /// so that a family's memtables are installed oldest first.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
+    match once(core) {
+        // The log's own space ahead is the first to go.
+        Err(e) if e.kind() == ErrorKind::NoSpace && segment::give_back(core) => once(core),
+        done => done,
+    }
+}
+
+fn once(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.flushing.lock();
     seal_passed(core);
     let mut group = group::oldest(core);

@@ -28,16 +28,14 @@ pub struct Found {
 
 /// Reads the manifest, or describes a new database if there is none and that is allowed.
 pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<Found> {
-    if dir.file_len(name::MANIFEST)?.is_none() {
-        return new(env, dir, settings);
-    }
+    let Some(len) = dir.file_len(name::MANIFEST)? else { return new(env, dir, settings) };
     if settings.error_if_exists {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
             format!("there is a database in {} already", dir.path().display()),
         ));
     }
-    let mut log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, None)?;
+    let mut log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, Some(len))?;
     let mut found = Found {
         catalog: Catalog::default(),
         database: log.header().database,

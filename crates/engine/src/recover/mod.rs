@@ -306,7 +306,7 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> 
 /// What was read is certainly on the disk if the machine has started anew since it was written.
 fn make_room(dir: &dyn Dir, found: &manifest::Found, boot: u64, cut: bool) -> Result<bool> {
     let ballast = ballast::give_up(dir)?;
-    let durable = boot != 0 && found.boot != boot;
+    let durable = boot != 0 && found.boot != 0 && found.boot != boot;
     let orphans = !cut && orphans::make_room(dir, &found.catalog, durable)?;
     Ok(ballast || orphans)
 }

@@ -62,6 +62,8 @@ struct Replay<'a> {
     salvage: bool,
     /// The last segment that held a record.
     last: usize,
+    /// Where that record ended.
+    read_to: u64,
     /// How many edits the manifest holds by now, beside a writer.
     edits_now: &'a dyn Fn() -> Result<u64>,
 }
@@ -90,6 +92,7 @@ pub fn replay_as(
         edits: 0,
         salvage,
         last: 0,
+        read_to: 0,
         edits_now,
     };
     for i in 0..logs.len() {
@@ -155,7 +158,10 @@ impl Replay<'_> {
             // The successor is looked at after the end: beside a writer it may just have been begun.
             let successor = if matches!(step, Step::Record(_)) { None } else { self.first_behind(i)? };
             match step {
-                Step::Record(record) => self.record(i, record).or_else(|e| self.hole(e))?,
+                Step::Record(record) => {
+                    self.read_to = log.offset();
+                    self.record(i, record).or_else(|e| self.hole(e))?;
+                }
                 // Beside a writer: what it wrote before it began the successor.
                 _ if successor.is_some_and(|lsn| lsn != self.out.next) && log.has_grown()? => {}
                 Step::End => match successor {
@@ -407,7 +413,8 @@ impl Replay<'_> {
         }
         if let Some(clean) = c.clean {
             let len = self.dir.file_len(&file)?.unwrap_or(0);
-            if (clean.log, clean.bytes, clean.last) != (*id, len, self.out.next - 1) {
+            let whole = clean.bytes == self.read_to;
+            if !whole || (clean.log, clean.bytes, clean.last) != (*id, len, self.out.next - 1) {
                 return Err(Error::corruption("the log is not as the clean close left it")
                     .at(file, len.min(clean.bytes))
                     .expected(format_args!("{} bytes", clean.bytes), len));

@@ -13,11 +13,20 @@ use std::sync::Arc;
 
 /// Gathers all logs.
 pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut next) = (BTreeSet::new(), None);
     for (i, id) in survey.logs.iter().enumerate() {
         // Behind the last there may be one that was made ahead and holds nothing.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
-        match one(survey, *id, last, &mut seen, making, report) {
+        if let (Some(next), Some(first), Some(before)) = (next, first_of(survey, *id), i.checked_sub(1))
+            && first > next
+        {
+            let file = name::file_name(survey.logs[before], FileKind::Wal);
+            if !report.lost.iter().any(|l| l.file == file) {
+                let e = Error::corruption("the log segment ends before its successor starts");
+                report.lose(&file, None, e.expected(first, next));
+            }
+        }
+        match one(survey, *id, last, &mut seen, &mut next, making, report) {
             Err(e) if is_damage(&e) => {
                 let file = name::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
@@ -28,6 +37,16 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
         }
     }
     Ok(())
+}
+
+/// Where a segment begins, as far as it says.
+fn first_of(survey: &Survey, id: FileId) -> Option<u64> {
+    let file = name::file_name(id, FileKind::Wal);
+    let log = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None).ok()?;
+    match log.header().a {
+        0 => log.peek().ok()?,
+        first => Some(first),
+    }
 }
 
 fn is_empty(survey: &Survey, id: FileId) -> bool {
@@ -41,6 +60,7 @@ fn one(
     id: FileId,
     last: bool,
     seen: &mut BTreeSet<u64>,
+    next_lsn: &mut Option<u64>,
     making: &mut Making,
     report: &mut Repaired,
 ) -> Result<()> {
@@ -65,6 +85,7 @@ fn one(
             Step::Record(r) => {
                 report.records += 1;
                 let offset = r.offset;
+                *next_lsn = Some(r.header.lsn.saturating_add(u64::from(r.header.count)));
                 if let Err(e) = record(survey, r, seen, making, report) {
                     if !e.is_corruption() {
                         return Err(e);

@@ -114,7 +114,8 @@ pub fn survey(dir: &Arc<dyn Dir>) -> Result<Survey> {
 /// The readable part of the manifest, whether that is all of it, and the database's id.
 fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<(Catalog, bool, Option<u64>)> {
     let mut catalog = Catalog::default();
-    let opened = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, None);
+    let len = dir.file_len(name::MANIFEST)?;
+    let opened = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, len);
     let mut log = match opened {
         Ok(log) => log,
         Err(e) if is_damage(&e) => {

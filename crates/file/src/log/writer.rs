@@ -128,6 +128,10 @@ impl LogWriter {
         Ok(())
     }
 
+    /// Whether there are zeros behind the last record.
+    pub fn has_ahead(&self) -> bool {
+        self.allocated > self.offset
+    }
     /// Takes the zeros at the end away.
     pub fn trim(&mut self) -> Result<()> {
         self.ahead = false;

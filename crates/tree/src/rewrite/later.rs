@@ -41,9 +41,15 @@ impl Later {
         if due { self.sync(shelf) } else { Ok(()) }
     }
     fn sync(&self, shelf: &Shelf) -> Result<()> {
-        let Left { files, failed, .. } = std::mem::take(&mut *self.left());
+        let (files, failed) = {
+            let mut left = self.left();
+            left.bytes = 0;
+            (std::mem::take(&mut left.files), left.failed.clone())
+        };
         let synced = failed.map_or(Ok(()), Err).and_then(|()| shelf.dir().sync_files(&files));
-        self.left().failed = synced.clone().err();
+        if let Err(e) = &synced {
+            self.left().failed.get_or_insert_with(|| e.clone());
+        }
         synced
     }
     /// Syncs them all, then (if `verify`) reads the outputs again, from their first byte to their last.
@@ -62,5 +68,68 @@ impl Later {
             vlogs.iter().try_for_each(|v| again::vlog(shelf, v))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::ErrorKind;
+    use perigee_env::fs::memory::SimDisk;
+    use perigee_env::{Fs, OpenDir};
+    use perigee_file::BlockCache;
+    use std::path::Path;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A file whose sync tells that it has begun, waits until it may end, and ends so.
+    #[derive(Debug)]
+    struct Slow {
+        begun: Mutex<Sender<()>>,
+        go_on: Mutex<Receiver<()>>,
+        fails: bool,
+    }
+
+    impl Append for Slow {
+        fn append(&self, _: &[&[u8]]) -> Result<()> {
+            Ok(())
+        }
+        fn len(&self) -> u64 {
+            BYTES_MAX
+        }
+        fn truncate(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+        fn sync(&self) -> Result<()> {
+            self.begun.lock().unwrap().send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+            if self.fails { Err(Error::new(ErrorKind::Io, "a sync failed")) } else { Ok(()) }
+        }
+    }
+
+    fn slow(fails: bool) -> (Arc<dyn Append>, Receiver<()>, Sender<()>) {
+        let ((begun, has_begun), (let_go, go_on)) = (channel(), channel());
+        let file = Slow { begun: Mutex::new(begun), go_on: Mutex::new(go_on), fails };
+        (Arc::new(file), has_begun, let_go)
+    }
+
+    /// Two merges sync at once; the one that succeeds ends later, and made the end of the job forget that the other had failed.
+    #[test]
+    fn a_failed_step_is_not_forgotten_for_one_beside_it() {
+        let dir = SimDisk::new(1).open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+        let shelf = Shelf::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
+        let later = Later::default();
+        let (bad, bad_begun, end_bad) = slow(true);
+        let (good, good_begun, end_good) = slow(false);
+        std::thread::scope(|s| {
+            let one = s.spawn(|| later.take(&shelf, vec![bad]));
+            bad_begun.recv().unwrap();
+            let other = s.spawn(|| later.take(&shelf, vec![good]));
+            good_begun.recv().unwrap();
+            end_bad.send(()).unwrap();
+            assert!(one.join().unwrap().is_err());
+            end_good.send(()).unwrap();
+            assert!(other.join().unwrap().is_ok());
+        });
+        assert!(later.finish(&shelf, std::iter::empty(), false).is_err(), "it is worth nothing");
     }
 }

@@ -125,15 +125,21 @@ impl Engine {
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
     pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<()> {
-        let (batch, conditions) = txn.finish(&self.core)?;
+        let finished = txn.finish(&self.core);
         let durability = durability.unwrap_or(self.core.settings.durability);
         let started = self.core.start(Operation::Write, self.core.counters.commits.own());
-        let done = commit::write_if(&self.core, &self.writers, batch, durability, conditions);
+        let done = finished.and_then(|(batch, conditions)| {
+            commit::write_if(&self.core, &self.writers, batch, durability, conditions)
+        });
         if done.is_ok() {
             self.core.stop(Operation::Write, started);
         }
         txn.end();
         done
+    }
+    /// Calls the commit hooks that are due, on a thread that holds nothing.
+    pub fn call_hooks(&self) {
+        self.core.hooks.call();
     }
     /// What transactions read.
     pub fn core(&self) -> &Core {

@@ -30,7 +30,11 @@ impl<'a> Target<'a> {
             (Target::Key(key), Target::Range(begin, end)) | (Target::Range(begin, end), Target::Key(key)) => {
                 holds(order, begin, end, key)
             }
-            (Target::Range(a, b), Target::Range(c, d)) => CutRef::overlap(order, (a, b), (c, d)),
+            // A stretch whose ends are the wrong way round holds nothing.
+            (Target::Range(a, b), Target::Range(c, d)) => {
+                let holds = |from: CutRef<'_>, to: CutRef<'_>| from.cmp(order, to).is_lt();
+                holds(a, b) && holds(c, d) && CutRef::overlap(order, (a, b), (c, d))
+            }
         }
     }
     /// The key, or where the stretch begins.
@@ -65,7 +69,7 @@ pub struct Reads {
 impl Reads {
     /// Remembers a key.
     pub fn key(&mut self, family: FamilyId, order: KeyOrder, key: &[u8]) {
-        if self.seen.insert((family, order.filter_hash(key))) {
+        if self.seen.insert((family, order.filter_hash(key))) || !order.can_filter() {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(key);
             self.keys.push((family, start..self.bytes.len()));
@@ -98,7 +102,11 @@ impl Reads {
         let in_ranges =
             || ranges().any(|(_, b, e)| Target::Range(b.as_ref(), e.as_ref()).meets(order, target));
         match target {
-            Target::Key(_) => self.seen.contains(&(family, hash)) || in_ranges(),
+            Target::Key(_) if order.can_filter() => self.seen.contains(&(family, hash)) || in_ranges(),
+            Target::Key(key) => {
+                let mut keys = self.keys.iter().filter(|(f, _)| *f == family);
+                keys.any(|(_, at)| order.equal(&self.bytes[at.clone()], key)) || in_ranges()
+            }
             Target::Range(begin, end) => {
                 let mut keys = self.keys.iter().filter(|(f, _)| *f == family);
                 keys.any(|(_, at)| holds(order, begin, end, &self.bytes[at.clone()])) || in_ranges()

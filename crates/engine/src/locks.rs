@@ -87,6 +87,11 @@ struct Ground {
     waiting: Vec<Request>,
 }
 
+/// The same for keys that are equal.
+fn hash_of(order: KeyOrder, key: &[u8]) -> u64 {
+    if order.can_filter() { order.filter_hash(key) } else { 0 }
+}
+
 /// All locks of a database.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -108,7 +113,7 @@ impl Ground {
             .map(|(_, h)| h);
         match place {
             Place::Key(key) => {
-                let same = self.keys.get(&order.filter_hash(key)).into_iter().flatten();
+                let same = self.keys.get(&hash_of(order, key)).into_iter().flatten();
                 Box::new(same.filter(move |(k, _)| order.equal(k, key)).map(|(_, h)| h).chain(stretches))
             }
             Place::Stretch(begin, end) => {
@@ -149,7 +154,7 @@ impl Ground {
     }
     fn take(&mut self, held: Held, place: Place) {
         match place {
-            Place::Key(key) => self.keys.entry(self.order.filter_hash(&key)).or_default().push((key, held)),
+            Place::Key(key) => self.keys.entry(hash_of(self.order, &key)).or_default().push((key, held)),
             stretch => self.stretches.push((stretch, held)),
         }
     }
@@ -164,7 +169,7 @@ impl Ground {
     }
     /// Lets go of one key's lock.
     fn release_key(&mut self, owner: Owner, from: u64, key: &[u8]) {
-        let hash = self.order.filter_hash(key);
+        let hash = hash_of(self.order, key);
         if let Some(all) = self.keys.get_mut(&hash) {
             all.retain(|(_, h)| h.owner != owner || h.number < from);
             if all.is_empty() {
@@ -239,7 +244,8 @@ impl Locks {
         let (answer, rings) = (Answer::Waiting, Arc::clone(&bell));
         ground.waiting.push(Request { owner, mode, place: place_of, number, answer, bell: rings });
         ground.grant();
-        if answer_of(&grounds, family, &bell) == Answer::Waiting {
+        // Who does not wait closes no circle.
+        if patience_us > 0 && answer_of(&grounds, family, &bell) == Answer::Waiting {
             break_circles(&mut grounds);
         }
         let until = clock.monotonic_us().saturating_add(patience_us);
@@ -250,6 +256,16 @@ impl Locks {
                 return settle(grounds, (family, name), mine, &bell, place, answer);
             }
             grounds = bell.wait_timeout_us(grounds, until - now).0;
+        }
+    }
+
+    /// Whatever an owner waits for, it does not get it.
+    pub fn give_way(&self, owner: Owner) {
+        let mut grounds = self.grounds.lock();
+        let requests = grounds.values_mut().flat_map(|g| &mut g.waiting);
+        for request in requests.filter(|r| r.owner == owner && r.answer == Answer::Waiting) {
+            request.answer = Answer::Victim;
+            request.bell.notify_one();
         }
     }
 

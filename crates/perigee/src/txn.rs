@@ -81,8 +81,12 @@ impl Txn {
     pub fn get_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.read(family, key.as_ref(), false)
     }
-    /// Whether `key` is there, by a read that the transaction does not depend on.
+    /// Whether `key` is there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get_pinned(family, key)?.is_some())
+    }
+    /// Whether `key` is there, by a read that the transaction does not depend on.
+    pub fn contains_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get_untracked(family, key)?.is_some())
     }
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
@@ -283,11 +287,15 @@ impl Txn {
     /// `Conflict`: another transaction came first, and nothing of this one happened; [`Error::family`] and [`Error::key`] say
     /// where. `Aborted`: its time was over. Those of [`Db::write`].
     pub fn commit(&self) -> Result<()> {
-        self.engine.commit(&mut self.inner(), None)
+        let done = self.engine.commit(&mut self.inner(), None);
+        self.engine.call_hooks();
+        done
     }
     /// Commits with that durability.
     pub fn commit_with(&self, durability: Durability) -> Result<()> {
-        self.engine.commit(&mut self.inner(), Some(translate::durability(durability)))
+        let done = self.engine.commit(&mut self.inner(), Some(translate::durability(durability)));
+        self.engine.call_hooks();
+        done
     }
     /// Ends it; nothing of it happened.
     pub fn rollback(&self) {
@@ -365,6 +373,8 @@ impl Db {
                 Err(e) if e.kind() == ErrorKind::Conflict && tried < TRIES => {}
                 done => return done,
             }
+            // What it has locked is free meanwhile.
+            txn.rollback();
             let env = self.engine.env();
             env.clock.sleep_us(pause / 2 + env.rand.next_u64() % pause);
             pause = (pause * 2).min(PAUSE_US.1);

@@ -48,6 +48,9 @@ pub fn newest(view: &View, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
 /// between them.
 pub fn first_between(view: &View, (begin, end): Stretch<'_>, since: SeqNo) -> Result<Option<Vec<u8>>> {
     let order = view.version.order;
+    if !begin.cmp(order, end).is_lt() {
+        return Ok(None);
+    }
     if let Some(key) = erased_between(view, (begin, end), since) {
         return Ok(Some(key));
     }

@@ -54,10 +54,12 @@ pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo) {
 
 /// Commits a batch.
 pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<()> {
-    write_if(core, writers, batch, durability, None)
+    let written = write_if(core, writers, batch, durability, None);
+    core.hooks.call();
+    written
 }
 
-/// Commits a batch if conditions hold when its turn has come.
+/// Commits a batch if conditions hold when its turn has come. The caller calls the hooks, when it holds nothing.
 ///
 /// # Errors
 /// `Conflict` if they do not.
@@ -85,7 +87,6 @@ pub fn write_if(
         }
         _ => alone(core, &writers.turns, work),
     };
-    core.hooks.call();
     outcome?;
     core.counters.commits.add(1);
     core.counters.operations.add(operations);

@@ -7,7 +7,7 @@ use crate::family::Family;
 use crate::footprint::Parts;
 use crate::settings::Durability;
 use crate::shared;
-use crate::txn::validate::Conditions;
+use crate::txn::validate::{Admitted, Conditions};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
@@ -114,13 +114,18 @@ impl Parts for Work {
 
 /// Leaves out what transactions wrote whose conditions do not hold, in the commit section.
 pub fn refuse_conflicts(core: &Core, group: &mut [Work]) {
-    for i in 0..group.len() {
-        let (earlier, rest) = group.split_at_mut(i);
-        let Some(work) = rest.first_mut().filter(|w| w.refused.is_none()) else { continue };
-        let Some(mut conditions) = work.conditions.take() else { continue };
-        let earlier: Vec<&dyn Parts> =
-            earlier.iter().filter(|w| w.refused.is_none()).map(|w| w as &dyn Parts).collect();
-        work.refused = conditions.check_last(core, work, &earlier).err();
+    if group.iter().all(|w| w.conditions.is_none()) {
+        return;
+    }
+    let alone = group.len() == 1;
+    let mut earlier = Admitted::default();
+    for work in group.iter_mut().filter(|w| w.refused.is_none()) {
+        if let Some(mut conditions) = work.conditions.take() {
+            work.refused = conditions.check_last(core, work, &earlier).err();
+        }
+        if !alone && work.refused.is_none() {
+            earlier.add(core, work);
+        }
     }
 }
 

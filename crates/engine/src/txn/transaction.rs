@@ -35,12 +35,21 @@ struct Savepoint {
 
 /// Ends a transaction from outside.
 #[derive(Clone, Debug)]
-pub struct Mark(Arc<AtomicU8>);
+pub struct Mark {
+    state: Arc<AtomicU8>,
+    locks: Arc<Locks>,
+    owner: Owner,
+}
 
 impl Mark {
-    /// From now on the transaction answers every call with `Aborted`; false if it has ended already.
+    /// From now on the transaction answers every call with `Aborted`, also one that waits for a lock; false if it has ended
+    /// already.
     pub fn abort(&self) -> bool {
-        self.0.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok()
+        let aborted = self.state.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok();
+        if aborted {
+            self.locks.give_way(self.owner);
+        }
+        aborted
     }
 }
 
@@ -114,6 +123,10 @@ impl Txn {
     /// Forgets everything and takes no more calls.
     pub fn end(&mut self) {
         let _ = self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst);
+        self.let_go();
+    }
+    /// Forgets what it has written and read, its snapshot and its locks.
+    fn let_go(&mut self) {
         self.held = None;
         self.writes.clear();
         self.reads = Reads::default();
@@ -128,7 +141,7 @@ impl Txn {
     }
     /// To end it from outside.
     pub fn mark(&self) -> Mark {
-        Mark(Arc::clone(&self.state))
+        Mark { state: Arc::clone(&self.state), locks: Arc::clone(&self.locks), owner: self.owner }
     }
     /// Its settings.
     pub fn settings(&self) -> &TxnSettings {
@@ -144,18 +157,21 @@ impl Txn {
     }
 
     /// Whether it takes calls.
-    pub fn check(&self, core: &Core) -> Result<()> {
+    pub fn check(&mut self, core: &Core) -> Result<()> {
         core.health.check_open()?;
         if self.until_us != 0 && core.env.clock.monotonic_us() >= self.until_us {
-            Mark(Arc::clone(&self.state)).abort();
+            self.mark().abort();
         }
         match self.state.load(SeqCst) {
             ACTIVE => Ok(()),
             ENDED => Err(Error::invalid("the transaction has ended: reset it, or begin another")),
-            _ => Err(Error::new(
-                ErrorKind::Aborted,
-                "the transaction was ended by its time limit or from another thread: begin it anew",
-            )),
+            _ => {
+                self.let_go();
+                Err(Error::new(
+                    ErrorKind::Aborted,
+                    "the transaction was ended by its time limit or from another thread: begin it anew",
+                ))
+            }
         }
     }
 
@@ -165,7 +181,7 @@ impl Txn {
         let view = family.tree.view();
         match &self.held {
             Some(held) => {
-                family.check_since(held.era())?;
+                replaced(family, held)?;
                 Ok((view, held.seq()))
             }
             None => Ok((view, core.visible())),
@@ -204,7 +220,7 @@ impl Txn {
             Some(held) => {
                 family.check()?;
                 let view = family.tree.pin();
-                family.check_since(held.era())?;
+                replaced(family, held)?;
                 (view, held.seq())
             }
             None => {
@@ -225,7 +241,12 @@ impl Txn {
         family.check()?;
         let whose = (self.owner, &mut self.mine);
         let place_of = (family.id, &*family.name(), family.tree.order());
-        self.locks.lock(&*core.env.clock, place_of, whose, place, mode, self.settings.lock_timeout_us)
+        let now = core.env.clock.monotonic_us();
+        let left = if self.until_us == 0 { u64::MAX } else { self.until_us.saturating_sub(now) };
+        let patience = self.settings.lock_timeout_us.min(left);
+        let locked = self.locks.lock(&*core.env.clock, place_of, whose, place, mode, patience);
+        self.check(core)?;
+        locked
     }
     /// Locks a key, then reads it. If all reads see one moment and the key was changed since, it is a conflict now and not only
     /// at commit.
@@ -243,6 +264,10 @@ impl Txn {
                 let text = "the key was changed after the transaction began; begin it anew";
                 return Err(Error::conflict(&family.name(), key, text));
             }
+        }
+        // At commit it must not have changed, whatever the level: who takes no locks does not wait.
+        if self.held.is_some() && self.serial.is_none() && !self.settings.read_only {
+            self.reads.key(family.id, family.tree.order(), key);
         }
         self.get(core, family, key, true)
     }
@@ -371,6 +396,13 @@ impl Drop for Txn {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A conflict if the family's contents are no longer those that the transaction's snapshot knows.
+fn replaced(family: &Family, held: &Held) -> Result<()> {
+    family.check_since(held.era()).map_err(|_| {
+        Error::conflict(&family.name(), b"", "the family was cleared or replaced after the transaction began")
+    })
 }
 
 /// The value of an own entry, if it is one that is still shown.

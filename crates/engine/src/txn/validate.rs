@@ -5,8 +5,10 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::{Parts, Reads, Target, Written};
 use crate::serial::{Member, Refused, Registry};
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_base::cut::Cut;
+use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo};
 use perigee_tree::since;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a transaction depends on beside what it writes.
@@ -94,7 +96,7 @@ impl Conditions {
     ///
     /// # Errors
     /// As [`Conditions::check_early`].
-    pub fn check_last(&mut self, core: &Core, writes: &dyn Parts, earlier: &[&dyn Parts]) -> Result<()> {
+    pub fn check_last(&mut self, core: &Core, writes: &dyn Parts, earlier: &Admitted) -> Result<()> {
         let (since, era) = (self.since, self.era);
         self.check(core, writes, &|id, target| written_since(core, id, target, since, era))?;
         if !earlier.is_empty() {
@@ -134,21 +136,63 @@ fn written_since(
     Ok(changed.map(|key| conflict(&family, &key)))
 }
 
-/// The conflict, if one of these batches writes what `target` is about.
-fn written_by(core: &Core, id: FamilyId, target: Target<'_>, batches: &[&dyn Parts]) -> Option<Error> {
-    let family = core.families.by_id(id)?;
-    let order = family.tree.order();
-    let mut found = None;
-    for batch in batches {
-        batch.each(&mut |of, buf, op| {
-            let other = Target::of(buf, op);
-            if of == id && found.is_none() && target.meets(order, other) {
-                let key = if let Target::Key(key) = target { key } else { other.key() };
-                found = Some(conflict(&family, key));
+/// What the batches of a group write that were admitted so far.
+#[derive(Debug, Default)]
+pub struct Admitted {
+    keys: Vec<(FamilyId, Vec<u8>)>,
+    /// Where in `keys` those of a hash are (0 for all of an order in which equal keys may differ in it).
+    by_hash: HashMap<(FamilyId, u64), Vec<usize>>,
+    ranges: Vec<(FamilyId, Cut, Cut)>,
+}
+
+fn hash_of(order: KeyOrder, key: &[u8]) -> u64 {
+    if order.can_filter() { order.filter_hash(key) } else { 0 }
+}
+
+impl Admitted {
+    /// Adds a batch.
+    pub fn add(&mut self, core: &Core, writes: &dyn Parts) {
+        writes.each(&mut |id, buf, op| {
+            let Some(family) = core.families.by_id(id) else { return };
+            match Target::of(buf, op) {
+                Target::Key(key) => {
+                    let hash = hash_of(family.tree.order(), key);
+                    self.by_hash.entry((id, hash)).or_default().push(self.keys.len());
+                    self.keys.push((id, key.to_vec()));
+                }
+                Target::Range(begin, end) => self.ranges.push((id, begin.to_cut(), end.to_cut())),
             }
         });
     }
-    found
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges.is_empty()
+    }
+    /// A key that both `target` and the batches are about.
+    fn met(&self, order: KeyOrder, id: FamilyId, target: Target<'_>) -> Option<Vec<u8>> {
+        let ranges = self.ranges.iter().filter(|(f, ..)| *f == id);
+        let mut ranges = ranges.map(|(_, b, e)| Target::Range(b.as_ref(), e.as_ref()));
+        let in_range = ranges.find(|r| target.meets(order, *r));
+        if let Some(range) = in_range {
+            let key = if let Target::Key(key) = target { key } else { range.key() };
+            return Some(key.to_vec());
+        }
+        match target {
+            Target::Key(key) => {
+                let same = self.by_hash.get(&(id, hash_of(order, key)))?;
+                same.iter().map(|at| &self.keys[*at].1).find(|k| order.equal(k, key)).cloned()
+            }
+            Target::Range(..) => {
+                let mine = self.keys.iter().filter(|(f, _)| *f == id).map(|(_, k)| k);
+                mine.into_iter().find(|k| target.meets(order, Target::Key(k))).cloned()
+            }
+        }
+    }
+}
+
+/// The conflict, if a batch of the group writes what `target` is about.
+fn written_by(core: &Core, id: FamilyId, target: Target<'_>, earlier: &Admitted) -> Option<Error> {
+    let family = core.families.by_id(id)?;
+    earlier.met(family.tree.order(), id, target).map(|key| conflict(&family, &key))
 }
 
 fn conflict(family: &Family, key: &[u8]) -> Error {

@@ -133,7 +133,9 @@ impl Writes {
             w.op.family == family
                 && match w.op.range_in(buf) {
                     Some((begin, end)) => begin.is_before(order, key) && !end.is_before(order, key),
-                    None => w.hash == hash && order.equal(&buf[w.op.key.clone()], key),
+                    None => {
+                        (w.hash == hash || !order.can_filter()) && order.equal(&buf[w.op.key.clone()], key)
+                    }
                 }
         };
         self.ops.iter().rev().find(about).map(|w| found(buf, &w.op)).transpose()

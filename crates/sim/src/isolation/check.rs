@@ -23,6 +23,8 @@ pub enum Anomaly {
     Otv,
     /// Saw two moments: a circle with one `rw`.
     GSingle,
+    /// Snapshots that are no prefixes of one order: two readers saw two commits in two orders.
+    LongFork,
     /// Two transactions read a version and both replaced it.
     P4,
     /// Write skew over keys read by themselves.
@@ -37,17 +39,18 @@ pub enum Anomaly {
     Broken,
 }
 
-use Anomaly::{Broken, G0, G1a, G1b, G1c, G2, G2Item, GSingle, Otv, P4, Stale, Strict, Torn};
+use Anomaly::{Broken, G0, G1a, G1b, G1c, G2, G2Item, GSingle, LongFork, Otv, P4, Stale, Strict, Torn};
 
 /// What a level forbids.
 pub fn forbidden(level: Isolation) -> &'static [Anomaly] {
     match level {
-        Isolation::ReadUncommitted => &[G0, G1a, G1b, Torn, Stale, Broken],
-        Isolation::ReadCommitted => &[G0, G1a, G1b, G1c, Torn, Stale, Broken],
-        Isolation::RepeatableRead => &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, P4, G2Item, Stale, Broken],
-        Isolation::Snapshot => &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, P4, Stale, Broken],
+        Isolation::ReadUncommitted | Isolation::ReadCommitted => &[G0, G1a, G1b, G1c, Torn, Stale, Broken],
+        Isolation::RepeatableRead => {
+            &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, LongFork, P4, G2Item, Stale, Broken]
+        }
+        Isolation::Snapshot => &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, LongFork, P4, Stale, Broken],
         Isolation::Serializable => {
-            &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, P4, G2Item, G2, Stale, Strict, Broken]
+            &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, LongFork, P4, G2Item, G2, Stale, Strict, Broken]
         }
     }
 }
@@ -127,8 +130,9 @@ fn reads(h: &History, i: usize) -> Vec<(Key, Version, bool)> {
     all
 }
 
+/// (Also what a transaction has read that was refused in the end.)
 fn reads_are_of_committed_writes(h: &History, writers: &Writers, found: &mut Findings) {
-    for (i, r) in h.records.iter().enumerate().filter(|(_, r)| r.committed) {
+    for (i, r) in h.records.iter().enumerate() {
         for (key, version, _) in reads(h, i) {
             match writers.get(&version) {
                 None if version == 0 => {}
@@ -260,6 +264,13 @@ fn circles(h: &History, d: &Dependencies, found: &mut Findings) {
             note(found, G2, || show(a, b));
         }
     }
+    // Over snapshots no two steps back in time follow each other but in write skew.
+    let forward = dependent.with(&d.rt);
+    if let Some(i) = forward.with(&forward.then(&rw)).closed().circle()
+        && !found.contains_key(&GSingle)
+    {
+        note(found, LongFork, || show(i, i));
+    }
     if let Some(i) = in_strict_time.circle() {
         note(found, Strict, || show(i, i));
     }
@@ -298,7 +309,7 @@ fn parts_of_commits(h: &History, writers: &Writers, found: &mut Findings) {
             reads.iter().find(less).map(|_| *w)
         })
     };
-    for (i, r) in h.records.iter().enumerate().filter(|(_, r)| r.committed) {
+    for (i, r) in h.records.iter().enumerate() {
         for did in &r.ops {
             if let Did::Scanned(from, to, seen) = did {
                 let seen: BTreeMap<_, _> = seen.iter().copied().collect();
@@ -312,5 +323,49 @@ fn parts_of_commits(h: &History, writers: &Writers, found: &mut Findings) {
         if let Some(w) = part(i, &reads(h, i)) {
             note(found, Otv, || format!("{r:?} of {:?}", h.records[w]));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::Record;
+    use super::*;
+
+    fn record(span: (u64, u64), ops: &[Did]) -> Record {
+        Record { ops: ops.to_vec(), committed: true, span }
+    }
+    fn history(records: Vec<Record>, order: &[(Key, &[Version])]) -> History {
+        let order: BTreeMap<Key, Vec<Version>> = order.iter().map(|(k, v)| (*k, v.to_vec())).collect();
+        let end = order.iter().filter_map(|(k, v)| Some((*k, *v.last()?))).collect();
+        History { records, order, end, ..History::default() }
+    }
+
+    #[test]
+    fn a_long_fork_is_no_write_skew() {
+        let records = vec![
+            record((1, 9), &[Did::Wrote(0, 1)]),
+            record((1, 9), &[Did::Wrote(1, 2)]),
+            record((2, 8), &[Did::Read(0, 1), Did::Read(1, 0)]),
+            record((2, 8), &[Did::Read(0, 0), Did::Read(1, 2)]),
+        ];
+        let found = check(&history(records, &[(0, &[1]), (1, &[2])]));
+        assert!(found.contains_key(&LongFork), "{found:?}");
+        let records = vec![
+            record((1, 9), &[Did::Read(1, 0), Did::Wrote(0, 1)]),
+            record((1, 9), &[Did::Read(0, 0), Did::Wrote(1, 2)]),
+        ];
+        let found = check(&history(records, &[(0, &[1]), (1, &[2])]));
+        assert!(found.contains_key(&G2Item) && !found.contains_key(&LongFork), "{found:?}");
+    }
+
+    #[test]
+    fn one_that_was_refused_must_not_have_seen_half_of_a_commit() {
+        let mut records = vec![
+            record((1, 4), &[Did::Wrote(0, 1), Did::Wrote(1, 2)]),
+            record((2, 8), &[Did::Read(0, 1), Did::Read(1, 0)]),
+        ];
+        records[1].committed = false;
+        let found = check(&history(records, &[(0, &[1]), (1, &[2])]));
+        assert!(found.contains_key(&Otv), "{found:?}");
     }
 }

@@ -31,6 +31,17 @@ impl Graph {
     pub fn with(&self, other: &Graph) -> Graph {
         Graph { n: self.n, rows: self.rows.iter().zip(&other.rows).map(|(a, b)| a | b).collect() }
     }
+    /// One step here, then one there.
+    #[must_use]
+    pub fn then(&self, other: &Graph) -> Graph {
+        let mut both = Graph::new(self.n);
+        let w = self.width();
+        for (from, via) in self.edges() {
+            let row = &other.rows[via * w..(via + 1) * w];
+            both.rows[from * w..(from + 1) * w].iter_mut().zip(row).for_each(|(a, b)| *a |= b);
+        }
+        both
+    }
     /// What can be reached in any number of steps.
     #[must_use]
     pub fn closed(mut self) -> Graph {

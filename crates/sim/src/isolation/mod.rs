@@ -79,6 +79,7 @@ fn label(anomaly: Anomaly) -> &'static str {
         Anomaly::Torn => "torn",
         Anomaly::Otv => "OTV",
         Anomaly::GSingle => "G-single",
+        Anomaly::LongFork => "long fork",
         Anomaly::P4 => "P4",
         Anomaly::G2Item => "G2-item",
         Anomaly::G2 => "G2",

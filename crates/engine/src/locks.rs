@@ -87,11 +87,6 @@ struct Ground {
     waiting: Vec<Request>,
 }
 
-/// The same for keys that are equal.
-fn hash_of(order: KeyOrder, key: &[u8]) -> u64 {
-    if order.can_filter() { order.filter_hash(key) } else { 0 }
-}
-
 /// All locks of a database.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -113,7 +108,7 @@ impl Ground {
             .map(|(_, h)| h);
         match place {
             Place::Key(key) => {
-                let same = self.keys.get(&hash_of(order, key)).into_iter().flatten();
+                let same = self.keys.get(&order.equal_hash(key)).into_iter().flatten();
                 Box::new(same.filter(move |(k, _)| order.equal(k, key)).map(|(_, h)| h).chain(stretches))
             }
             Place::Stretch(begin, end) => {
@@ -154,7 +149,7 @@ impl Ground {
     }
     fn take(&mut self, held: Held, place: Place) {
         match place {
-            Place::Key(key) => self.keys.entry(hash_of(self.order, &key)).or_default().push((key, held)),
+            Place::Key(key) => self.keys.entry(self.order.equal_hash(&key)).or_default().push((key, held)),
             stretch => self.stretches.push((stretch, held)),
         }
     }
@@ -169,7 +164,7 @@ impl Ground {
     }
     /// Lets go of one key's lock.
     fn release_key(&mut self, owner: Owner, from: u64, key: &[u8]) {
-        let hash = hash_of(self.order, key);
+        let hash = self.order.equal_hash(key);
         if let Some(all) = self.keys.get_mut(&hash) {
             all.retain(|(_, h)| h.owner != owner || h.number < from);
             if all.is_empty() {

@@ -183,6 +183,11 @@ impl KeyOrder {
     pub fn can_filter(self) -> bool {
         !matches!(self, KeyOrder::Registered(Registered { canonical: None, .. }))
     }
+    /// A hash that equal keys share in every order: [`KeyOrder::filter_hash`] where that is one, else always the same.
+    #[inline]
+    pub fn equal_hash(self, key: &[u8]) -> u64 {
+        if self.can_filter() { self.filter_hash(key) } else { 0 }
+    }
 
     /// The hash of a key for filters: equal keys have the same.
     #[inline]

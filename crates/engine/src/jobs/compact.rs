@@ -24,6 +24,10 @@ use std::sync::atomic::AtomicU64;
 /// Does the most urgent plan of any family, and small ones of others with it; false if no family needs one.
 pub fn one(core: &Arc<Core>) -> Result<bool> {
     let _alone = core.compacting.lock();
+    // A plan made while the gate is closed would be an old one when it opens.
+    if core.control.check(Kind::Compaction).is_err() {
+        return Ok(false);
+    }
     let due = due::together(core);
     if due.is_empty() {
         return Ok(false);

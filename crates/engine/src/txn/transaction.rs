@@ -175,22 +175,19 @@ impl Txn {
         }
     }
 
-    /// The view of a family without own writes, and the number to read it at.
-    fn base(&self, core: &Core, family: &Family) -> Result<(Arc<View>, SeqNo)> {
+    /// The number to read a family at, whose view was taken before.
+    fn at(&self, core: &Core, family: &Family) -> Result<SeqNo> {
         family.check()?;
-        let view = family.tree.view();
         match &self.held {
-            Some(held) => {
-                replaced(family, held)?;
-                Ok((view, held.seq()))
-            }
-            None => Ok((view, core.visible())),
+            Some(held) => replaced(family, held).map(|()| held.seq()),
+            None => Ok(core.visible()),
         }
     }
     /// What a walk through a family reads: a picture that later writes do not change.
     pub fn view(&mut self, core: &Core, family: &Family) -> Result<(Arc<View>, SeqNo)> {
         self.check(core)?;
-        let (view, at) = self.base(core, family)?;
+        let view = family.tree.view();
+        let at = self.at(core, family)?;
         Ok(match self.writes.own(family.id)? {
             Some(own) => (Arc::new(view.under(own)), at),
             None => (view, at),
@@ -216,19 +213,8 @@ impl Txn {
                 None => {}
             }
         }
-        let (view, at) = match &self.held {
-            Some(held) => {
-                family.check()?;
-                let view = family.tree.pin();
-                replaced(family, held)?;
-                (view, held.seq())
-            }
-            None => {
-                family.check()?;
-                let view = family.tree.pin();
-                (view, core.visible())
-            }
-        };
+        let view = family.tree.pin();
+        let at = self.at(core, family)?;
         get::get(&view, key, at)
     }
 

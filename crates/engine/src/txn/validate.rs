@@ -145,10 +145,6 @@ pub struct Admitted {
     ranges: Vec<(FamilyId, Cut, Cut)>,
 }
 
-fn hash_of(order: KeyOrder, key: &[u8]) -> u64 {
-    if order.can_filter() { order.filter_hash(key) } else { 0 }
-}
-
 impl Admitted {
     /// Adds a batch.
     pub fn add(&mut self, core: &Core, writes: &dyn Parts) {
@@ -156,7 +152,7 @@ impl Admitted {
             let Some(family) = core.families.by_id(id) else { return };
             match Target::of(buf, op) {
                 Target::Key(key) => {
-                    let hash = hash_of(family.tree.order(), key);
+                    let hash = family.tree.order().equal_hash(key);
                     self.by_hash.entry((id, hash)).or_default().push(self.keys.len());
                     self.keys.push((id, key.to_vec()));
                 }
@@ -178,7 +174,7 @@ impl Admitted {
         }
         match target {
             Target::Key(key) => {
-                let same = self.by_hash.get(&(id, hash_of(order, key)))?;
+                let same = self.by_hash.get(&(id, order.equal_hash(key)))?;
                 same.iter().map(|at| &self.keys[*at].1).find(|k| order.equal(k, key)).cloned()
             }
             Target::Range(..) => {

@@ -13,6 +13,7 @@ use crate::runner::{Case, Common, conclude, run_cases};
 use crate::settings::Settings;
 use perigee::env::{Env, OpenDir};
 use perigee::{Backups, Compression, Db, Durability, Family, repair_in};
+use perigee_base::format::HEADER_BYTES;
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -243,7 +244,8 @@ fn read_only(case: &Case, past: &Past) -> Result<(), String> {
         let mut bytes = disk.read_raw(&log);
         // The start of one more record, behind the last: over the zeros of space that was taken ahead, some of which are left.
         let taken = bytes.len();
-        bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1));
+        // A header may end in a zero, too.
+        bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1).max(HEADER_BYTES));
         bytes.extend_from_slice(&[7; 20]);
         bytes.resize(bytes.len().max(taken), 0);
         disk.write_raw(&log, bytes);

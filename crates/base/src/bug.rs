@@ -116,6 +116,28 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// Replay loses what a commit wrote to the last of its families.
+    LosePartOfCommit = 160,
+    /// What was committed while a transaction was checked is taken for checked.
+    StaleConditions = 161,
+    /// The check in the commit section is left out.
+    SkipLastCheck = 162,
+    /// A transaction begins on a moment just before the last commit.
+    StaleSnapshot = 163,
+    /// A cursor does not see what its transaction has written.
+    OwnUnseenByCursor = 164,
+    /// What was written behind a savepoint is committed although it was taken back.
+    SavepointLeaks = 165,
+    /// Stretches that serializable transactions walk are not listed.
+    RangeNotTracked = 166,
+    /// A serializable transaction that said it only reads is not counted among those in danger.
+    ReadOnlyUncounted = 167,
+    /// A shared lock is made exclusive although others share it.
+    UpgradeForgetsHolder = 168,
+    /// Who waits for a lock is not asked again when it is free.
+    WaiterForgotten = 169,
+    /// Locks taken behind a savepoint stay when it is gone back to.
+    RollbackKeepsLock = 170,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -32,7 +32,7 @@ pub struct Args {
     /// Cases of the part with transactions.
     #[arg(long, default_value_t = 500)]
     pub transactions: u64,
-    /// That part alone.
+    /// That part alone, with as many cases as `--cases` says.
     #[arg(long)]
     pub only_transactions: bool,
 }
@@ -48,15 +48,12 @@ pub fn run(args: &Args) -> bool {
         tally.add(&exhaustive(args));
     }
     if goes_on(&tally) && !args.random_only {
-        let n = if common.case.is_some() { EXHAUSTIVE } else { args.transactions };
+        let n = if args.only_transactions { common.cases } else { args.transactions };
+        let n = if common.case.is_some() { EXHAUSTIVE } else { n };
         let body = |case: &Case| bank::one_case(case, durability);
         tally.add(&run_cases("crash", common, TRANSACTIONS, n, body));
     }
-    let floor = match (common.case, args.only_transactions) {
-        (Some(_), _) => 1,
-        (None, true) => args.transactions,
-        (None, false) => common.cases,
-    };
+    let floor = if common.case.is_some() { 1 } else { common.cases };
     conclude(&tally, if goes_on(&tally) { floor } else { 0 })
 }
 

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Journal entries that a writer keeps, about.
 const KEPT: usize = 12;
+/// Nobody waits that long for a lock, but who was forgotten.
+const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// What all clients share.
 pub struct Bank {
@@ -190,14 +192,18 @@ impl<'a> Teller<'a> {
         TxnOptions::new()
             .isolation(level)
             .pessimistic(locked || self.rng.percent(40))
-            .lock_timeout(Duration::from_micros(self.rng.pick(&[0, 100, 5_000, 5_000])))
+            .lock_timeout(self.rng.pick(&[Duration::ZERO, Duration::from_micros(100), FOR_EVER, FOR_EVER]))
     }
 
     fn transact(&mut self) -> Result<()> {
         let (options, durability) = (self.options(), self.durability());
+        let patient = options.lock_timeout == FOR_EVER;
         let txn = self.bank.db.begin(options)?;
         for _ in 0..self.rng.between(1, 2) {
             match self.attempt(&txn, durability) {
+                Err(e) if patient && e.kind() == ErrorKind::Busy => {
+                    return Err(broken(format!("waited for a lock for ever: {e}")));
+                }
                 Err(e) if lost(&e) => txn.reset()?,
                 other => return other,
             }
@@ -231,7 +237,8 @@ impl<'a> Teller<'a> {
             match self.rng.below(10) {
                 0..=4 => self.transfer(txn, id, draft)?,
                 5 | 6 => self.move_ticket(txn, id, draft)?,
-                7 => self.take_back(txn, id, draft)?,
+                7 if self.rng.percent(50) => self.take_back(txn, id, draft)?,
+                7 => self.lock_and_go_back(txn)?,
                 8 => {
                     txn.savepoint("kept")?;
                     self.transfer(txn, id, draft)?;
@@ -390,6 +397,29 @@ impl<'a> Teller<'a> {
         txn.rollback_to("back")?;
         *draft = kept;
         Ok(())
+    }
+
+    /// Locks what nobody else does, and goes back: then it is free, and before it was not.
+    fn lock_and_go_back(&self, txn: &Txn) -> Result<()> {
+        let f = &self.bank.families[0];
+        let key = format!("p/{}", self.me);
+        let is_free = || {
+            let probe = self.bank.db.begin(TxnOptions::new().lock_timeout(Duration::ZERO))?;
+            match probe.lock(f, &key, LockMode::Exclusive) {
+                Err(e) if e.kind() == ErrorKind::Busy => Ok(false),
+                other => other.map(|()| true),
+            }
+        };
+        txn.savepoint("lock")?;
+        txn.lock(f, &key, LockMode::Shared)?;
+        let held = !is_free()?;
+        txn.rollback_to("lock")?;
+        if !held || !is_free()? {
+            return Err(broken(format!(
+                "a lock taken behind a savepoint: held before it was gone back to {held}"
+            )));
+        }
+        txn.release("lock")
     }
 
     /// Reads everything, at one moment.

@@ -8,7 +8,7 @@
 //! 1. The counters of a writer are the same in all families, and never those of a commit that failed.
 //! 2. Of every item the changes that are there are an unbroken chain from its beginning: nothing lost between, nothing forked.
 //! 3. The contents are exactly what the commits that are there make, in every family: no half of one, nothing taken back.
-//! 4. If a commit is there, every commit acknowledged before it began is there.
+//! 4. If a commit is there, every one acknowledged is there that is before it in the order of commits, or was before it began.
 //! 5. Of any two moments seen, by readers or after a crash, one has all that the other has (no long fork).
 //! 6. No money is made or lost; each ticket is in one family.
 
@@ -123,6 +123,8 @@ impl Draft {
 struct Attempt {
     draft: Draft,
     told: Told,
+    /// Its place in the order of commits, if it was told.
+    seq: Option<u64>,
     durable: bool,
     started: u64,
     ended: u64,
@@ -156,17 +158,25 @@ impl Books {
     /// A writer asks for a commit.
     pub fn begin(&mut self, writer: usize, draft: Draft) -> usize {
         self.clock += 1;
-        let (told, started) = (Told::Pending, self.clock);
-        self.writers[writer].push(Attempt { draft, told, durable: false, started, ended: 0, acked_us: 0 });
+        let (told, seq, started) = (Told::Pending, None, self.clock);
+        let attempt = Attempt { draft, told, seq, durable: false, started, ended: 0, acked_us: 0 };
+        self.writers[writer].push(attempt);
         self.writers[writer].len() - 1
     }
     /// It was answered.
-    pub fn end(&mut self, (writer, number): Id, told: Told, durable: bool, now_us: u64) {
+    pub fn end(
+        &mut self,
+        (writer, number): Id,
+        (told, seq): (Told, Option<u64>),
+        durable: bool,
+        now_us: u64,
+    ) {
         self.clock += 1;
         let ended = self.clock;
         let attempt = &mut self.writers[writer][number];
         *attempt = Attempt {
             told,
+            seq,
             durable: durable && told == Told::Acked,
             ended,
             acked_us: now_us,
@@ -290,8 +300,15 @@ impl Books {
 
     fn check_order(&self, ends: &[usize]) -> Result<(), String> {
         let newest = self.there(ends).map(|(_, a)| a.started).max();
-        let absent = self.writers.iter().zip(ends).flat_map(|(all, end)| &all[*end..]);
-        let oldest = absent.filter(|a| a.told == Told::Acked).map(|a| a.ended).min();
+        let absent = || self.writers.iter().zip(ends).flat_map(|(all, end)| &all[*end..]);
+        let oldest = absent().filter(|a| a.told == Told::Acked).map(|a| a.ended).min();
+        let last = self.there(ends).filter_map(|(_, a)| a.seq).max();
+        let missing = absent().filter(|a| a.told == Told::Acked).filter_map(|a| a.seq).min();
+        if let (Some(last), Some(missing)) = (last, missing)
+            && last > missing
+        {
+            return Err(format!("a hole in {ends:?}: commit {last} is there, commit {missing} is not"));
+        }
         match (newest, oldest) {
             (Some(started), Some(ended)) if started > ended => Err(format!(
                 "a hole in {ends:?}: a commit begun at {started} is there, one answered at {ended} is not"

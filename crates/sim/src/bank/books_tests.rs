@@ -26,7 +26,7 @@ fn books() -> (Books, Vec<Draft>) {
     let mut books = Books::new(2);
     for (writer, draft) in [0, 0, 1].into_iter().zip(&drafts) {
         let number = books.begin(writer, draft.clone());
-        books.end((writer, number), Told::Acked, true, u64::MAX);
+        books.end((writer, number), (Told::Acked, None), true, u64::MAX);
     }
     (books, drafts)
 }

@@ -93,19 +93,22 @@ impl Bank {
         (writer, number): Id,
         draft: Draft,
         durability: Durability,
-        commit: impl FnOnce() -> Result<()>,
+        commit: impl FnOnce() -> Result<u64>,
     ) -> Result<()> {
         let booked = held(&self.books).begin(writer, draft);
         if booked != number {
             return Err(broken(format!("driver: attempt {number} was booked as {booked}")));
         }
-        let result = commit();
+        let (seq, result) = match commit() {
+            Ok(seq) => (Some(seq), Ok(())),
+            Err(e) => (None, Err(e)),
+        };
         // Of an interval's commits the time counts; of others that were not synced nothing is owed.
         let now = match durability {
             Durability::Interval(_) => self.env.clock.monotonic_us(),
             _ => u64::MAX,
         };
-        held(&self.books).end((writer, number), told(&result), durability == Durability::Full, now);
+        held(&self.books).end((writer, number), (told(&result), seq), durability == Durability::Full, now);
         result
     }
 }
@@ -441,6 +444,6 @@ impl<'a> Teller<'a> {
             self.bank.env.clock.sleep_us(self.rng.below(30));
         }
         held(&self.bank.books).see(&found, &least).map_err(|e| broken(format!("an audit: {e}")))?;
-        txn.commit()
+        txn.commit().map(drop)
     }
 }

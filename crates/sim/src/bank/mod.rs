@@ -197,10 +197,9 @@ impl Life {
         books: &Arc<Mutex<Books>>,
     ) -> perigee::Result<Arc<Bank>> {
         let there = db.families();
-        let missing = FAMILIES.iter().filter(|name| !there.iter().any(|n| n == *name));
-        missing
-            .map(|name| db.create_family(name, self.settings.family.clone()).map(drop))
-            .collect::<Result<(), _>>()?;
+        for name in FAMILIES.iter().filter(|name| !there.iter().any(|n| n == *name)) {
+            db.create_family(name, self.settings.family.clone())?;
+        }
         let families = FAMILIES.iter().map(|name| db.family(name)).collect::<Result<_, _>>()?;
         let bank = Bank {
             db,

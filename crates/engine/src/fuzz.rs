@@ -53,7 +53,8 @@ pub fn fuzz_prepare(bytes: &[u8]) -> bool {
     let order = |_| Some(perigee_base::KeyOrder::Bytes);
     let _ = crate::prepared::Undecided::decode(Arc::new(bytes.to_vec()), &order, 1);
     let Ok(p) = prepare::Prepare::decode(bytes) else { return false };
-    let claims = |visit: &mut dyn FnMut(perigee_file::log::Claim<'_>)| p.claims.iter().for_each(|claim| visit(*claim));
+    let claims =
+        |visit: &mut dyn FnMut(perigee_file::log::Claim<'_>)| p.claims.iter().for_each(|claim| visit(*claim));
     let again = prepare::prepare_record(p.head, &claims, &bytes[p.batch.clone()]);
     let again = again.expect("what was decoded is not too large");
     assert_eq!(&again.buf[again.payload()], bytes, "a prepare record changes in the round trip");

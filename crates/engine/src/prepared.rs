@@ -99,7 +99,8 @@ impl Undecided {
             guard(op.family, Target::of(&payload, &op), true);
         }
         if operations != p.head.operations {
-            let e = Error::corruption("a prepared transaction holds another number of operations than it says");
+            let e =
+                Error::corruption("a prepared transaction holds another number of operations than it says");
             return Err(e.expected(p.head.operations, operations));
         }
         let serial = p.head.level == SERIALIZABLE;
@@ -275,7 +276,8 @@ impl Prepared {
     pub fn claim(&self, gid: &[u8]) -> Result<Arc<Undecided>> {
         let mut inner = self.inner();
         let Some(entry) = inner.by_gid.get_mut(gid).filter(|e| e.undecided.lsn() != u64::MAX) else {
-            let text = format!("no transaction is prepared as {}: it was decided, or never prepared", shown(gid));
+            let text =
+                format!("no transaction is prepared as {}: it was decided, or never prepared", shown(gid));
             return Err(Error::new(ErrorKind::NotFound, text));
         };
         if std::mem::replace(&mut entry.claimed, true) {
@@ -367,7 +369,9 @@ mod tests {
         let one = undecided("g", "a", "b");
         all.enter(&one).unwrap();
         assert_eq!(all.enter(&undecided("g", "c", "d")).unwrap_err().kind(), ErrorKind::AlreadyExists);
-        assert!(met(&all, "a", true) && met(&all, "b", true) && met(&all, "y", true) && !met(&all, "c", true));
+        assert!(
+            met(&all, "a", true) && met(&all, "b", true) && met(&all, "y", true) && !met(&all, "c", true)
+        );
         assert!(met(&all, "a", false) && !met(&all, "b", false), "a reader minds what was written");
         let range = |begin, end| {
             let target = Target::Range(CutRef::Before(begin), CutRef::Before(end));

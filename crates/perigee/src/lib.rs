@@ -87,8 +87,8 @@ pub use stats::{
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
-pub use txn::{Txn, TxnHandle};
 pub use two_phase::Prepared;
+pub use txn::{Txn, TxnHandle};
 pub use txn_options::{Isolation, TxnOptions};
 pub use watch::{CommitEvent, CommitOperation};
 

@@ -70,14 +70,15 @@ impl Txn {
 }
 
 impl Db {
-    /// Commits a prepared transaction, durably, whatever the durability. That never fails over a conflict.
+    /// Commits a prepared transaction, durably, whatever the durability. That never fails over a conflict. The sequence number of its
+    /// last operation.
     ///
     /// # Errors
     /// `NotFound`: nothing is prepared under that identifier; it was decided already, or never prepared. `Busy`: another thread is
     /// deciding it. `NoSpace`: it is still undecided. `OutcomeUnknown`: after reopen it is committed, or still undecided. See
     /// [`Txn::prepare`] for an example.
-    pub fn commit_prepared(&self, gid: impl AsRef<[u8]>) -> Result<()> {
-        self.engine().decide(gid.as_ref(), Verdict::Commit)
+    pub fn commit_prepared(&self, gid: impl AsRef<[u8]>) -> Result<u64> {
+        Ok(self.engine().decide(gid.as_ref(), Verdict::Commit)?.0)
     }
     /// Rolls a prepared transaction back, durably: nothing of it happens, and others may write again what it wrote.
     ///
@@ -99,7 +100,7 @@ impl Db {
     /// # Errors
     /// As [`Db::commit_prepared`]; after `OutcomeUnknown` it is rolled back, or still undecided.
     pub fn rollback_prepared(&self, gid: impl AsRef<[u8]>) -> Result<()> {
-        self.engine().decide(gid.as_ref(), Verdict::RollBack)
+        self.engine().decide(gid.as_ref(), Verdict::RollBack).map(drop)
     }
     /// The prepared transactions that nobody has decided, by identifier: those that an open has found, and those of this process. Each
     /// holds memory and keeps others from what it is about until [`Db::commit_prepared`] or [`Db::rollback_prepared`].

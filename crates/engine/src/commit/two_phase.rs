@@ -13,12 +13,12 @@ use crate::prepared::Undecided;
 use crate::settings::Durability;
 use crate::txn::validate::Conditions;
 use crate::txn::{Isolation, Leaving};
+use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{FamilyId, KeyOrder, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::layout::RECORD_HEADER_BYTES;
 use perigee_file::log::prepare::{check_gid, decision_record, prepare_record};
-use crate::wal::Appender;
 use perigee_file::log::{Batch, Claim, Claimed, Head, Prepare, RecordKind};
 use std::sync::Arc;
 
@@ -72,15 +72,15 @@ fn enter(
     }
     work.conditions = conditions;
     work.step = Some(Step::Prepare(Arc::clone(undecided)));
-    submit(core, writers, work)
+    submit(core, writers, work).map(drop)
 }
 
-/// Commits or rolls back a prepared transaction, durably. The caller calls the hooks, when it holds nothing.
+/// Commits or rolls back a prepared transaction, durably; the number of its last operation. The caller calls the hooks, when it holds nothing.
 ///
 /// # Errors
 /// `NotFound`: nobody is prepared under that identifier. `Busy`: another thread is deciding it. `NoSpace`: it is still undecided.
 /// `OutcomeUnknown`: after reopen it is committed or still undecided. Never `Conflict`.
-pub fn decide(core: &Core, writers: &Writers, gid: &[u8], verdict: Verdict) -> Result<()> {
+pub fn decide(core: &Core, writers: &Writers, gid: &[u8], verdict: Verdict) -> Result<SeqNo> {
     check_gid(gid)?;
     core.health.check_writable()?;
     let undecided = core.prepared.claim(gid)?;
@@ -97,18 +97,15 @@ pub fn decide(core: &Core, writers: &Writers, gid: &[u8], verdict: Verdict) -> R
         work.step = Some(Step::Decide(Arc::clone(&undecided), verdict));
         submit(core, writers, work)
     });
-    if decided.is_err() {
-        core.prepared.unclaim(&undecided);
-        return decided;
-    }
+    let last = decided.inspect_err(|_| core.prepared.unclaim(&undecided))?;
     undecided.release(&core.locks);
     core.counters.commits.add(u64::from(verdict == Verdict::Commit));
     core.counters.operations.add(u64::from(operations));
     core.counters.user_bytes_written.add(user_bytes);
-    Ok(())
+    Ok(last)
 }
 
-fn submit(core: &Core, writers: &Writers, work: Work) -> Result<()> {
+fn submit(core: &Core, writers: &Writers, work: Work) -> Result<SeqNo> {
     writers.queue.submit(&*core.env.clock, work, |group| lead(core, &mut core.wal.appender(), group))
 }
 

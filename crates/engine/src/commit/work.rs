@@ -78,6 +78,8 @@ pub struct Work {
     pub step: Option<Step>,
     /// Why it was left out of its group, if it was.
     pub refused: Option<Error>,
+    /// The number of its last operation, once it is applied.
+    pub last: SeqNo,
 }
 
 impl Work {
@@ -107,11 +109,16 @@ impl Work {
             };
             parts[at].ops.push((op, SeqNo(i as u64)));
         }
-        Ok(Work { record, parts, durability, conditions: None, step: None, refused: None })
+        let (conditions, step, refused) = (None, None, None);
+        Ok(Work { record, parts, durability, conditions, step, refused, last: SeqNo::ZERO })
     }
     /// Whether it does anything but delete.
     pub fn grows(&self) -> bool {
         self.parts.iter().flat_map(|p| &p.ops).any(|(op, _)| !op.kind.deletes())
+    }
+    /// What its writer is answered after its group went well: its number, or why it was left out.
+    pub fn answer(self) -> Result<SeqNo> {
+        self.refused.map_or(Ok(self.last), Err)
     }
     /// Bytes it takes in the log.
     pub fn bytes(&self) -> usize {

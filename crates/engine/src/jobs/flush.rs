@@ -286,7 +286,8 @@ fn carry_prepared(core: &Core, appender: &mut Appender, mut floor: u64) -> (u64,
             continue;
         }
         let bytes = undecided.payload().len() as u64;
-        let copied = appender.bytes_from(lsn) >= bytes.saturating_mul(CARRY_AT) && commit::carry(core, appender, &undecided).is_ok();
+        let copied = appender.bytes_from(lsn) >= bytes.saturating_mul(CARRY_AT)
+            && commit::carry(core, appender, &undecided).is_ok();
         carried |= copied;
         floor = if copied { floor } else { floor.min(lsn) };
     }

@@ -452,8 +452,10 @@ fn hooks_hear_of_it_when_it_is_committed() {
 #[test]
 fn a_full_disk_refuses_and_nothing_is_lost() {
     let disk = SimDisk::new(1);
-    let db = Db::open("/db", options(&disk).min_free_space(0)).unwrap();
+    let db = Db::open("/db", Options::in_env(env(&disk)).min_free_space(0)).unwrap();
     prepare(&db, "g", &[("k", &"v".repeat(200_000))]);
+    // Space that the log has taken ahead.
+    db.put("fill", "v".repeat(180_000)).unwrap();
     let used: u64 = disk.paths().iter().map(|p| disk.read_raw(p).len() as u64).sum();
     disk.set_capacity(used + 500);
     let e = db.commit_prepared("g").unwrap_err();

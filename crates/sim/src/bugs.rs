@@ -49,7 +49,8 @@ const SAFETY: Harness = Harness { command: "safety", cases: 200, control: 30, ex
 const BANK: Harness =
     Harness { command: "crash", cases: 3000, control: 200, extra: &["--only-transactions"] };
 const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control: 100, extra: &[] };
-const ALL_HARNESSES: [&Harness; 7] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION];
+const PREPARED: Harness = Harness { command: "prepared", cases: 60, control: 3, extra: &[] };
+const ALL_HARNESSES: [&Harness; 8] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED];
 /// A run that takes longer has hung; a hang is no catch.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -64,6 +65,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::PruneDropsShared
         | Bug::ReadOnlyCutsLog
         | Bug::RepairTakesBadBlock => &[&SAFETY],
+        Bug::PrepareNotSynced
+        | Bug::DecisionNotSynced
+        | Bug::PrepareLostWithSegment
+        | Bug::WriterPassesPrepared => &[&PREPARED],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots

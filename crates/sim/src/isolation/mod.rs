@@ -161,6 +161,10 @@ fn broken(found: &Findings) -> Option<String> {
 
 fn judge(case: &Case, level: Isolation, found: &Findings, aborts: Aborts) -> Result<(), String> {
     found.keys().filter(|(of, _)| *of == level).for_each(|(_, anomaly)| case.count(label(*anomaly), 1));
+    if matches!(level, Isolation::RepeatableRead | Isolation::Snapshot) {
+        // Said also if there is none.
+        case.count(label(Anomaly::FalseConflict), 0);
+    }
     if level == Isolation::Serializable {
         let Aborts { asked, refused, overwritten, needed, backward } = aborts;
         let counts = [ASKED, REFUSED, OVERWRITTEN, NEEDED, BACKWARD].into_iter();

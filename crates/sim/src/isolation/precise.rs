@@ -36,6 +36,15 @@ fn reasons(h: &History, i: usize) -> BTreeSet<Key> {
     all
 }
 
+/// The last commit that one refused can have met: after the present that it saw come those that were being applied then.
+fn until(h: &History, r: &Record, present: u64) -> u64 {
+    let number = |o: &Record| if let End::Committed(seq) = o.end { seq } else { 0 };
+    let behind = h.records.iter().filter(|o| number(o) > present && !o.last_writes().is_empty());
+    let mut behind: Vec<_> = behind.map(|o| (number(o), o.span.0)).collect();
+    behind.sort_unstable();
+    behind.iter().take_while(|(_, began)| *began < r.span.1).last().map_or(present, |(seq, _)| *seq)
+}
+
 /// A transaction below serializable that was refused without a reason.
 pub fn false_conflict(h: &History) -> Option<&Record> {
     let refused = h.records.iter().enumerate().find(|(i, r)| {
@@ -43,7 +52,10 @@ pub fn false_conflict(h: &History) -> Option<&Record> {
         match r.snapshot {
             _ if r.level == Isolation::Serializable => false,
             None => true,
-            Some(since) => !reasons(h, *i).into_iter().any(|key| h.changed(key, (since, present))),
+            Some(since) => {
+                let met = (since, until(h, r, present));
+                !reasons(h, *i).into_iter().any(|key| h.changed(key, met))
+            }
         }
     });
     refused.map(|(_, r)| r)
@@ -56,7 +68,9 @@ pub fn aborts(h: &History, writers: &Writers, reads: &[Vec<Read>], order: &Graph
         let (Some(since), wrote) = (r.snapshot, r.last_writes()) else { continue };
         let until = match r.end {
             End::Committed(seq) => seq.saturating_sub(1),
-            End::Refused(present) if !r.ops.iter().any(|d| matches!(d, Did::Asked(_))) => present,
+            End::Refused(present) if !r.ops.iter().any(|d| matches!(d, Did::Asked(_))) => {
+                until(h, r, present)
+            }
             _ => continue,
         };
         if wrote.is_empty() {

@@ -125,6 +125,12 @@ fn encode_key(key: Key) -> [u8; 2] {
     [(key / GROUP) as u8, (key % GROUP) as u8]
 }
 
+/// Where a range begins or ends: between groups at the prefix, so that a range and the group behind it have no place in common.
+fn bound(key: Key) -> Vec<u8> {
+    let bytes = encode_key(key);
+    if key % GROUP == 0 { bytes[..1].to_vec() } else { bytes.to_vec() }
+}
+
 fn decode_key(key: &[u8]) -> Key {
     Key::from(key[0]) * GROUP + Key::from(key[1])
 }
@@ -143,6 +149,7 @@ fn stop(e: perigee::Error) -> Stop {
 fn last_puts<'a>(operations: impl Iterator<Item = CommitOperation<'a>>) -> BTreeMap<Key, (u64, Version)> {
     let mut last = BTreeMap::new();
     let cut = |bound: Bound<&[u8]>| match bound {
+        // Half a key is where its group begins.
         Bound::Included(k) | Bound::Excluded(k) => decode_key(&[k, &[0]].concat()),
         Bound::Unbounded => 0,
     };
@@ -227,7 +234,7 @@ impl Session for PerigeeSession<'_> {
     }
     fn scan(&mut self, scan: Scan, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, Stop> {
         let family = self.store.family(scan.from);
-        let range = || encode_key(scan.from)..encode_key(scan.to);
+        let range = || bound(scan.from)..bound(scan.to);
         if let Some(mode) = lock {
             self.txn.lock_range(family, range(), mode).map_err(stop)?;
         }
@@ -257,7 +264,7 @@ impl Session for PerigeeSession<'_> {
         match to - from {
             1 => self.txn.delete(family, encode_key(from)),
             GROUP if from % GROUP == 0 => self.txn.delete_prefix(family, [(from / GROUP) as u8]),
-            _ => self.txn.delete_range(family, encode_key(from)..encode_key(to)),
+            _ => self.txn.delete_range(family, bound(from)..bound(to)),
         }
         .map_err(stop)
     }

@@ -265,7 +265,7 @@ impl Life {
 }
 
 /// What is owed after two crashes without a check in between.
-fn weaker(a: Owed, b: Owed) -> Owed {
+pub(crate) fn weaker(a: Owed, b: Owed) -> Owed {
     match (a, b) {
         (Owed::Acked, other) | (other, Owed::Acked) => other,
         (Owed::Durable { before_us: a }, Owed::Durable { before_us: b }) => {

@@ -1,6 +1,7 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
-use perigee_base::{KeyOrder, limits};
+use perigee_base::merge::Operators;
+use perigee_base::{KeyOrder, MergeOperator, MergeRule, limits};
 use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
@@ -143,6 +144,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::register_merge_operator`].
+    pub(crate) operators: Operators,
     /// Set by [`Options::compaction_filter`].
     pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
@@ -172,6 +175,7 @@ impl Options {
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            operators: Operators::default(),
             filters: Filters::default(),
             env: Env::real(),
         }
@@ -222,6 +226,48 @@ impl Options {
     #[must_use]
     pub fn without_filter(mut self, family: &str) -> Self {
         self.filters.set(family, None);
+        self
+    }
+    /// Registers a merge operator of the user's own for this database: families have it by its name
+    /// ([`FamilyOptions::merge_operator`], [`MergeRule::User`]). A database in which a family has one that is not registered does not
+    /// open for writing; read-only it does, and reads of keys that have operands fail. One name is one operator for ever: what it
+    /// computes must not change, since what is stored was computed by it in parts.
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, MergeOperator, MergeRule, Options, Result};
+    /// # use std::sync::Arc;
+    /// /// Keeps the larger one.
+    /// struct Max;
+    /// impl MergeOperator for Max {
+    ///     fn name(&self) -> &str {
+    ///         "max"
+    ///     }
+    ///     fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    ///         out.extend_from_slice(left.map_or(right, |left| left.max(right)));
+    ///         Ok(())
+    ///     }
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let options = || {
+    ///     let tides = FamilyOptions::new().merge_operator(MergeRule::User("max".into()));
+    ///     Options::in_env(env.clone()).default_family(tides)
+    /// };
+    /// let db = Db::open("/doc", options().register_merge_operator(Arc::new(Max)))?;
+    /// let tides = db.default_family();
+    /// tides.merge("high", "3.1 m")?;
+    /// tides.merge("high", "2.9 m")?;
+    /// assert_eq!(tides.get("high")?.as_deref(), Some(&b"3.1 m"[..]));
+    /// db.close()?;
+    /// let refused = Db::open("/doc", options()).unwrap_err();
+    /// assert!(refused.to_string().contains("\"max\" is not registered"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.operators.register(operator);
         self
     }
     /// Sets [`Options::create_if_missing`].
@@ -436,6 +482,9 @@ pub struct FamilyOptions {
     /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
     /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
     pub level_ratio: u32,
+    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not at all). A family that has none
+    /// may get one at any time; then it stays.
+    pub merge_operator: Option<MergeRule>,
 }
 
 impl FamilyOptions {
@@ -451,6 +500,7 @@ impl FamilyOptions {
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
             level_ratio: 10,
+            merge_operator: None,
         }
     }
     /// Sets [`FamilyOptions::order`].
@@ -516,6 +566,12 @@ impl FamilyOptions {
     #[must_use]
     pub fn level_ratio(mut self, ratio: u32) -> Self {
         self.level_ratio = ratio;
+        self
+    }
+    /// Sets [`FamilyOptions::merge_operator`].
+    #[must_use]
+    pub fn merge_operator(mut self, rule: MergeRule) -> Self {
+        self.merge_operator = Some(rule);
         self
     }
 }

@@ -1,9 +1,10 @@
 //! Merges: writes that say how a value changes, not what it is.
 
-use crate::{Db, Family, Result, Txn, WriteBatch, WriteOptions, translate};
-use perigee_base::Error;
+use crate::{Db, Family, Options, Result, Txn, WriteBatch, WriteOptions, translate};
+use perigee_base::{Error, MergeOperator};
 use perigee_engine::locks::LockMode;
 use perigee_file::log::Batch;
+use std::sync::Arc;
 
 /// Asks the operator of a family about an operand.
 fn check(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
@@ -13,6 +14,51 @@ fn check(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
             "the family {:?} has no merge operator: give it one with FamilyOptions::merge_operator",
             family.name()
         ))),
+    }
+}
+
+impl Options {
+    /// Registers a merge operator of the user's own for this database: families have it by its name
+    /// ([`FamilyOptions::merge_operator`], [`MergeRule::User`]). A database in which a family has one that is not registered does not
+    /// open for writing; read-only it does, and reads of keys that have operands fail. One name is one operator for ever: what it
+    /// computes must not change, since what is stored was computed by it in parts.
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, MergeOperator, MergeRule, Options, Result};
+    /// # use std::sync::Arc;
+    /// /// Keeps the larger one.
+    /// struct Max;
+    /// impl MergeOperator for Max {
+    ///     fn name(&self) -> &str {
+    ///         "max"
+    ///     }
+    ///     fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    ///         out.extend_from_slice(left.map_or(right, |left| left.max(right)));
+    ///         Ok(())
+    ///     }
+    /// }
+    /// # fn main() -> Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let options = || {
+    ///     let tides = FamilyOptions::new().merge_operator(MergeRule::User("max".into()));
+    ///     Options::in_env(env.clone()).default_family(tides)
+    /// };
+    /// let db = Db::open("/doc", options().register_merge_operator(Arc::new(Max)))?;
+    /// let tides = db.default_family();
+    /// tides.merge("high", "3.1 m")?;
+    /// tides.merge("high", "2.9 m")?;
+    /// assert_eq!(tides.get("high")?.as_deref(), Some(&b"3.1 m"[..]));
+    /// db.close()?;
+    /// let refused = Db::open("/doc", options()).unwrap_err();
+    /// assert!(refused.to_string().contains("\"max\" is not registered"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.operators.register(operator);
+        self
     }
 }
 

@@ -5,8 +5,10 @@ CARGO  ?= cargo
 SEED   ?= 1
 JOBS   ?= 2
 CRASH_CASES ?= 20000
+TXN_CASES   ?= 2000
 MODEL_OPS   ?= 1000000
 KILL_CASES  ?= 100
+PREPARED_CASES ?= 60
 SIM     = target/proof/perigee-sim
 
 .PHONY: all demo test prove lint unit tools bench clean fuzz
@@ -41,11 +43,12 @@ unit:
 
 prove:
 	$(CARGO) build --profile proof -p perigee-sim
-	$(SIM) crash --cases $(CRASH_CASES) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) crash --cases $(CRASH_CASES) --transactions $(TXN_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
+	$(SIM) prepared --cases $(PREPARED_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) isolation --cases 4000 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)

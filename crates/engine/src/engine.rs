@@ -1,6 +1,6 @@
 //! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
 
-use crate::commit::{self, Writers, rotate};
+use crate::commit::{self, Verdict, Writers, rotate};
 use crate::control::Kind;
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -9,6 +9,7 @@ use crate::jobs::{self, Workers};
 use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
 use crate::now::LogicalClock;
+use crate::prepared::Undecided;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
@@ -24,6 +25,7 @@ use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
 use perigee_file::log::batch::Finished;
+use perigee_file::log::prepare::check_gid;
 use perigee_file::log::{Batch, RecordKind};
 use perigee_file::name;
 use perigee_tree::{Pin, View};
@@ -99,15 +101,20 @@ impl Engine {
     }
     /// Commits a batch; `None`: with the database's durability.
     pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        self.write_as(Operation::Write, batch, durability)
+        self.write_as(Operation::Write, batch, durability).map(drop)
     }
-    /// The same, measured as that operation.
-    pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
+    /// The same, measured as that operation; the number of the batch's last one.
+    pub fn write_as(
+        &self,
+        operation: Operation,
+        batch: Batch,
+        durability: Option<Durability>,
+    ) -> Result<SeqNo> {
         let started = self.core.start(operation, self.core.counters.commits.own());
         let durability = durability.unwrap_or(self.core.settings.durability);
         let written = commit::write(&self.core, &self.writers, batch, durability);
         match &written {
-            Ok(()) => self.core.stop(operation, started),
+            Ok(_) => self.core.stop(operation, started),
             Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {
                 self.core.tell(&Event::Failed { what: "write", error: e });
             }
@@ -120,11 +127,12 @@ impl Engine {
     pub fn begin(&self, settings: TxnSettings) -> Result<Txn> {
         Txn::begin(&self.core, settings)
     }
-    /// Commits a transaction, which has ended when this returns, whatever it returns.
+    /// Commits a transaction, which has ended when this returns, whatever it returns; the number of its last operation (of the
+    /// present, if it wrote nothing).
     ///
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
-    pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<()> {
+    pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<SeqNo> {
         let finished = txn.finish(&self.core);
         let durability = durability.unwrap_or(self.core.settings.durability);
         let started = self.core.start(Operation::Write, self.core.counters.commits.own());
@@ -136,6 +144,28 @@ impl Engine {
         }
         txn.end();
         done
+    }
+    /// Prepares a transaction under an identifier, durably. It has ended when this returns, whatever it returns, unless the identifier
+    /// cannot be had.
+    pub fn prepare(&self, txn: &mut Txn, gid: &[u8]) -> Result<()> {
+        check_gid(gid)?;
+        self.core.prepared.check_free(gid)?;
+        let level = txn.settings().isolation;
+        let leaving = txn.finish_prepare(&self.core);
+        let done = leaving.and_then(|l| commit::prepare(&self.core, &self.writers, gid, level, l));
+        txn.end();
+        done
+    }
+    /// Decides over a prepared transaction, durably; the number of its last operation.
+    pub fn decide(&self, gid: &[u8], verdict: Verdict) -> Result<SeqNo> {
+        let done = commit::decide(&self.core, &self.writers, gid, verdict);
+        self.core.hooks.call();
+        done
+    }
+    /// The prepared transactions that nobody has decided.
+    pub fn prepared(&self) -> Result<Vec<Arc<Undecided>>> {
+        self.core.health.check_open()?;
+        Ok(self.core.prepared.all())
     }
     /// Calls the commit hooks that are due, on a thread that holds nothing.
     pub fn call_hooks(&self) {
@@ -192,6 +222,10 @@ impl Engine {
     pub fn confirm_clock(&self) {
         self.core.now.confirm();
         self.core.signal.ring();
+    }
+    /// The number of the last operation that readers see.
+    pub fn visible(&self) -> SeqNo {
+        self.core.visible()
     }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {
@@ -437,8 +471,8 @@ impl Engine {
             return Err(cause.clone().wrap(ErrorKind::Poisoned, "closed without a clean mark"));
         }
         let edits = core.manifest.edits();
-        let mut mark = Finished::around(&edits.to_le_bytes(), 0);
-        core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut [&mut mark], &core.health)?;
+        let mut mark = Finished::around(RecordKind::Close, &edits.to_le_bytes(), 0);
+        core.wal.append_last(&mut appender, edits, &mut [&mut mark], &core.health)?;
         appender.writer.trim()?;
         let durable = core.wal.sync(&core.health)?;
         let clean = CleanClose {

@@ -239,7 +239,7 @@ fn side_by_side_against_a_model() {
                     let open = running.swap_remove(rng.below(running.len() as u64) as usize);
                     let (must, may) = conflicts(&open, &log);
                     match open.txn.commit() {
-                        Ok(()) => {
+                        Ok(_) => {
                             assert!(!must, "seed {seed}: a conflict was missed: {:?}", open.level);
                             open.ops.iter().for_each(|op| apply(&mut committed, op));
                             log.extend(open.ops);

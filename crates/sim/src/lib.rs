@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod bank;
 pub mod bugs;
 pub mod child;
 pub mod concurrent;
@@ -24,6 +25,7 @@ pub mod ledger;
 pub mod model;
 pub mod oracle;
 pub mod orders;
+pub mod prepared;
 pub mod rng;
 pub mod runner;
 pub mod safekeep;

@@ -265,7 +265,7 @@ impl Life {
 }
 
 /// What is owed after two crashes without a check in between.
-fn weaker(a: Owed, b: Owed) -> Owed {
+pub(crate) fn weaker(a: Owed, b: Owed) -> Owed {
     match (a, b) {
         (Owed::Acked, other) | (other, Owed::Acked) => other,
         (Owed::Durable { before_us: a }, Owed::Durable { before_us: b }) => {
@@ -393,7 +393,7 @@ impl<'a> Writer<'a> {
             }
         }
         let options = durability.map_or(WriteOptions::new(), |d| WriteOptions::new().durability(d));
-        self.shared.db.write_with(batch, options)
+        self.shared.db.write_with(batch, options).map(drop)
     }
 
     /// Like a commit of random puts without deletes, but through tables: durable in every mode.

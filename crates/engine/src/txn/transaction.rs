@@ -9,6 +9,7 @@ use crate::footprint::{Place as Locked, Reads};
 use crate::locks::{LockMode, Locks, Mine, Owner};
 use crate::serial::{Member, Registry};
 use crate::snapshot::Held;
+use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
@@ -101,7 +102,10 @@ impl Txn {
         if self.owner == 0 {
             self.owner = self.locks.newcomer();
         }
-        let take = || core.snapshots.take(&core.visible);
+        let take = || match bug::on(Bug::StaleSnapshot) {
+            true => core.snapshots.take(&core.visible().0.saturating_sub(1).into()),
+            false => core.snapshots.take(&core.visible),
+        };
         if self.settings.isolation == Isolation::Serializable {
             // One that only reads is never refused: so it must not begin between a commit's check and its publication.
             let _section = self.settings.read_only.then(|| core.wal.appender());
@@ -189,13 +193,14 @@ impl Txn {
         let view = family.tree.view();
         let at = self.at(core, family)?;
         Ok(match self.writes.own(family.id)? {
-            Some(own) => (Arc::new(view.under(own)), at),
-            None => (view, at),
+            Some(own) if !bug::on(Bug::OwnUnseenByCursor) => (Arc::new(view.under(own)), at),
+            _ => (view, at),
         })
     }
     /// Where a walk lists what it passes, if that matters.
     pub fn walk(&self, family: &Family) -> Option<Walk> {
-        let member = self.serial.as_ref().filter(|_| !self.settings.read_only)?;
+        let listed = !self.settings.read_only && !bug::on(Bug::RangeNotTracked);
+        let member = self.serial.as_ref().filter(|_| listed)?;
         let (family, order) = (family.id, family.tree.order());
         Some(Walk { member: Arc::clone(member), family, order, number: None })
     }
@@ -317,7 +322,9 @@ impl Txn {
         self.check(core)?;
         let at = self.position(name)?;
         self.writes.roll_back(self.savepoints[at].place);
-        self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        if !bug::on(Bug::RollbackKeepsLock) {
+            self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        }
         self.savepoints.truncate(at + 1);
         Ok(())
     }
@@ -353,6 +360,38 @@ impl Txn {
         let (since, era) = (held.seq(), held.era());
         let conditions = Some(Box::new(Conditions { since, era, depends, overwritten: false }));
         Ok((batch, conditions))
+    }
+}
+
+/// What a transaction leaves behind that is to be prepared.
+#[derive(Debug)]
+pub struct Leaving {
+    /// What it writes.
+    pub batch: Batch,
+    /// What must hold, and then go on to hold.
+    pub conditions: Option<Box<Conditions>>,
+    /// As which it holds locks, and which.
+    pub locks: (Owner, Mine),
+}
+
+impl Txn {
+    /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
+    pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
+        self.check(core)?;
+        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
+            self.check(core)?;
+        }
+        let batch = self.writes.take();
+        let conditions = self.held.as_ref().filter(|_| !self.settings.read_only).map(|held| {
+            let depends = match &self.serial {
+                Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
+                None => Depends::Reads(std::mem::take(&mut self.reads)),
+            };
+            Box::new(Conditions { since: held.seq(), era: held.era(), depends, overwritten: false })
+        });
+        // Tried again, it is another owner of locks.
+        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
+        Ok(Leaving { batch, conditions, locks })
     }
 }
 

@@ -7,6 +7,7 @@
 //! ```
 //! Numbers only grow, also over rollbacks: a memtable cannot forget, so numbers taken back are remembered as dead.
 
+use perigee_base::bug::{self, Bug};
 use perigee_base::{EntryKind, FamilyId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::{Batch, Mark, Op};
@@ -101,7 +102,9 @@ impl Writes {
                 None => self.dead.push(first..self.next),
             }
         }
-        self.batch.truncate(place.batch);
+        if !bug::on(Bug::SavepointLeaks) {
+            self.batch.truncate(place.batch);
+        }
         self.ops.truncate(place.ops);
     }
     /// Forgets everything, keeps the batch's memory.

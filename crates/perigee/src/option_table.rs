@@ -4,7 +4,7 @@
 use crate::Isolation;
 use crate::human;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use perigee_base::{KeyOrder, limits};
+use perigee_base::{KeyOrder, MergeRule, limits};
 use std::time::Duration;
 
 /// An option with its value.
@@ -107,6 +107,8 @@ pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
         "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
     isolation, put_own_level, take_own_level,
         "What transactions begun on the family are protected from if they do not say, `database` for what the database's option says: stronger finds more conflicts.";
+    merge_operator, put_merge, take_merge,
+        "How operands are merged into values: `none`, `counter`, `append:SEPARATOR`, `user:NAME` for a registered one; writing without reading first, against reads that gather what was written since.";
 };
 
 pub(crate) fn values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> Vec<OptionValue> {
@@ -262,6 +264,22 @@ fn take_order(v: &Scalar) -> Result<KeyOrder, String> {
              \"user:NAME\" for a registered one"
         ),
     })
+}
+
+fn put_merge(rule: &Option<MergeRule>) -> String {
+    text(rule.as_ref().map_or("none".into(), MergeRule::word))
+}
+fn take_merge(v: &Scalar) -> Result<Option<MergeRule>, String> {
+    let wrong = || format!("{} is not one of \"none\", \"counter\", \"append:, \", \"user:NAME\"", say(v));
+    match v {
+        Scalar::Text(word) if word == "none" => Ok(None),
+        Scalar::Text(word) => {
+            let rule = MergeRule::of_word(word).map_err(|_| wrong())?;
+            rule.check().map_err(|_| wrong())?;
+            Ok(Some(rule))
+        }
+        _ => Err(wrong()),
+    }
 }
 
 fn put_compression(c: &Compression) -> String {

@@ -1,7 +1,8 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
 use crate::txn_options::Isolation;
-use perigee_base::{KeyOrder, limits};
+use perigee_base::merge::Operators;
+use perigee_base::{KeyOrder, MergeRule, limits};
 use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
@@ -146,6 +147,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::register_merge_operator`].
+    pub(crate) operators: Operators,
     /// Set by [`Options::compaction_filter`].
     pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
@@ -176,6 +179,7 @@ impl Options {
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            operators: Operators::default(),
             filters: Filters::default(),
             env: Env::real(),
         }
@@ -449,6 +453,9 @@ pub struct FamilyOptions {
     /// What transactions that are begun by [`Family::begin`](crate::Family::begin) are protected from if they do not say (default:
     /// none, as [`Options::isolation`]).
     pub isolation: Option<Isolation>,
+    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not at all). A family that has none
+    /// may get one at any time; then it stays.
+    pub merge_operator: Option<MergeRule>,
 }
 
 impl FamilyOptions {
@@ -465,6 +472,7 @@ impl FamilyOptions {
             level1_bytes: 256 << 20,
             level_ratio: 10,
             isolation: None,
+            merge_operator: None,
         }
     }
     /// Sets [`FamilyOptions::order`].
@@ -536,6 +544,12 @@ impl FamilyOptions {
     #[must_use]
     pub fn isolation(mut self, isolation: Option<Isolation>) -> Self {
         self.isolation = isolation;
+        self
+    }
+    /// Sets [`FamilyOptions::merge_operator`].
+    #[must_use]
+    pub fn merge_operator(mut self, rule: MergeRule) -> Self {
+        self.merge_operator = Some(rule);
         self
     }
 }

@@ -94,6 +94,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
         orders: o.orders.clone(),
+        operators: o.operators.clone(),
         filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
@@ -127,6 +128,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
+        operators: s.operators.clone(),
         filters: s.filters.clone(),
         env,
     }
@@ -150,6 +152,7 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
         level1_bytes: o.level1_bytes,
         level_ratio: o.level_ratio,
         isolation: o.isolation.map(level_of),
+        merge_operator: o.merge_operator.clone(),
     }
 }
 
@@ -171,6 +174,7 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
         level1_bytes: s.level1_bytes,
         level_ratio: s.level_ratio,
         isolation: s.isolation.map(isolation_of),
+        merge_operator: s.merge_operator.clone(),
     }
 }
 

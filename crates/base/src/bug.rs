@@ -116,6 +116,12 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// Operands are joined although a snapshot sees only the older ones.
+    FoldAcrossSnapshot = 150,
+    /// A read takes the newest operand of a memtable or table for all that it has of the key.
+    OneOperandPerSource = 151,
+    /// Recovery replays operands that are in tables already: they are applied twice.
+    ReplayFlushedOperands = 152,
     /// A prepared transaction is answered for although its record is not synced.
     PrepareNotSynced = 160,
     /// A decision over a prepared transaction is acknowledged without a sync.

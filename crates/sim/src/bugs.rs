@@ -97,6 +97,8 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
+        | Bug::FoldAcrossSnapshot
+        | Bug::OneOperandPerSource
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         Bug::LosePartOfCommit
         | Bug::OwnUnseenByCursor

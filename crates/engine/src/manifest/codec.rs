@@ -1,9 +1,12 @@
 //! Edits to bytes and back. The decoder is total.
 
 use super::edit::{CleanClose, Edit};
+use crate::isolation::Isolation;
 use crate::settings::FamilySettings;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, Result, RunId, SeqNo, limits};
+use perigee_base::{
+    Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, MergeRule, Result, RunId, SeqNo, limits,
+};
 use perigee_file::{Codec, Compression, KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
@@ -94,8 +97,14 @@ fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
         0 => {}
         effort => numbers(out, 19, &[zigzag(effort)]),
     }
+    if let Some(level) = s.isolation {
+        numbers(out, 25, &[u64::from(level.code())]);
+    }
     if let Some(fingerprint) = s.order.fingerprint() {
         field(out, 21, |b| b.extend_from_slice(&fingerprint.to_le_bytes()));
+    }
+    if let Some(rule) = &s.merge_operator {
+        field(out, 23, |b| b.extend_from_slice(rule.word().as_bytes()));
     }
 }
 
@@ -306,6 +315,12 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
                 s.order = KeyOrder::by_name(name)?;
                 continue;
             }
+            23 => {
+                let word = std::str::from_utf8(body)
+                    .map_err(|_| Error::corruption("the name of a merge operator is not UTF-8"))?;
+                s.merge_operator = Some(MergeRule::of_word(word)?);
+                continue;
+            }
             3 => s.memtable_bytes = b.varint()?,
             5 => s.value_threshold = b.varint()?,
             7 => s.block_bytes = b.varint()?,
@@ -316,6 +331,11 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             17 => s.level_ratio = b.varint32()?,
             21 => fingerprint = Some(b.u64()?),
             19 => effort = unzigzag(b.varint32()?),
+            25 => {
+                let level = u8::try_from(b.varint()?).ok().and_then(Isolation::decode);
+                s.isolation =
+                    Some(level.ok_or_else(|| Error::corruption("a family's level of isolation is unknown"))?);
+            }
             other => {
                 unknown(other, "a family's settings")?;
                 continue;

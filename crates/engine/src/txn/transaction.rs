@@ -208,7 +208,10 @@ impl Txn {
     pub fn get(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Shared>> {
         self.check(core)?;
         let order = family.tree.order();
-        if let Some(found) = self.writes.find(family.id, order, key)? {
+        let own = self.writes.find(family.id, order, key)?;
+        // Of an own operand's value a part is what others committed.
+        let merged = own.as_ref().is_some_and(Found::is_operand);
+        if let Some(found) = own.filter(|_| !merged) {
             return live(core, found);
         }
         if tracked && !self.settings.read_only {
@@ -217,6 +220,10 @@ impl Txn {
                 None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
                 None => {}
             }
+        }
+        if merged {
+            let (view, at) = self.view(core, family)?;
+            return get::get(&view, key, at);
         }
         let view = family.tree.pin();
         let at = self.at(core, family)?;

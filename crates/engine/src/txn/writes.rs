@@ -195,6 +195,7 @@ fn found(buf: &[u8], op: &Op) -> Result<Found> {
     Ok(match op.value_in(buf)? {
         ValueRef::Inline(value) => Found::Value(own(value)),
         ValueRef::InlineUntil(value, x) => Found::ValueUntil(own(value), x),
+        ValueRef::Operand(value) => Found::Operand(own(value)),
         _ => Found::Tombstone,
     })
 }

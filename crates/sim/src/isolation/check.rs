@@ -390,8 +390,8 @@ impl Known<'_> {
                 };
                 for (key, version, range) in h.read(r, at).into_iter().filter(|_| looks && r.keeps(at)) {
                     let order = h.order.get(&key).map_or(&[][..], |v| v);
-                    let behind = order.iter().skip_while(|(_, v)| version != 0 && *v != version);
-                    let next = behind.skip(usize::from(version != 0)).next();
+                    let mut behind = order.iter().skip_while(|(_, v)| version != 0 && *v != version);
+                    let next = behind.nth(usize::from(version != 0));
                     let rival =
                         next.filter(|(seq, _)| *seq < commit).and_then(|(_, v)| Some((*v, self.writer(*v)?)));
                     let Some((v, w)) = rival.filter(|(_, w)| *w != i) else { continue };

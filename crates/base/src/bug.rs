@@ -124,6 +124,10 @@ bugs! {
     PrepareLostWithSegment = 162,
     /// Writers do not look at prepared transactions.
     WriterPassesPrepared = 163,
+    /// A serializable transaction is prepared although what it read was overwritten.
+    PrepareOverwritten = 164,
+    /// At the decision nobody notes what a serializable transaction has read.
+    DecisionForgetsReads = 165,
 }
 
 /// Plants one bug (or none), for the whole process.

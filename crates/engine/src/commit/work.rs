@@ -167,9 +167,7 @@ pub fn refuse_conflicts(core: &Core, group: &mut [Work]) {
 fn refuse(core: &Core, work: &mut Work, earlier: &Admitted) -> Result<()> {
     // Nobody can be in the way of a transaction that was prepared.
     if let Some(Step::Decide(undecided, verdict)) = &work.step {
-        if let Some(member) = undecided.member.as_ref().filter(|_| *verdict == Verdict::Commit)
-            && !bug::on(Bug::DecisionForgetsReads)
-        {
+        if let Some(member) = undecided.member.as_ref().filter(|_| *verdict == Verdict::Commit) {
             let order_of = |id| core.families.by_id(id).map(|f| f.tree.order());
             core.serial.decided(member, Written::of(work, &order_of), core.visible().plus(1));
         }

@@ -116,6 +116,10 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// A transaction larger than memory is not checked against what came while its tables were made.
+    SpilledUnchecked = 160,
+    /// What such a transaction has taken back stays in its tables.
+    SpilledNotTakenBack = 161,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -14,6 +14,7 @@ use crate::report::{self, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
+use crate::spill::Files;
 use crate::txn::{Txn, TxnSettings};
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
@@ -125,6 +126,11 @@ impl Engine {
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
     pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<()> {
+        if txn.is_spilled() {
+            let done = txn.commit_spilled(&self.core);
+            txn.end();
+            return done;
+        }
         let finished = txn.finish(&self.core);
         let durability = durability.unwrap_or(self.core.settings.durability);
         let started = self.core.start(Operation::Write, self.core.counters.commits.own());
@@ -136,6 +142,17 @@ impl Engine {
         }
         txn.end();
         done
+    }
+    /// Called before a transaction writes: what it cannot keep in memory goes to files.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing has changed.
+    #[inline]
+    pub fn make_room(&self, txn: &mut Txn) -> Result<()> {
+        if !txn.is_full() {
+            return Ok(());
+        }
+        txn.make_room(&self.core, || Box::new(Files::new(&self.core)))
     }
     /// Calls the commit hooks that are due, on a thread that holds nothing.
     pub fn call_hooks(&self) {

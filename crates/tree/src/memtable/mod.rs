@@ -226,6 +226,15 @@ impl Memtable {
         Some((node.seq, self.found(&node)))
     }
 
+    /// The keys of the entries newer than `since`, each as often as it was written, the newest first. `None` if there are more
+    /// than `most`, or if they cannot be told without going through all: then a cursor is the way.
+    pub fn lately(&self, since: SeqNo, most: usize) -> Option<impl Iterator<Item = &[u8]>> {
+        match &self.index {
+            Index::Hashed(table) => table.lately(since, most, &self.batches),
+            Index::Listed(_) => None,
+        }
+    }
+
     /// How many entries lie between two places in entry order (`None`: to that end). Where only identical bytes are the
     /// same key, exactly; else exactly up to a few hundred, then with a standard error of 6 %.
     pub fn count(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>) -> u64 {

@@ -18,6 +18,8 @@ use perigee_base::io::Cause;
 use perigee_base::{EntryRef, Error, FileId, Now, Result, SeqNo, ValueRef};
 use perigee_file::{Fragments, KlogOptions, Shelf};
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// For whom a rewrite works, and into what: the same for flush and compaction.
@@ -67,6 +69,8 @@ pub struct Input {
     pub renumber: bool,
     /// Blocks in which nothing changes may be moved as they are stored.
     pub whole: bool,
+    /// Numbers of entries that their transaction has taken back, ascending and apart.
+    pub taken_back: Arc<[Range<u64>]>,
 }
 
 /// What was made.
@@ -83,7 +87,7 @@ pub struct Output {
 }
 
 /// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled +
-/// filtered`. Range
+/// filtered + taken back`. Range
 /// tombstones are counted apart, once for each fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -107,6 +111,8 @@ pub struct Counts {
     pub covered: u64,
     /// Single deletes and what they cancelled.
     pub cancelled: u64,
+    /// Taken back by the transaction that wrote them.
+    pub taken_back: u64,
     /// Range tombstones.
     pub ranges: RangeCounts,
 }
@@ -123,10 +129,11 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let mut sink = sink.leaving_syncs_to(job.later);
     let order = job.options.order;
     let collapse = Collapse::new(order, job.strata.clone(), input.bottom, job.now);
-    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle);
+    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle).without(input.taken_back);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     let (ranges, of_ranges) = collapse.ranges();
     counts.ranges = of_ranges;
+    let ranges = if input.renumber { ranges.under(SeqNo::ZERO) } else { ranges };
     sink.set_ranges(ranges.joined(order));
     let mut held: Option<Held> = None;
     // What a job before this one left to pay.
@@ -186,6 +193,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 }
             }
             Verdict::Shadowed => counts.shadowed += 1,
+            Verdict::TakenBack => counts.taken_back += 1,
             Verdict::SpentTombstone => counts.tombstones += 1,
             Verdict::Expired => counts.expired += 1,
             Verdict::Keep if bug::on(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
@@ -294,7 +302,7 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
 /// What went in came out, or was dropped for a reason.
 fn check_counts(c: &Counts, sink: &Sink<'_>) -> Result<()> {
     let in_tables: u64 = sink.tables.iter().map(|t| t.summary.entries).sum();
-    let dropped = c.shadowed + c.tombstones + c.expired + c.covered + c.cancelled + c.filtered;
+    let dropped = c.shadowed + c.tombstones + c.expired + c.covered + c.cancelled + c.filtered + c.taken_back;
     if (c.read != c.written + dropped || c.written != in_tables) && !bug::on(Bug::LoseLastEntry) {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
     }

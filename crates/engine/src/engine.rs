@@ -100,15 +100,20 @@ impl Engine {
     }
     /// Commits a batch; `None`: with the database's durability.
     pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        self.write_as(Operation::Write, batch, durability)
+        self.write_as(Operation::Write, batch, durability).map(drop)
     }
-    /// The same, measured as that operation.
-    pub fn write_as(&self, operation: Operation, batch: Batch, durability: Option<Durability>) -> Result<()> {
+    /// The same, measured as that operation; the number of the batch's last one.
+    pub fn write_as(
+        &self,
+        operation: Operation,
+        batch: Batch,
+        durability: Option<Durability>,
+    ) -> Result<SeqNo> {
         let started = self.core.start(operation, self.core.counters.commits.own());
         let durability = durability.unwrap_or(self.core.settings.durability);
         let written = commit::write(&self.core, &self.writers, batch, durability);
         match &written {
-            Ok(()) => self.core.stop(operation, started),
+            Ok(_) => self.core.stop(operation, started),
             Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {
                 self.core.tell(&Event::Failed { what: "write", error: e });
             }
@@ -121,11 +126,12 @@ impl Engine {
     pub fn begin(&self, settings: TxnSettings) -> Result<Txn> {
         Txn::begin(&self.core, settings)
     }
-    /// Commits a transaction, which has ended when this returns, whatever it returns.
+    /// Commits a transaction, which has ended when this returns, whatever it returns; the number of its last operation (of the
+    /// present, if it wrote nothing).
     ///
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
-    pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<()> {
+    pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<SeqNo> {
         if txn.is_spilled() {
             let done = txn.commit_spilled(&self.core);
             txn.end();
@@ -209,6 +215,10 @@ impl Engine {
     pub fn confirm_clock(&self) {
         self.core.now.confirm();
         self.core.signal.ring();
+    }
+    /// The number of the last operation that readers see.
+    pub fn visible(&self) -> SeqNo {
+        self.core.visible()
     }
     /// Holds on to the present.
     pub fn snapshot(&self) -> Result<Held> {

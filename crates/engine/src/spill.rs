@@ -175,7 +175,7 @@ impl Runs for Files {
         numbers: &Numbers,
         conditions: Option<Box<Conditions>>,
         (operations, bytes): (usize, u64),
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         let core = Arc::clone(&self.core);
         let _working = Working::start(&core)?;
         let (mut created, mut conditions) = (Created::default(), conditions);
@@ -183,16 +183,17 @@ impl Runs for Files {
             let spilled = parts.iter().map(|p| open(&core, p)).collect::<Result<Vec<_>>>()?;
             let mut asked = Asked { conditions: conditions.as_deref_mut(), spilled: &spilled };
             asked.check(&core)?;
-            publish_if(&core, &parts, Some(asked))?;
-            Ok(parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>())
+            let seq = publish_if(&core, &parts, Some(asked))?;
+            let kept = parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>();
+            Ok((seq, kept))
         });
         match published {
-            Ok(kept) => {
+            Ok((seq, kept)) => {
                 self.let_go(&kept);
                 core.counters.commits.add(1);
                 core.counters.operations.add(operations as u64);
                 core.counters.user_bytes_written.add(bytes);
-                Ok(())
+                Ok(seq)
             }
             Err(e) => {
                 discard(&core, &created);

@@ -49,7 +49,7 @@ fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
             db.write(std::mem::take(&mut batch))?;
         }
     }
-    db.write(batch)
+    db.write(batch).map(drop)
 }
 
 /// Walks up to `n` entries from where it is.

@@ -4,6 +4,7 @@ use crate::{
     Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
     WriteBatch, WriteOptions, translate,
 };
+use perigee_base::latency::Operation;
 use perigee_engine::{Engine, Family as Inner};
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -140,18 +141,38 @@ impl Db {
     pub fn families(&self) -> Vec<String> {
         self.engine.families()
     }
-    /// Commits a batch with the database's durability.
+    /// Commits a batch with the database's durability; the number of its last operation ([`Db::latest_seq`] is not less from
+    /// now on). An empty batch has that of the present.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options, WriteBatch};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put(&db.default_family(), "moon", "full")?;
+    /// batch.put(&db.default_family(), "tide", "high")?;
+    /// let seq = db.write(batch)?;
+    /// assert_eq!((seq, db.latest_seq()), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `OutcomeUnknown`: the commit may or may not be there after reopen, as a whole. Any other error: it is not
     /// there and never will be. `NoSpace`: free space and try again, no reopen needed. `Poisoned`: an
     /// earlier failure stopped writes.
-    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+    pub fn write(&self, batch: WriteBatch) -> Result<u64> {
         self.write_with(batch, WriteOptions::new())
     }
     /// Commits a batch, with options.
-    pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
-        self.engine.write(batch.0, options.durability.map(translate::durability))
+    pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<u64> {
+        let durability = options.durability.map(translate::durability);
+        Ok(self.engine.write_as(Operation::Write, batch.0, durability)?.0)
+    }
+    /// The number of the last operation that reads see.
+    pub fn latest_seq(&self) -> u64 {
+        self.engine.visible().0
     }
     /// [`Family::put`] on `default`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {

@@ -78,7 +78,8 @@ impl Family {
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete(self.inner.id, key.as_ref())?;
-        self.engine.write_as(Operation::Delete, batch, options.durability.map(translate::durability))
+        let durability = options.durability.map(translate::durability);
+        self.engine.write_as(Operation::Delete, batch, durability).map(drop)
     }
     /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {

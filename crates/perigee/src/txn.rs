@@ -285,21 +285,22 @@ impl Txn {
         self.inner().release(self.engine.core(), name.as_ref())
     }
 
-    /// Commits with the database's durability; the transaction has ended then, whatever the answer.
+    /// Commits with the database's durability; the transaction has ended then, whatever the answer. The number of its last
+    /// operation; if it wrote nothing, that of the present.
     ///
     /// # Errors
     /// `Conflict`: another transaction came first, and nothing of this one happened; [`Error::family`] and [`Error::key`] say
     /// where. `Aborted`: its time was over. Those of [`Db::write`].
-    pub fn commit(&self) -> Result<()> {
+    pub fn commit(&self) -> Result<u64> {
         let done = self.engine.commit(&mut self.inner(), None);
         self.engine.call_hooks();
-        done
+        Ok(done?.0)
     }
     /// Commits with that durability.
-    pub fn commit_with(&self, durability: Durability) -> Result<()> {
+    pub fn commit_with(&self, durability: Durability) -> Result<u64> {
         let done = self.engine.commit(&mut self.inner(), Some(translate::durability(durability)));
         self.engine.call_hooks();
-        done
+        Ok(done?.0)
     }
     /// Ends it; nothing of it happened.
     pub fn rollback(&self) {
@@ -372,7 +373,7 @@ impl Db {
         let txn = self.begin(options)?;
         let mut pause = PAUSE_US.0;
         for tried in 1.. {
-            let done = work(&txn).and_then(|out| txn.commit().map(|()| out));
+            let done = work(&txn).and_then(|out| txn.commit().map(|_| out));
             match done {
                 Err(e) if e.kind() == ErrorKind::Conflict && tried < TRIES => {}
                 done => return done,

@@ -49,7 +49,7 @@ impl Stage {
 /// Whether it was committed; else it was a conflict.
 fn commits(txn: &Txn) -> bool {
     match txn.commit() {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::Conflict => false,
         Err(e) => panic!("{e}"),
     }

@@ -386,7 +386,7 @@ impl<'a> Writer<'a> {
             }
         }
         let options = durability.map_or(WriteOptions::new(), |d| WriteOptions::new().durability(d));
-        self.shared.db.write_with(batch, options)
+        self.shared.db.write_with(batch, options).map(drop)
     }
 
     /// Like a commit of random puts without deletes, but through tables: durable in every mode.

@@ -139,7 +139,8 @@ impl Session for Asking<'_> {
         }
         let mut batched = Batched { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
         fill(&mut batched)?;
-        Ok(self.db.write(batched.batch)?)
+        self.db.write(batched.batch)?;
+        Ok(())
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let found = match &self.view {

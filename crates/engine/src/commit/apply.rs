@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::hooks::{Event, Hook};
 use crate::shared::of_batch;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
@@ -22,13 +22,14 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
     let mut grown = 0;
     let mut told = Vec::new();
     for work in group.iter_mut().filter(|w| w.refused.is_none()) {
+        work.last = SeqNo(base + u64::from(work.record.count) - 1);
         if work.bytes() <= COPIED_BYTES_MAX && !work.parts.iter().any(|p| p.family().hook().is_some()) {
             grown += copy(core, work, base)?;
             base += u64::from(work.record.count);
             continue;
         }
         let buffer = Arc::new(std::mem::take(&mut work.record.buf));
-        let last = base + u64::from(work.record.count) - 1;
+        let last = work.last.0;
         // Nearly every batch is of one family.
         let shared = (work.parts.len() > 1).then(|| core.shared.add(buffer.capacity(), last));
         let all: u64 = if shared.is_some() { work.parts.iter().map(Part::bytes).sum() } else { 0 };
@@ -56,7 +57,7 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
 fn copy(core: &Core, work: &Work, base: u64) -> Result<u64> {
     let mut grown = 0;
     for part in &work.parts {
-        publish_early(core, base + u64::from(work.record.count) - 1);
+        publish_early(core, work.last.0);
         let active = part.family().tree.active();
         let before = active.bytes();
         active.insert_copied(&work.record.buf, base, &part.ops).map_err(|e| not_applied(core, e))?;

@@ -10,7 +10,7 @@
 //! smaller, so a writer that is left alone waits once.
 
 use super::work::Work;
-use perigee_base::{Error, ErrorKind, Result, limits};
+use perigee_base::{Error, ErrorKind, Result, SeqNo, limits};
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Condvar, Mutex, MutexGuard as Held};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const COMPANY_US_MAX: u64 = 2_000;
 #[derive(Debug)]
 struct Request {
     work: Short<Option<Work>>,
-    outcome: Short<Option<Result<()>>>,
+    outcome: Short<Option<Result<SeqNo>>>,
     bytes: usize,
     turn: Condvar,
 }
@@ -64,14 +64,14 @@ impl Queue {
         clock: &dyn Clock,
         mut mine: Work,
         lead: impl Fn(&mut [Work]) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         let mut waiting = self.waiting.lock();
         if !waiting.leading && waiting.queue.is_empty() && waiting.company < 2 {
             waiting.leading = true;
             let _led = Led::new(self, clock, Vec::new());
             drop(waiting);
             lead(std::slice::from_mut(&mut mine))?;
-            return mine.refused.map_or(Ok(()), Err);
+            return mine.answer();
         }
         let request = Arc::new(Request {
             bytes: mine.bytes(),
@@ -98,8 +98,7 @@ impl Queue {
             led.members = gather(&mut waiting.queue);
             drop(waiting);
             let mut group: Vec<Work> = led.members.iter().filter_map(|m| held(&m.work).take()).collect();
-            led.outcome = Some(lead(&mut group));
-            led.answer_refused(group);
+            led.answer(lead(&mut group), group);
             drop(led);
             waiting = self.waiting.lock();
         }
@@ -142,18 +141,20 @@ struct Led<'a> {
     since_us: u64,
     /// The requests that are led; none when a writer leads for itself alone.
     members: Vec<Arc<Request>>,
-    outcome: Option<Result<()>>,
+    /// Why nobody's batch is there, if it went wrong.
+    failed: Option<Error>,
 }
 
 impl<'a> Led<'a> {
     fn new(queue: &'a Queue, clock: &'a dyn Clock, members: Vec<Arc<Request>>) -> Led<'a> {
-        Led { queue, clock, since_us: clock.monotonic_us(), members, outcome: None }
+        Led { queue, clock, since_us: clock.monotonic_us(), members, failed: None }
     }
-    /// Those that were left out hear why.
-    fn answer_refused(&self, group: Vec<Work>) {
+    /// Everybody hears the number of his batch, and those that were left out why.
+    fn answer(&mut self, led: Result<()>, group: Vec<Work>) {
+        self.failed = led.err();
         for (member, work) in self.members.iter().zip(group) {
-            if let Some(e) = work.refused {
-                *held(&member.outcome) = Some(Err(e));
+            if self.failed.is_none() || work.refused.is_some() {
+                *held(&member.outcome) = Some(work.answer());
             }
         }
     }
@@ -161,8 +162,8 @@ impl<'a> Led<'a> {
 
 impl Drop for Led<'_> {
     fn drop(&mut self) {
-        let died = || Err(Error::new(ErrorKind::OutcomeUnknown, "the thread that led the commit panicked"));
-        let outcome = self.outcome.take().unwrap_or_else(died);
+        let died = || Error::new(ErrorKind::OutcomeUnknown, "the thread that led the commit panicked");
+        let failed = self.failed.take().unwrap_or_else(died);
         let took = self.clock.monotonic_us().saturating_sub(self.since_us);
         let mut waiting = self.queue.waiting.lock();
         waiting.leading = false;
@@ -170,7 +171,7 @@ impl Drop for Led<'_> {
         waiting.took_us = (waiting.took_us * 3 + took) / 4;
         waiting.company = self.members.len().max(1) + waiting.queue.len();
         for member in &self.members {
-            held(&member.outcome).get_or_insert_with(|| outcome.clone());
+            held(&member.outcome).get_or_insert_with(|| Err(failed.clone()));
             member.turn.notify_one();
         }
         if let Some(next) = waiting.queue.front() {

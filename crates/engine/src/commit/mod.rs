@@ -23,7 +23,7 @@ use crate::settings::Durability;
 use crate::txn::validate::Conditions;
 use crate::wal::Appender;
 use group::Queue;
-use perigee_base::{Error, Result};
+use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
 use turns::Turns;
 use work::Work;
@@ -48,18 +48,18 @@ impl Writers {
 }
 
 /// Makes everything up to `seq` visible, in the commit section, and lines up what hooks are told.
-pub fn publish_up_to(core: &Core, seq: perigee_base::SeqNo, told: apply::Told) {
+pub fn publish_up_to(core: &Core, seq: SeqNo, told: apply::Told) {
     apply::publish(core, seq.0, told);
 }
 
-/// Commits a batch.
-pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<()> {
+/// Commits a batch; the number of its last operation.
+pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<SeqNo> {
     let written = write_if(core, writers, batch, durability, None);
     core.hooks.call();
     written
 }
 
-/// Commits a batch if conditions hold when its turn has come. The caller calls the hooks, when it holds nothing.
+/// Commits a batch if conditions hold when its turn has come; an empty one has the number of the present. The caller calls the hooks, when it holds nothing.
 ///
 /// # Errors
 /// `Conflict` if they do not.
@@ -69,9 +69,9 @@ pub fn write_if(
     batch: Batch,
     durability: Durability,
     conditions: Option<Box<Conditions>>,
-) -> Result<()> {
+) -> Result<SeqNo> {
     if batch.count() == 0 {
-        return core.health.check_open();
+        return core.health.check_open().map(|()| core.visible());
     }
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
@@ -87,22 +87,22 @@ pub fn write_if(
         }
         _ => alone(core, &writers.turns, work),
     };
-    outcome?;
+    let last = outcome?;
     core.counters.commits.add(1);
     core.counters.operations.add(operations);
     core.counters.user_bytes_written.add(user_bytes);
-    Ok(())
+    Ok(last)
 }
 
 /// A writer that waits for no sync has nothing to share: it goes through the commit section by itself.
-fn alone(core: &Core, turns: &Turns, mut work: Work) -> Result<()> {
+fn alone(core: &Core, turns: &Turns, mut work: Work) -> Result<SeqNo> {
     let wait = || core.wal.appender();
     let small = work.bytes() <= SMALL_BYTES;
     let mut appender =
         if small { turns.enter(&*core.env.clock, || core.wal.try_appender(), wait) } else { wait() };
     lead(core, &mut appender, std::slice::from_mut(&mut work))?;
     drop(appender);
-    work.refused.map_or(Ok(()), Err)
+    work.answer()
 }
 
 /// What the leader does for its group, in the commit section.

@@ -55,6 +55,8 @@ pub struct Work {
     pub conditions: Option<Box<Conditions>>,
     /// Why it was left out of its group, if it was.
     pub refused: Option<Error>,
+    /// The number of its last operation, once it is applied.
+    pub last: SeqNo,
 }
 
 impl Work {
@@ -79,11 +81,15 @@ impl Work {
             };
             parts[at].ops.push((op, SeqNo(i as u64)));
         }
-        Ok(Work { record, parts, durability, conditions: None, refused: None })
+        Ok(Work { record, parts, durability, conditions: None, refused: None, last: SeqNo::ZERO })
     }
     /// Whether it does anything but delete.
     pub fn grows(&self) -> bool {
         self.parts.iter().flat_map(|p| &p.ops).any(|(op, _)| !op.kind.deletes())
+    }
+    /// What its writer is answered after its group went well: its number, or why it was left out.
+    pub fn answer(self) -> Result<SeqNo> {
+        self.refused.map_or(Ok(self.last), Err)
     }
     /// Bytes it takes in the log.
     pub fn bytes(&self) -> usize {

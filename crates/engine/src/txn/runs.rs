@@ -23,7 +23,7 @@ pub trait Runs: Debug + Send {
     /// Everything from that number on was taken back.
     fn roll_back(&mut self, number: SeqNo);
     /// Makes everything that is here visible to all at once, and durable, if the conditions hold; of what is in memory the
-    /// transaction has made runs before.
+    /// transaction has made runs before. The number of all of it.
     ///
     /// # Errors
     /// `Conflict`; as the publication of a load.
@@ -32,5 +32,5 @@ pub trait Runs: Debug + Send {
         numbers: &Numbers,
         conditions: Option<Box<Conditions>>,
         written: (usize, u64),
-    ) -> Result<()>;
+    ) -> Result<SeqNo>;
 }

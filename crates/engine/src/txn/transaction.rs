@@ -393,11 +393,11 @@ impl Txn {
     }
     /// Takes no more calls, and commits what lies in files; what is in memory goes there first. The snapshot stays until
     /// [`Txn::end`].
-    pub fn commit_spilled(&mut self, core: &Core) -> Result<()> {
+    pub fn commit_spilled(&mut self, core: &Core) -> Result<SeqNo> {
         self.check(core)?;
         self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
         if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
-            return self.check(core);
+            self.check(core)?;
         }
         let (numbers, written) = (self.writes.numbers(std::iter::empty()), self.writes.written());
         let runs =

@@ -141,7 +141,7 @@ impl Store for Perigee {
         for (key, value) in all {
             batch.put(self.family(*key), key.to_be_bytes(), encode(value)).map_err(say)?;
         }
-        self.db.write(batch).map_err(say)
+        self.db.write(batch).map(drop).map_err(say)
     }
     fn maintain(&self, what: u64) -> Result<(), String> {
         if what % 2 == 0 { self.db.flush() } else { self.db.compact() }.map_err(say)

@@ -12,7 +12,8 @@ const SYNC_US: u64 = 1_000;
 
 fn work() -> Work {
     let record = Finished::around(b"", 1);
-    Work { record, parts: Default::default(), durability: Durability::Full, conditions: None, refused: None }
+    let (durability, last) = (Durability::Full, SeqNo::ZERO);
+    Work { record, parts: Default::default(), durability, conditions: None, refused: None, last }
 }
 
 /// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.
@@ -28,15 +29,19 @@ fn groups(seed: u64, writers: u64, each: u64) -> (u64, u64) {
                 let (queue, counted, clock) =
                     (Arc::clone(&queue), Arc::clone(&counted), Arc::clone(&env.clock));
                 let body = move || {
+                    let mut before = SeqNo::ZERO;
                     for _ in 0..each {
                         let lead = |group: &mut [Work]| {
                             assert!(!group.is_empty());
                             counted.0.fetch_add(1, SeqCst);
-                            counted.1.fetch_add(group.len() as u64, SeqCst);
+                            let done = counted.1.fetch_add(group.len() as u64, SeqCst);
+                            group.iter_mut().zip(done + 1..).for_each(|(w, n)| w.last = SeqNo(n));
                             clock.sleep_us(SYNC_US);
                             Ok(())
                         };
-                        queue.submit(&*clock, work(), lead).unwrap();
+                        let number = queue.submit(&*clock, work(), lead).unwrap();
+                        assert!(number > before, "each hears its own");
+                        before = number;
                     }
                 };
                 env.spawn.spawn("writer", Box::new(body)).unwrap()

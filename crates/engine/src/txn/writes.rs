@@ -10,6 +10,7 @@
 //! back are remembered as dead. A memtable of which most is dead is made anew.
 
 use super::runs::Runs;
+use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
 use perigee_base::{EntryKind, Error, FamilyId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
@@ -130,7 +131,8 @@ impl Writes {
     /// What is to be known of its numbers.
     pub fn numbers(&self, savepoints: impl Iterator<Item = Place>) -> Numbers {
         let last_before = |place: Place| SeqNo(FLOOR + place.number).prev();
-        Numbers { savepoints: savepoints.map(last_before).collect(), taken_back: self.dead[..].into() }
+        let taken_back = if bug::on(Bug::SpilledNotTakenBack) { &[][..] } else { &self.dead };
+        Numbers { savepoints: savepoints.map(last_before).collect(), taken_back: taken_back.into() }
     }
     /// The runs, to be committed.
     pub fn take_runs(&mut self) -> Option<Box<dyn Runs>> {

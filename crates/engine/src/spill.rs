@@ -154,6 +154,8 @@ impl Runs for Files {
         let _working = Working::start(&core)?;
         let first = memtables.iter().map(|(_, m)| m.first_seq()).min().unwrap_or_default();
         let added = memtables.iter().try_for_each(|(id, m)| self.add_one(*id, m, numbers));
+        core.memory.freed(memtables.iter().map(|(_, m)| m.bytes()).sum());
+        core.give_back();
         added.map_err(|e| {
             self.roll_back(first);
             let kind = e.kind();

@@ -117,9 +117,17 @@ bugs! {
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
     /// A transaction larger than memory is not checked against what came while its tables were made.
-    SpilledUnchecked = 160,
+    SpilledUnchecked = 180,
     /// What such a transaction has taken back stays in its tables.
-    SpilledNotTakenBack = 161,
+    SpilledNotTakenBack = 181,
+    /// A prepared transaction is answered for although its record is not synced.
+    PrepareNotSynced = 160,
+    /// A decision over a prepared transaction is acknowledged without a sync.
+    DecisionNotSynced = 161,
+    /// A log segment goes although it holds the only record of a prepared transaction.
+    PrepareLostWithSegment = 162,
+    /// Writers do not look at prepared transactions.
+    WriterPassesPrepared = 163,
 }
 
 /// Plants one bug (or none), for the whole process.

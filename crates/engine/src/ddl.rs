@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::family::Family;
 use crate::manifest::{Catalog, Edit, FamilyEntry};
+use crate::prepared::shown;
 use crate::settings::FamilySettings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
@@ -111,11 +112,27 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
     )
 }
 
+/// Refuses to take away what a prepared transaction writes, or depends on.
+fn check_undecided(core: &Core, family: &Family) -> Result<()> {
+    match core.prepared.about(family.id) {
+        None => Ok(()),
+        Some(undecided) => Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "the transaction prepared as {} is about the family {:?}: decide it first",
+                shown(&undecided.gid),
+                family.name()
+            ),
+        )),
+    }
+}
+
 /// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it brings nothing back.
 pub fn clear(core: &Core, name: &str) -> Result<()> {
     let commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
+    check_undecided(core, &family)?;
     let last = core.wal.sync(&core.health)?;
     let era = core.snapshots.era() + 1;
     core.manifest.commit(
@@ -232,6 +249,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
     if family.id == FamilyId::DEFAULT {
         return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
+    check_undecided(core, &family)?;
     let durable = core.wal.sync(&core.health)?;
     core.manifest.commit(
         &core.health,

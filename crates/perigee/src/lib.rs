@@ -57,6 +57,7 @@ mod bulk;
 mod table_writer;
 mod watch;
 mod txn;
+mod two_phase;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
@@ -86,6 +87,7 @@ pub use stats::{
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
+pub use two_phase::Prepared;
 pub use txn::{Txn, TxnHandle};
 pub use txn_options::{Isolation, TxnOptions};
 pub use watch::{CommitEvent, CommitOperation};

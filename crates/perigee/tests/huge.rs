@@ -290,6 +290,7 @@ fn a_hook_hears_that_it_came() {
     });
     let txn = db.begin(TxnOptions::new().spill_bytes(4000)).unwrap();
     fill(&txn, &family, 1000);
+    assert_eq!(txn.prepare("too large").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let seq = txn.commit().unwrap();
     family.put("a", "").unwrap();
     assert_eq!(*heard.lock().unwrap(), [(seq, 0, Some(1000)), (seq + 1, 1, None)]);

@@ -17,6 +17,7 @@ pub mod segment;
 mod log;
 mod apply;
 pub mod rotate;
+mod two_phase;
 
 use crate::core::Core;
 use crate::settings::Durability;
@@ -26,6 +27,8 @@ use group::Queue;
 use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
 use turns::Turns;
+pub use two_phase::{carry, decide, prepare, restore};
+pub use work::Verdict;
 use work::Work;
 
 /// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.

@@ -5,7 +5,7 @@
 use crate::core::Core;
 use crate::wal::Appender;
 use perigee_base::{FamilyId, Result, SeqNo};
-use perigee_file::log::{Batch, RecordKind};
+use perigee_file::log::Batch;
 
 /// Takes the next number, in the commit section, or the next two, and makes the log durable up to it. The last of them; it is
 /// not visible yet.
@@ -15,8 +15,7 @@ pub fn take(core: &Core, appender: &mut Appender, two: bool) -> Result<SeqNo> {
         batch.delete(FamilyId::NOBODY, b"")?;
     }
     let edits = core.manifest.edits();
-    let number =
-        core.wal.append(appender, RecordKind::Batch, edits, &mut [&mut batch.finish()], &core.health)?;
+    let number = core.wal.append(appender, edits, &mut [&mut batch.finish()], &core.health)?;
     core.wal.sync(&core.health)?;
     Ok(SeqNo(number).plus(u64::from(two)))
 }

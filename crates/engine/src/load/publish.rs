@@ -24,10 +24,11 @@ use crate::commit::{publish_up_to, rotate};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
+use crate::footprint::Target;
 use crate::hooks::Event;
 use crate::jobs::flush;
 use crate::manifest::Edit;
-use crate::txn::validate::{Conditions, Spilled};
+use crate::txn::validate::{self, Conditions, Spilled};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
@@ -87,7 +88,7 @@ impl Asked<'_> {
 /// Installs the parts; returns their number.
 ///
 /// # Errors
-/// `Busy` while background work is paused: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
+/// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
 /// reopen, wholly. Anything else: nothing of it is there.
 pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
     publish_if(core, parts, None)
@@ -105,6 +106,7 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
     let _compacting = core.compacting.lock();
     let _listed = core.control.begin(&core.signal, job(core, parts))?;
     let _flushing = core.flushing.lock();
+    leave_prepared_alone(core, parts)?;
     if parts.iter().any(in_memtables) {
         // Most of it without stopping writers.
         rotate::seal(core, &mut core.wal.appender(), &families(parts))?;
@@ -119,6 +121,7 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
     if !bug::on(Bug::SpilledUnchecked) {
         check()?;
     }
+    leave_prepared_alone(core, parts)?;
     empty_memtables(core, &mut appender, parts)?;
     asked.as_ref().map_or(Ok(()), |a| a.enter(core))?;
     let seq = number::take(core, &mut appender, parts.iter().any(Part::has_ranges))?;
@@ -131,6 +134,21 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
     }
     publish_up_to(core, seq, told);
     installed.map(|()| seq)
+}
+
+/// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that counts.
+fn leave_prepared_alone(core: &Core, parts: &[Part]) -> Result<()> {
+    if !core.prepared.any() {
+        return Ok(());
+    }
+    for p in parts {
+        for t in &p.tables {
+            let order = p.family.tree.order();
+            let reach = Target::Range(t.summary.begin(order), t.summary.end(order));
+            validate::check_undecided(core, p.family.id, reach)?;
+        }
+    }
+    Ok(())
 }
 
 fn families(parts: &[Part]) -> Vec<Arc<Family>> {

@@ -12,4 +12,4 @@ pub mod writes;
 mod transaction;
 
 pub use settings::{Isolation, TxnSettings};
-pub use transaction::{Mark, Txn, Walk};
+pub use transaction::{Leaving, Mark, Txn, Walk};

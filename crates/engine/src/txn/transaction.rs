@@ -362,11 +362,6 @@ impl Txn {
     /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays until [`Txn::end`].
     pub fn finish(&mut self, core: &Core) -> Result<(Batch, Option<Box<Conditions>>)> {
         self.check(core)?;
-        if self.writes.is_spilled() {
-            return Err(Error::invalid(
-                "the transaction is larger than its memory: it can be committed, and nothing else",
-            ));
-        }
         if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
             return self.check(core).map(|()| (Batch::new(), None));
         }
@@ -403,6 +398,50 @@ impl Txn {
         let runs =
             self.writes.take_runs().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
         runs.commit(&numbers, self.conditions(), written)
+    }
+}
+
+/// What a transaction leaves behind that is to be prepared.
+#[derive(Debug)]
+pub struct Leaving {
+    /// What it writes.
+    pub batch: Batch,
+    /// What must hold, and then go on to hold.
+    pub conditions: Option<Box<Conditions>>,
+    /// As which it holds locks, and which.
+    pub locks: (Owner, Mine),
+}
+
+impl Txn {
+    /// Whether it can be prepared.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if what it has written lies in files; it goes on.
+    pub fn check_small(&self) -> Result<()> {
+        if !self.is_spilled() {
+            return Ok(());
+        }
+        let text =
+            "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
+        Err(Error::invalid(text))
+    }
+    /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
+    pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
+        self.check(core)?;
+        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
+            self.check(core)?;
+        }
+        let batch = self.writes.take();
+        let conditions = self.held.as_ref().filter(|_| !self.settings.read_only).map(|held| {
+            let depends = match &self.serial {
+                Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
+                None => Depends::Reads(std::mem::take(&mut self.reads)),
+            };
+            Box::new(Conditions { since: held.seq(), era: held.era(), depends, overwritten: false })
+        });
+        // Tried again, it is another owner of locks.
+        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
+        Ok(Leaving { batch, conditions, locks })
     }
 }
 

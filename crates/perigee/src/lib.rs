@@ -57,6 +57,7 @@ mod bulk;
 mod table_writer;
 mod watch;
 mod txn;
+mod merge;
 mod two_phase;
 
 pub use backups::Backups;
@@ -71,7 +72,7 @@ pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
-pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use perigee_base::{Error, ErrorKind, KeyOrder, MergeOperator, MergeRule, Result};
 pub use perigee_engine::locks::LockMode;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{LostPiece, RepairReport, repair, repair_in};

@@ -1,6 +1,7 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
-use perigee_base::{KeyOrder, limits};
+use perigee_base::merge::Operators;
+use perigee_base::{KeyOrder, MergeRule, limits};
 use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
@@ -143,6 +144,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::register_merge_operator`].
+    pub(crate) operators: Operators,
     /// Set by [`Options::compaction_filter`].
     pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
@@ -172,6 +175,7 @@ impl Options {
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            operators: Operators::default(),
             filters: Filters::default(),
             env: Env::real(),
         }
@@ -436,6 +440,9 @@ pub struct FamilyOptions {
     /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
     /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
     pub level_ratio: u32,
+    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not at all). A family that has none
+    /// may get one at any time; then it stays.
+    pub merge_operator: Option<MergeRule>,
 }
 
 impl FamilyOptions {
@@ -451,6 +458,7 @@ impl FamilyOptions {
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
             level_ratio: 10,
+            merge_operator: None,
         }
     }
     /// Sets [`FamilyOptions::order`].
@@ -516,6 +524,12 @@ impl FamilyOptions {
     #[must_use]
     pub fn level_ratio(mut self, ratio: u32) -> Self {
         self.level_ratio = ratio;
+        self
+    }
+    /// Sets [`FamilyOptions::merge_operator`].
+    #[must_use]
+    pub fn merge_operator(mut self, rule: MergeRule) -> Self {
+        self.merge_operator = Some(rule);
         self
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
         orders: o.orders.clone(),
+        operators: o.operators.clone(),
         filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
@@ -121,6 +122,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
+        operators: s.operators.clone(),
         filters: s.filters.clone(),
         env,
     }
@@ -143,6 +145,7 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
         target_file_bytes: o.target_file_bytes,
         level1_bytes: o.level1_bytes,
         level_ratio: o.level_ratio,
+        merge_operator: o.merge_operator.clone(),
     }
 }
 
@@ -163,6 +166,7 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
         target_file_bytes: s.target_file_bytes,
         level1_bytes: s.level1_bytes,
         level_ratio: s.level_ratio,
+        merge_operator: s.merge_operator.clone(),
     }
 }
 

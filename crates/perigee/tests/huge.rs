@@ -7,7 +7,7 @@ mod common;
 use common::Rng;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::{Env, OpenDir};
-use perigee::{Db, ErrorKind, Family, FamilyOptions, Isolation, Options, Txn, TxnOptions};
+use perigee::{Db, ErrorKind, Family, FamilyOptions, Isolation, MergeRule, Options, Txn, TxnOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -294,4 +294,34 @@ fn a_hook_hears_that_it_came() {
     let seq = txn.commit().unwrap();
     family.put("a", "").unwrap();
     assert_eq!(*heard.lock().unwrap(), [(seq, 0, Some(1000)), (seq + 1, 1, None)]);
+}
+
+#[test]
+fn merges_stay_in_memory() {
+    let env = env();
+    let db = open(&env);
+    let family =
+        db.create_family("counts", FamilyOptions::default().merge_operator(MergeRule::Counter)).unwrap();
+    let count = |n: i64| n.to_le_bytes();
+    let spill = TxnOptions::new().spill_bytes(4000);
+    family.merge("n", count(5)).unwrap();
+    let txn = db.begin(spill.clone()).unwrap();
+    txn.merge(&family, "n", count(2)).unwrap();
+    fill(&txn, &family, 1000);
+    assert_eq!(files(&env), 0, "it has an operand");
+    txn.commit().unwrap();
+    assert_eq!(family.get("n").unwrap(), Some(count(7).to_vec()));
+
+    let txn = db.begin(spill).unwrap();
+    fill(&txn, &family, 1000);
+    let e = txn.merge(&family, "n", count(1)).unwrap_err();
+    assert_eq!((e.kind(), txn.len()), (ErrorKind::InvalidArgument, 1000));
+    assert_eq!(txn.get(&family, "n").unwrap().as_deref(), Some(&count(7)[..]), "beneath it");
+    txn.put(&family, "n", count(1)).unwrap();
+    fill(&txn, &family, 1000);
+    txn.commit().unwrap();
+    family.merge("n", count(1)).unwrap();
+    db.compact().unwrap();
+    assert_eq!(family.get("n").unwrap(), Some(count(2).to_vec()), "operands below it are hidden");
+    assert_eq!(family.iter().unwrap().count(), 1001);
 }

@@ -297,6 +297,7 @@ impl Engine {
                 (Some(value), How::Days(days)) => {
                     family(w).put_with_ttl(&w.key, value.bytes(), ttl(*days))?
                 }
+                (Some(value), How::Merge) => family(w).merge(&w.key, value.bytes())?,
                 (Some(value), _) => family(w).put(&w.key, value.bytes())?,
                 (None, How::Single) => family(w).single_delete(&w.key)?,
                 (None, _) => family(w).delete(&w.key)?,
@@ -311,6 +312,7 @@ impl Engine {
                         (Some(v), How::Days(days)) => {
                             batch.put_with_ttl(family, key, v.bytes(), ttl(*days))?
                         }
+                        (Some(value), How::Merge) => batch.merge(family, key, value.bytes())?,
                         (Some(value), _) => batch.put(family, key, value.bytes())?,
                         (None, How::Single) => batch.single_delete(family, key)?,
                         (None, _) => batch.delete(family, key)?,

@@ -128,6 +128,15 @@ impl Own {
     pub fn sees(&self, seq: SeqNo) -> bool {
         self.shown().sees(seq)
     }
+    /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen enough (false).
+    pub fn versions(&self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, Found) -> bool) {
+        let last = SeqNo(self.end).prev();
+        self.memtable.versions(key, hash, last, |seq, found| !self.sees(seq) || show(seq, found));
+    }
+    /// The newest of its range tombstones in memory over `key`.
+    pub fn cover(&self, order: KeyOrder, key: &[u8]) -> Option<SeqNo> {
+        self.shown().cover(&self.memtable, order, key)
+    }
     /// Whether there are range tombstones.
     pub fn has_ranges(&self) -> bool {
         self.memtable.ranges().any() || self.spilled.as_ref().is_some_and(|s| s.has_ranges())

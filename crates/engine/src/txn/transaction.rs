@@ -11,8 +11,10 @@ use crate::locks::{LockMode, Locks, Mine, Owner};
 use crate::memory;
 use crate::serial::{Member, Registry};
 use crate::snapshot::Held;
+use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo, Shared};
+use perigee_file::Found;
 use perigee_file::log::Batch;
 use perigee_tree::{View, get, since};
 use std::sync::Arc;
@@ -112,7 +114,10 @@ impl Txn {
         if self.owner == 0 {
             self.owner = self.locks.newcomer();
         }
-        let take = || core.snapshots.take(&core.visible);
+        let take = || match bug::on(Bug::StaleSnapshot) {
+            true => core.snapshots.take(&core.visible().0.saturating_sub(1).into()),
+            false => core.snapshots.take(&core.visible),
+        };
         if self.settings.isolation == Isolation::Serializable {
             // One that only reads is never refused: so it must not begin between a commit's check and its publication.
             let _section = self.settings.read_only.then(|| core.wal.appender());
@@ -183,12 +188,12 @@ impl Txn {
     pub fn make_room(&mut self, core: &Core, make: impl FnOnce() -> Box<dyn Runs>) -> Result<()> {
         self.check(core)?;
         self.writes.have_runs(make);
-        if self.writes.memory_bytes() >= self.spill_bytes {
+        if self.writes.memory_bytes() >= self.spill_bytes && self.writes.may_spill() {
             self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
         }
         let memory = self.writes.tell_memory();
-        let step = memory::step(core.memory.budget);
-        self.look_bytes = memory.saturating_add(step).min(self.spill_bytes).max(1);
+        let next = memory.saturating_add(memory::step(core.memory.budget));
+        self.look_bytes = if self.writes.may_spill() { next.min(self.spill_bytes).max(1) } else { next };
         Ok(())
     }
 
@@ -225,13 +230,14 @@ impl Txn {
         let view = family.tree.view();
         let at = self.at(core, family)?;
         Ok(match self.writes.own(family.id)? {
-            Some(own) => (Arc::new(view.under(own)), at),
-            None => (view, at),
+            Some(own) if !bug::on(Bug::OwnUnseenByCursor) => (Arc::new(view.under(own)), at),
+            _ => (view, at),
         })
     }
     /// Where a walk lists what it passes, if that matters.
     pub fn walk(&self, family: &Family) -> Option<Walk> {
-        let member = self.serial.as_ref().filter(|_| !self.settings.read_only)?;
+        let listed = !self.settings.read_only && !bug::on(Bug::RangeNotTracked);
+        let member = self.serial.as_ref().filter(|_| listed)?;
         let (family, order) = (family.id, family.tree.order());
         Some(Walk { member: Arc::clone(member), family, order, number: None })
     }
@@ -239,7 +245,10 @@ impl Txn {
     pub fn get(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Shared>> {
         self.check(core)?;
         let order = family.tree.order();
-        if let Some(found) = self.writes.find(family.id, order, key)? {
+        let own = self.writes.find(family.id, order, key)?;
+        // Of an own operand's value a part is what others committed.
+        let merged = own.as_ref().is_some_and(Found::is_operand);
+        if let Some(found) = own.filter(|_| !merged) {
             let live = get::is_live(&found, &*core.now);
             return live.then(|| self.writes.value(family.id, found)).transpose();
         }
@@ -249,6 +258,10 @@ impl Txn {
                 None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
                 None => {}
             }
+        }
+        if merged {
+            let (view, at) = self.view(core, family)?;
+            return get::get(&view, key, at);
         }
         let view = family.tree.pin();
         let at = self.at(core, family)?;
@@ -347,7 +360,9 @@ impl Txn {
         self.check(core)?;
         let at = self.position(name)?;
         self.writes.roll_back(self.savepoints[at].place);
-        self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        if !bug::on(Bug::RollbackKeepsLock) {
+            self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        }
         self.savepoints.truncate(at + 1);
         Ok(())
     }

@@ -8,6 +8,7 @@
 
 pub mod filters;
 pub mod hooks;
+pub mod isolation;
 pub mod settings;
 pub mod health;
 pub mod dirsync;

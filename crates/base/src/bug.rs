@@ -116,6 +116,10 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// A transaction larger than memory is not checked against what came while its tables were made.
+    SpilledUnchecked = 200,
+    /// What such a transaction has taken back stays in its tables.
+    SpilledNotTakenBack = 201,
     /// Operands are joined although a snapshot sees only the older ones.
     FoldAcrossSnapshot = 150,
     /// A read takes the newest operand of a memtable or table for all that it has of the key.

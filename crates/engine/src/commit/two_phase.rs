@@ -152,7 +152,7 @@ pub fn carry(core: &Core, appender: &mut Appender, undecided: &Undecided) -> Res
     let mut copy = Finished::around(RecordKind::Prepare, undecided.payload(), 1);
     let lsn = core.wal.append(appender, core.manifest.edits(), &mut [&mut copy], &core.health)?;
     undecided.set_lsn(lsn);
-    publish_up_to(core, SeqNo(lsn));
+    publish_up_to(core, SeqNo(lsn), Vec::new());
     Ok(())
 }
 

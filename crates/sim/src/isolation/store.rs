@@ -1,12 +1,15 @@
 //! What is examined: anything with transactions. Perigee behind that door.
 
 use super::history::{GROUP, Key, RANGES, Version};
+use crate::rng::mix;
 use perigee::{
     CommitOperation, Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode, Slice, Txn,
     TxnOptions, WriteBatch,
 };
+use perigee_env::clock::Clock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -111,6 +114,23 @@ pub struct Perigee {
     db: Db,
     families: Vec<Family>,
     heard: Arc<Mutex<Vec<(u64, Key, Version)>>>,
+    two_phase: Option<TwoPhase>,
+}
+
+/// How some transactions are prepared first and decided later, most of them for the commit.
+struct TwoPhase {
+    clock: Arc<dyn Clock>,
+    seed: u64,
+    turns: AtomicU64,
+}
+
+impl TwoPhase {
+    /// A number of the next transaction, if it is one of them, and noise.
+    fn turn(&self) -> Option<(u64, u64)> {
+        let turn = self.turns.fetch_add(1, Relaxed);
+        let noise = mix(self.seed, turn);
+        (noise % 5 < 2).then_some((turn, noise / 5))
+    }
 }
 
 fn encode(value: &[Version]) -> Vec<u8> {
@@ -183,7 +203,13 @@ impl Perigee {
             });
             families.push(family);
         }
-        Ok(Perigee { db, families, heard })
+        Ok(Perigee { db, families, heard, two_phase: None })
+    }
+    /// The same with two-phase commit here and there.
+    #[must_use]
+    pub fn in_two_phases(mut self, clock: Arc<dyn Clock>, seed: u64) -> Perigee {
+        self.two_phase = Some(TwoPhase { clock, seed, turns: AtomicU64::new(0) });
+        self
     }
     fn family(&self, key: Key) -> &Family {
         &self.families[usize::from(key.min(RANGES)) % FAMILIES]
@@ -275,7 +301,16 @@ impl Session for PerigeeSession<'_> {
         self.txn.rollback_to(name.to_string()).map_err(stop)
     }
     fn commit(&mut self) -> Result<u64, Stop> {
-        self.txn.commit().map_err(stop)
+        let turn = self.store.two_phase.as_ref().and_then(|two| Some((two, two.turn()?)));
+        let Some((two, (turn, noise))) = turn else { return self.txn.commit().map_err(stop) };
+        let (db, gid) = (&self.store.db, turn.to_le_bytes());
+        self.txn.prepare(gid).map_err(stop)?;
+        two.clock.sleep_us(noise % 90);
+        if noise % 7 > 0 {
+            return db.commit_prepared(gid).map_err(stop);
+        }
+        db.rollback_prepared(gid).map_err(stop)?;
+        Err(Stop::Ended)
     }
     fn reset(&mut self) -> Result<(), Stop> {
         self.txn.reset().map_err(stop)
@@ -300,7 +335,14 @@ impl Store for Perigee {
         for (key, value) in all {
             batch.put(self.family(*key), encode_key(*key), encode(value)).map_err(stop)?;
         }
-        self.db.write(batch).map_err(stop)
+        match (&self.two_phase, self.db.write(batch.clone())) {
+            // Something of it is prepared.
+            (Some(two), Err(e)) if e.kind() == ErrorKind::Conflict => {
+                two.clock.sleep_us(20);
+                self.write(all)
+            }
+            (_, done) => done.map_err(stop),
+        }
     }
     fn maintain(&self, what: u64) -> Result<(), Stop> {
         if what % 2 == 0 { self.db.flush() } else { self.db.compact() }.map_err(stop)

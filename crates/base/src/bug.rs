@@ -116,6 +116,16 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// The feed of changes tells what is not durable yet.
+    FeedAheadOfSync = 150,
+    /// The feed of changes loses the last operation of longer commits.
+    FeedSkipsEnd = 151,
+    /// Segments of the log are kept for readers although one between them is gone.
+    RetainWithGap = 152,
+    /// What a rewrite may drop is not noted: numbers pass for readable that are not.
+    FloorStays = 153,
+    /// A named snapshot is forgotten by the next open: compaction drops what it holds.
+    ForgetNamedSnapshot = 154,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -1,9 +1,10 @@
 //! Creating, dropping, renaming, clearing and cloning families: one manifest edit each. The log is made durable first, so that the manifest never overtakes it: a power cut
 //! cannot keep the change and lose the writes before it.
 
+use crate::commit::{number, publish_up_to};
 use crate::core::Core;
 use crate::family::Family;
-use crate::manifest::{Catalog, Edit, FamilyEntry};
+use crate::manifest::{Befell, Catalog, Edit, FamilyEntry, FamilyEvent};
 use crate::settings::FamilySettings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
@@ -40,6 +41,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
                 families: vec![(id, name.to_owned(), settings.clone())],
                 filters: if filter.is_empty() { Vec::new() } else { vec![(id, filter)] },
                 versions: vec![(id, version)],
+                events: event(SeqNo(flushed), id, Befell::Created { name: name.to_owned() }),
                 durable: Some(flushed),
                 ..Edit::default()
             };
@@ -105,20 +107,27 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
         |catalog| {
             let entry = entry(catalog, family.id)?;
             let renamed = (family.id, to.to_owned(), entry.settings.clone());
-            Ok((Edit { families: vec![renamed], durable: Some(durable), ..Edit::default() }, ()))
+            let befell = Befell::Renamed { from: name.to_owned(), to: to.to_owned() };
+            let events = event(SeqNo(durable), family.id, befell);
+            Ok((Edit { families: vec![renamed], events, durable: Some(durable), ..Edit::default() }, ()))
         },
         |()| core.families.rename(&family, to),
     )
 }
 
-/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it brings nothing back.
+fn event(at: SeqNo, family: FamilyId, what: Befell) -> Vec<FamilyEvent> {
+    vec![FamilyEvent { at, family, what }]
+}
+
+/// Removes everything in a family, durably and at once, under a number of its own. The log is spent up to here, so replaying it
+/// brings nothing back.
 pub fn clear(core: &Core, name: &str) -> Result<()> {
-    let commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
-    let last = core.wal.sync(&core.health)?;
+    let seq = number::take(core, &mut commit_section)?;
     let era = core.snapshots.era() + 1;
-    core.manifest.commit(
+    let cleared = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
@@ -126,21 +135,31 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
             let version = VersionEdit {
                 removed: entry.tables.values().map(|t| (t.level, t.meta.id)).collect(),
                 vlogs_removed: entry.vlogs.keys().copied().collect(),
-                flushed: (!bug::on(Bug::ClearReplays)).then_some(SeqNo(last)),
+                flushed: (!bug::on(Bug::ClearReplays)).then_some(seq),
                 ..VersionEdit::default()
             };
-            let versions = vec![(family.id, version)];
-            Ok((Edit { versions, durable: Some(last), ..Edit::default() }, family.tree.view()))
+            let edit = Edit {
+                versions: vec![(family.id, version)],
+                begun: vec![(family.id, seq)],
+                events: event(seq, family.id, Befell::Cleared),
+                durable: Some(seq.0),
+                ..Edit::default()
+            };
+            Ok((edit, family.tree.view()))
         },
         |view| {
             family.set_since(era);
+            family.set_begun(seq);
             family.tree.clear();
             core.retire.difference(&view.version, &Version::empty(family.tree.order()));
             // Here, not behind the commit: that may fail after this, and the family would be older than all snapshots to come.
             core.snapshots.begin(era);
         },
-    )?;
+    );
+    // Also after a failure: then the number is one that nothing has.
+    publish_up_to(core, seq);
     drop(commit_section);
+    cleared?;
     tidy(core);
     Ok(())
 }
@@ -148,14 +167,14 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
 /// Makes the family `name` of the tables that `source` has now, in one edit. The files are shared until a compaction of
 /// either replaces them.
 pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family>> {
-    let _commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
     source.check()?;
-    let durable = core.wal.sync(&core.health)?;
+    let seq = number::take(core, &mut commit_section)?;
     let era = core.snapshots.era() + 1;
     let mut made = None;
-    core.manifest.commit(
+    let cloned = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
@@ -170,7 +189,9 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
                 next: Some((0, id.0 + 1, 0)),
                 families: vec![(id, name.to_owned(), of.settings.clone())],
                 versions: vec![(id, version)],
-                durable: Some(durable),
+                begun: vec![(id, seq)],
+                events: event(seq, id, Befell::Cloned { name: name.to_owned(), source: source.id }),
+                durable: Some(seq.0),
                 ..Edit::default()
             };
             // Installing happens under this same lock: the version is what the catalog says.
@@ -179,11 +200,14 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
         },
         |family| {
             family.set_since(era);
+            family.set_begun(seq);
             core.families.insert(Arc::clone(&family));
             core.snapshots.begin(era);
             made = Some(family);
         },
-    )?;
+    );
+    publish_up_to(core, seq);
+    cloned?;
     core.refresh_limits();
     core.refresh_load();
     core.signal.ring();
@@ -226,25 +250,30 @@ fn tidy(core: &Core) {
 
 /// Drops a family with everything in it, durably.
 pub fn drop_family(core: &Core, name: &str) -> Result<()> {
-    let commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     if family.id == FamilyId::DEFAULT {
         return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
-    let durable = core.wal.sync(&core.health)?;
-    core.manifest.commit(
+    let seq = number::take(core, &mut commit_section)?;
+    let dropped = core.manifest.commit(
         &core.health,
         &core.ids,
-        |_| Ok((Edit { dropped: vec![family.id], durable: Some(durable), ..Edit::default() }, ())),
+        |_| {
+            let events = event(seq, family.id, Befell::Dropped { name: name.to_owned() });
+            Ok((Edit { dropped: vec![family.id], events, durable: Some(seq.0), ..Edit::default() }, ()))
+        },
         |()| {
             family.drop_it();
             core.families.remove(family.id);
             core.retire.difference(&family.tree.view().version, &Version::empty(family.tree.order()));
             family.tree.clear();
         },
-    )?;
+    );
+    publish_up_to(core, seq);
     drop(commit_section);
+    dropped?;
     tidy(core);
     Ok(())
 }

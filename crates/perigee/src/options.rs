@@ -22,6 +22,18 @@ pub enum Durability {
     None,
 }
 
+/// How far back every version of every key is kept, for [`Db::snapshot_at`](crate::Db::snapshot_at).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum History {
+    /// Only what snapshots hold.
+    #[default]
+    None,
+    /// What the last so many operations have written or hidden.
+    Operations(u64),
+    /// What was written or hidden in so much time, while the database was open.
+    Time(Duration),
+}
+
 /// How blocks and separated values of new files are compressed. Every block says for itself how it is stored (as it
 /// is, if compression would not save an eighth), so this may change at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,6 +139,27 @@ pub struct Options {
     /// # }
     /// ```
     pub scrub_interval: Duration,
+    /// Bytes of the log that stay for [`Db::changes`](crate::Db::changes), behind what recovery needs: so far may a consumer lag, or be
+    /// away (default 0: only what recovery needs, which a flush takes away). Whole segments of about a memtable each, the
+    /// newest that fit.
+    pub log_retention: u64,
+    /// How far back every version is kept (default: not at all). Only what is written while it is kept can be read again.
+    ///
+    /// ```
+    /// # use perigee::{Db, History, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let db = Db::open("/doc", Options::in_env(env).history(History::Operations(1000)))?;
+    /// db.put("moon", "new")?;
+    /// db.put("moon", "full")?;
+    /// db.compact()?; // would have dropped the older one
+    /// let then = db.snapshot_at(1)?;
+    /// assert_eq!(then.get(&db.default_family(), "moon")?.as_deref(), Some(&b"new"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub history: History,
     /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
     pub latency_stats: bool,
     /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
@@ -166,6 +199,8 @@ impl Options {
             background_rate: None,
             space_amplification: 150,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
+            log_retention: 0,
+            history: History::None,
             latency_stats: true,
             log_file_bytes: 1 << 20,
             log_files_kept: 4,
@@ -321,6 +356,18 @@ impl Options {
     #[must_use]
     pub fn log_files_kept(mut self, files: u32) -> Self {
         self.log_files_kept = files;
+        self
+    }
+    /// Sets [`Options::log_retention`].
+    #[must_use]
+    pub fn log_retention(mut self, bytes: u64) -> Self {
+        self.log_retention = bytes;
+        self
+    }
+    /// Sets [`Options::history`].
+    #[must_use]
+    pub fn history(mut self, history: History) -> Self {
+        self.history = history;
         self
     }
     /// Sets [`Options::latency_stats`].

@@ -17,6 +17,7 @@ pub mod segment;
 mod log;
 mod apply;
 pub mod rotate;
+pub mod number;
 
 use crate::core::Core;
 use crate::settings::Durability;

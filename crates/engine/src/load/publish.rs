@@ -14,13 +14,12 @@
 //!    written. Without the edit the files are orphans, and G is a number that nothing has.
 //! 5. *Snapshots* have numbers below G or were taken after the watermark moved.
 
-use super::number;
-use crate::commit::{publish_up_to, rotate};
+use crate::commit::{number, publish_up_to, rotate};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
 use crate::jobs::flush;
-use crate::manifest::Edit;
+use crate::manifest::{Befell, Edit, FamilyEvent};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{LevelNo, Result, RunId, SeqNo};
@@ -134,6 +133,7 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
                 ..Edit::default()
             };
             for p in parts {
+                edit.events.push(FamilyEvent { at: seq, family: p.family.id, what: Befell::Loaded });
                 p.family.check()?;
                 let change = version_edit(p, seq, run);
                 prepared.push((p, p.family.tree.prepare(&change, &core.opener())?));

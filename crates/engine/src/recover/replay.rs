@@ -6,6 +6,7 @@ use super::manifest::Found;
 use crate::family::Family;
 use crate::manifest::FamilyEntry;
 use crate::shared::{self, SharedBatches};
+use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
@@ -50,6 +51,8 @@ pub struct Replayed {
     pub shared: SharedBatches,
     /// What could not be read (salvage only): unknown operations are missing.
     pub holes: Vec<Error>,
+    /// The segments as far as everything in them is in tables, and nothing is copied.
+    pub complete: Vec<LogSpan>,
 }
 
 struct Replay<'a> {
@@ -152,6 +155,8 @@ impl Replay<'_> {
             0 => log.expect(self.out.next),
             first => log.expect(first),
         }
+        let (id, next) = (self.found.catalog.logs[i].0, self.out.next);
+        self.out.complete.push(LogSpan { id, first: next, end: next, bytes: log.offset() });
         let same_boot = log.header().b == boot && boot != 0;
         loop {
             let step = log.next_record()?;
@@ -295,6 +300,11 @@ impl Replay<'_> {
         }
         self.keep(record.payload, base, count, parts)?;
         self.out.next = next;
+        if self.out.records.is_empty()
+            && let Some(span) = self.out.complete.last_mut()
+        {
+            (span.end, span.bytes) = (next, self.read_to);
+        }
         Ok(())
     }
 
@@ -320,7 +330,9 @@ impl Replay<'_> {
         count: u32,
         parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>>,
     ) -> Result<()> {
-        if parts.is_empty() && self.out.records.is_empty() {
+        // What is copied nowhere must not be lost: the manifest vouches for it.
+        let vouched = base + u64::from(count) <= self.found.catalog.durable + 1;
+        if parts.is_empty() && self.out.records.is_empty() && vouched {
             return Ok(());
         }
         if self.out.records.is_empty() {
@@ -349,7 +361,10 @@ impl Replay<'_> {
     fn unlisted(&mut self) -> Result<()> {
         for file in self.dir.list()? {
             let Some((id, FileKind::Wal)) = name::parse(&file) else { continue };
-            if self.found.catalog.logs.iter().any(|(known, _)| *known == id) {
+            let catalog = &self.found.catalog;
+            if catalog.logs.iter().any(|(known, _)| *known == id)
+                || catalog.retained.iter().any(|s| s.id == id)
+            {
                 continue;
             }
             match open_log(self.dir, &file, id, self.found.database) {

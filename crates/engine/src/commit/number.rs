@@ -1,5 +1,6 @@
-//! A sequence number that belongs to a load as a whole. Numbers are contiguous in the log, so one is taken by a record: a
-//! delete in the family that nobody has, which replay counts and skips.
+//! A sequence number for what is not an operation of the log: a load as a whole, the moment from which a family is another one.
+//! Numbers are contiguous in the log, so one is taken by a record: a delete in the family that nobody has, which replay counts
+//! and skips.
 
 use crate::core::Core;
 use crate::wal::Appender;

@@ -7,6 +7,7 @@ JOBS   ?= 2
 CRASH_CASES ?= 20000
 MODEL_OPS   ?= 1000000
 KILL_CASES  ?= 100
+PREPARED_CASES ?= 60
 SIM     = target/proof/perigee-sim
 
 .PHONY: all demo test prove lint unit tools bench clean fuzz
@@ -46,6 +47,7 @@ prove:
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
+	$(SIM) prepared --cases $(PREPARED_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) isolation --cases 4000 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)

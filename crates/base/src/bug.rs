@@ -126,6 +126,14 @@ bugs! {
     FloorStays = 153,
     /// A named snapshot is forgotten by the next open: compaction drops what it holds.
     ForgetNamedSnapshot = 154,
+    /// A prepared transaction is answered for although its record is not synced.
+    PrepareNotSynced = 160,
+    /// A decision over a prepared transaction is acknowledged without a sync.
+    DecisionNotSynced = 161,
+    /// A log segment goes although it holds the only record of a prepared transaction.
+    PrepareLostWithSegment = 162,
+    /// Writers do not look at prepared transactions.
+    WriterPassesPrepared = 163,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -7,6 +7,10 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// Largest write batch, encoded, in bytes: a batch is one log record.
 pub const BATCH_BYTES_MAX: usize = (1 << 31) - (1 << 20);
+/// Largest batch of a prepared transaction together with what it has read and locked, in bytes.
+pub const PREPARE_BYTES_MAX: usize = (1 << 31) - (1 << 19);
+/// Longest global identifier of a prepared transaction, in bytes.
+pub const GID_BYTES_MAX: usize = 255;
 /// Most operations in one batch.
 pub const BATCH_OPS_MAX: u32 = 1 << 28;
 /// Longest family name, in bytes of UTF-8.

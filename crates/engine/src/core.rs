@@ -14,6 +14,7 @@ use crate::manifest::Manifest;
 use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
 use crate::passed::Passed;
+use crate::prepared::Prepared;
 use crate::pressure::{self, Load, Pressure};
 use crate::retire::{Retire, sealed_bytes};
 use crate::scrub::Scrub;
@@ -80,6 +81,8 @@ pub struct Core {
     pub locks: Arc<Locks>,
     /// Serializable transactions.
     pub serial: Arc<Registry>,
+    /// Prepared transactions.
+    pub prepared: Prepared,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Those with a name, as the manifest has them.

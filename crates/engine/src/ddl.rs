@@ -5,6 +5,7 @@ use crate::commit::{number, publish_up_to};
 use crate::core::Core;
 use crate::family::Family;
 use crate::manifest::{Befell, Catalog, Edit, FamilyEntry, FamilyEvent};
+use crate::prepared::shown;
 use crate::settings::FamilySettings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
@@ -115,6 +116,21 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
     )
 }
 
+/// Refuses to take away what a prepared transaction writes, or depends on.
+fn check_undecided(core: &Core, family: &Family) -> Result<()> {
+    match core.prepared.about(family.id) {
+        None => Ok(()),
+        Some(undecided) => Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "the transaction prepared as {} is about the family {:?}: decide it first",
+                shown(&undecided.gid),
+                family.name()
+            ),
+        )),
+    }
+}
+
 fn event(at: SeqNo, family: FamilyId, what: Befell) -> Vec<FamilyEvent> {
     vec![FamilyEvent { at, family, what }]
 }
@@ -125,6 +141,7 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
+    check_undecided(core, &family)?;
     let seq = number::take(core, &mut commit_section)?;
     let era = core.snapshots.era() + 1;
     let cleared = core.manifest.commit(
@@ -256,6 +273,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
     if family.id == FamilyId::DEFAULT {
         return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
+    check_undecided(core, &family)?;
     let seq = number::take(core, &mut commit_section)?;
     let dropped = core.manifest.commit(
         &core.health,

@@ -1,6 +1,6 @@
 //! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
 
-use crate::commit::{self, Writers, rotate};
+use crate::commit::{self, Verdict, Writers, rotate};
 use crate::control::Kind;
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -11,6 +11,7 @@ use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
 use crate::now::LogicalClock;
 use crate::past;
+use crate::prepared::Undecided;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
@@ -26,6 +27,7 @@ use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
 use perigee_file::log::batch::Finished;
+use perigee_file::log::prepare::check_gid;
 use perigee_file::log::{Batch, RecordKind};
 use perigee_file::name;
 use perigee_tree::{Pin, View};
@@ -144,6 +146,28 @@ impl Engine {
         }
         txn.end();
         done
+    }
+    /// Prepares a transaction under an identifier, durably. It has ended when this returns, whatever it returns, unless the identifier
+    /// cannot be had.
+    pub fn prepare(&self, txn: &mut Txn, gid: &[u8]) -> Result<()> {
+        check_gid(gid)?;
+        self.core.prepared.check_free(gid)?;
+        let level = txn.settings().isolation;
+        let leaving = txn.finish_prepare(&self.core);
+        let done = leaving.and_then(|l| commit::prepare(&self.core, &self.writers, gid, level, l));
+        txn.end();
+        done
+    }
+    /// Decides over a prepared transaction, durably; the number of its last operation.
+    pub fn decide(&self, gid: &[u8], verdict: Verdict) -> Result<SeqNo> {
+        let done = commit::decide(&self.core, &self.writers, gid, verdict);
+        self.core.hooks.call();
+        done
+    }
+    /// The prepared transactions that nobody has decided.
+    pub fn prepared(&self) -> Result<Vec<Arc<Undecided>>> {
+        self.core.health.check_open()?;
+        Ok(self.core.prepared.all())
     }
     /// Calls the commit hooks that are due, on a thread that holds nothing.
     pub fn call_hooks(&self) {
@@ -477,8 +501,8 @@ impl Engine {
             return Err(cause.clone().wrap(ErrorKind::Poisoned, "closed without a clean mark"));
         }
         let edits = core.manifest.edits();
-        let mut mark = Finished::around(&edits.to_le_bytes(), 0);
-        core.wal.append_last(&mut appender, RecordKind::Close, edits, &mut [&mut mark], &core.health)?;
+        let mut mark = Finished::around(RecordKind::Close, &edits.to_le_bytes(), 0);
+        core.wal.append_last(&mut appender, edits, &mut [&mut mark], &core.health)?;
         appender.writer.trim()?;
         let durable = core.wal.sync(&core.health)?;
         let clean = CleanClose {

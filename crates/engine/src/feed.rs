@@ -13,7 +13,8 @@ use crate::manifest::{Befell, FamilyEvent};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
-use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
+use perigee_file::log::prepare::operations;
+use perigee_file::log::{LogReader, Op, Ops, Record, Step};
 use perigee_file::name;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -214,17 +215,14 @@ impl Feed {
         Error::corruption(format!("operation {next} is missing in the log"))
     }
 
-    /// What a record tells; nothing if it only took numbers.
+    /// What a record tells; nothing if it only took numbers. A prepared transaction is told with the decision, which carries it.
     fn commit(&self, core: &Core, record: Record) -> Result<Option<Commit>> {
-        match record.header.kind {
-            RecordKind::Batch => {}
-            RecordKind::Close => return Ok(None),
-            RecordKind::Edit => return Err(Error::corruption("a manifest edit in the write-ahead log")),
-        }
+        let kind = record.header.kind;
+        let Some(range) = operations(kind, &record.payload)? else { return Ok(None) };
         let first = SeqNo(record.header.lsn);
         let mut ops = Vec::with_capacity((record.header.count as usize).min(record.payload.len()));
         let mut names = BTreeMap::new();
-        for (i, op) in Ops::new(&record.payload, 0..record.payload.len()).enumerate() {
+        for (i, op) in Ops::new(&record.payload, range).enumerate() {
             let op = op?;
             if op.family == FamilyId::NOBODY {
                 continue;

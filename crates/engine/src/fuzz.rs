@@ -46,6 +46,21 @@ pub fn fuzz_batch(bytes: &[u8]) -> bool {
     Ops::new(bytes, 0..bytes.len()).all(|op| op.is_ok_and(|op| op.value.end <= bytes.len()))
 }
 
+/// The payloads of two-phase commit.
+pub fn fuzz_prepare(bytes: &[u8]) -> bool {
+    use perigee_file::log::prepare;
+    let _ = prepare::decision(bytes);
+    let order = |_| Some(perigee_base::KeyOrder::Bytes);
+    let _ = crate::prepared::Undecided::decode(Arc::new(bytes.to_vec()), &order, 1);
+    let Ok(p) = prepare::Prepare::decode(bytes) else { return false };
+    let claims =
+        |visit: &mut dyn FnMut(perigee_file::log::Claim<'_>)| p.claims.iter().for_each(|claim| visit(*claim));
+    let again = prepare::prepare_record(p.head, &claims, &bytes[p.batch.clone()]);
+    let again = again.expect("what was decoded is not too large");
+    assert_eq!(&again.buf[again.payload()], bytes, "a prepare record changes in the round trip");
+    true
+}
+
 const DATABASE: u64 = 77;
 const LOG: FileId = FileId(3);
 const LOG_NAME: &str = "000003.wal";
@@ -59,8 +74,11 @@ pub fn fuzz_log(bytes: &[u8]) -> bool {
         let payload_bytes = u32::from_le_bytes([bytes[0], bytes[1], bytes[2] % 2, 0]);
         let count = u32::from(bytes[3]);
         let (mut kind, mut payload) = (RecordKind::Batch, bytes[8..].to_vec());
-        if bytes[4].is_multiple_of(8) {
-            kind = RecordKind::Close;
+        match bytes[4] % 8 {
+            0 => kind = RecordKind::Close,
+            1 => kind = RecordKind::Prepare,
+            2 => kind = RecordKind::Decision,
+            _ => {}
         }
         let padded = payload.len().next_multiple_of(8);
         payload.resize(padded, 0);

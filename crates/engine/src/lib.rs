@@ -17,6 +17,7 @@ pub mod snapshot;
 pub mod footprint;
 pub mod locks;
 pub mod serial;
+pub mod prepared;
 pub mod now;
 pub mod retire;
 pub mod wal;
@@ -54,6 +55,7 @@ mod operate;
 #[doc(hidden)]
 pub mod fuzz;
 
+pub use commit::Verdict;
 pub use engine::Engine;
 pub use family::Family;
 pub use settings::{Durability, FamilySettings, Settings};

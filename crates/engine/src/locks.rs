@@ -37,6 +37,22 @@ pub enum LockMode {
 
 use LockMode::{Exclusive, Gap, Insert, Shared};
 
+impl LockMode {
+    /// Its number in a log record; 0 is none.
+    pub fn code(self) -> u8 {
+        match self {
+            Shared => 1,
+            Exclusive => 2,
+            Gap => 3,
+            Insert => 4,
+        }
+    }
+    /// The mode of a number.
+    pub fn decode(code: u8) -> Option<LockMode> {
+        [Shared, Exclusive, Gap, Insert].into_iter().find(|mode| mode.code() == code)
+    }
+}
+
 /// Whether two locks of different owners get in each other's way.
 fn collide(a: LockMode, b: LockMode) -> bool {
     match (a, b) {
@@ -288,6 +304,31 @@ impl Locks {
                 }
             }
         }
+    }
+
+    /// The locks of an owner, as they are.
+    pub fn of(&self, owner: Owner, mine: &Mine) -> Vec<(FamilyId, Place, LockMode)> {
+        let grounds = self.grounds.lock();
+        let mode = |(number, (family, place)): (usize, &(FamilyId, Place))| {
+            let ground = grounds.get(family)?;
+            let held = ground.on(place).find(|h| h.owner == owner && h.number == number as u64)?;
+            Some((*family, place.clone(), held.mode))
+        };
+        mine.places.iter().enumerate().filter_map(mode).collect()
+    }
+    /// Gives an owner a lock that it held before, whoever else has one.
+    pub fn restore(
+        &self,
+        (family, order): (FamilyId, KeyOrder),
+        (owner, mine): (Owner, &mut Mine),
+        place: Place,
+        mode: LockMode,
+    ) {
+        let mut grounds = self.grounds.lock();
+        let ground = grounds.entry(family).or_insert_with(|| Ground::new(order));
+        ground.take(Held { owner, mode, number: mine.taken }, place.clone());
+        mine.taken += 1;
+        mine.places.push((family, place));
     }
 
     /// Locks held and requests that wait.

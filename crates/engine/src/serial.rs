@@ -28,6 +28,10 @@ pub struct Member {
 }
 
 impl Member {
+    /// One that reads no more.
+    pub fn ended(snapshot: SeqNo, reads: Reads) -> Arc<Member> {
+        Arc::new(Member { snapshot, read_only: false, reads: Mutex::new(Arc::new(reads)) })
+    }
     fn held(&self) -> MutexGuard<'_, Arc<Reads>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,6 +146,13 @@ impl Registry {
         }
         inner.end(member, next, written, overwritten);
         Ok(())
+    }
+    /// One that was prepared commits, in the commit section. It was checked then: see `docs/transactions.md` for why nothing is left
+    /// to check. Those beside it must know what it has read.
+    pub fn decided(&self, member: &Arc<Member>, written: Written, next: SeqNo) {
+        let mut inner = self.inner();
+        inner.visible = inner.visible.max(next.prev());
+        inner.end(member, next, written, false);
     }
     /// How many are under way, and how many that have ended are remembered.
     pub fn count(&self) -> (usize, usize) {

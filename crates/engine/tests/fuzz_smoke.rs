@@ -37,6 +37,7 @@ fn no_decoder_panics() {
     smoke("klog", 5_000, 600, file::fuzz_klog);
     smoke("vlog", 5_000, 400, file::fuzz_vlog);
     assert!(smoke("batch", 20_000, 60, engine::fuzz_batch) > 0);
+    assert!(smoke("prepare", 20_000, 60, engine::fuzz_prepare) > 0);
     assert!(smoke("edit", 20_000, 60, engine::fuzz_edit) > 0);
     smoke("generation", 20_000, 60, engine::fuzz_generation);
     assert!(smoke("log", 10_000, 200, engine::fuzz_log) > 0);

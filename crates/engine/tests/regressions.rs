@@ -34,6 +34,8 @@ fn settings() -> Settings {
         background_bytes_per_second: 0,
         space_amplification: 150,
         scrub_interval_us: 0,
+        log_retention: 0,
+        history: Default::default(),
         latency_stats: true,
         log_file_bytes: 1 << 20,
         log_files_kept: 1,

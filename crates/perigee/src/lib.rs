@@ -59,6 +59,7 @@ mod watch;
 mod txn;
 mod changes;
 mod past;
+mod two_phase;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
@@ -89,6 +90,7 @@ pub use stats::{
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};
+pub use two_phase::Prepared;
 pub use txn::{Txn, TxnHandle};
 pub use txn_options::{Isolation, TxnOptions};
 pub use watch::{CommitEvent, CommitOperation};

@@ -65,7 +65,10 @@ impl TxnHandle {
 }
 
 impl Txn {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }
 

@@ -46,7 +46,8 @@ const MODEL: Harness = Harness { command: "model", cases: 200, control: 16, extr
 const FAULTS: Harness = Harness { command: "faults", cases: 0, control: 0, extra: &["--limit", "1500"] };
 const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "4000"] };
 const SAFETY: Harness = Harness { command: "safety", cases: 200, control: 30, extra: &[] };
-const ALL_HARNESSES: [&Harness; 5] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY];
+const PREPARED: Harness = Harness { command: "prepared", cases: 60, control: 3, extra: &[] };
+const ALL_HARNESSES: [&Harness; 6] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &PREPARED];
 /// A run that takes longer has hung; a hang is no catch.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -61,6 +62,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::PruneDropsShared
         | Bug::ReadOnlyCutsLog
         | Bug::RepairTakesBadBlock => &[&SAFETY],
+        Bug::PrepareNotSynced
+        | Bug::DecisionNotSynced
+        | Bug::PrepareLostWithSegment
+        | Bug::WriterPassesPrepared => &[&PREPARED],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots

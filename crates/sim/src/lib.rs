@@ -24,6 +24,7 @@ pub mod ledger;
 pub mod model;
 pub mod oracle;
 pub mod orders;
+pub mod prepared;
 pub mod rng;
 pub mod runner;
 pub mod safekeep;

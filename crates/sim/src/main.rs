@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
-use perigee_sim::{bugs, child, crash, faults, flips, isolation, kill, model, runner, safekeep};
+use perigee_sim::{bugs, child, crash, faults, flips, isolation, kill, model, prepared, runner, safekeep};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,6 +28,8 @@ enum Command {
     Kill(kill::Args),
     /// Concurrent transactions at five levels, every history examined for anomalies.
     Isolation(isolation::Args),
+    /// Two-phase commit: crashes at every I/O from a prepare on.
+    Prepared(prepared::Args),
     /// Checkpoints, backups, prunes under crashes; read-only opens; repairs of damaged copies.
     Safety(safekeep::Args),
     /// Plants every seeded bug and proves that it is caught.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Flips(args) => flips::run(&args),
         Command::Kill(args) => kill::run(&args),
         Command::Isolation(args) => isolation::run(&args),
+        Command::Prepared(args) => prepared::run(&args),
         Command::Safety(args) => safekeep::run(&args),
         Command::Bugs(args) => bugs::run(&args),
         Command::KillChild(args) => child::run(&args),

@@ -1,6 +1,6 @@
 //! Into the memtables, then visible.
 
-use super::work::{Part, Work};
+use super::work::{Part, Step, Work};
 use crate::core::Core;
 use crate::hooks::{Event, Hook};
 use crate::shared::of_batch;
@@ -23,6 +23,15 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
     let mut told = Vec::new();
     for work in group.iter_mut().filter(|w| w.refused.is_none()) {
         work.last = SeqNo(base + u64::from(work.record.count) - 1);
+        match work.step.take() {
+            Some(Step::Prepare(undecided)) => {
+                undecided.set_lsn(base);
+                base += u64::from(work.record.count);
+                continue;
+            }
+            Some(Step::Decide(undecided, _)) => core.prepared.leave(&undecided),
+            None => {}
+        }
         if work.bytes() <= COPIED_BYTES_MAX && !work.parts.iter().any(|p| p.family().hook().is_some()) {
             grown += copy(core, work, base)?;
             base += u64::from(work.record.count);

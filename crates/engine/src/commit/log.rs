@@ -7,7 +7,6 @@ use crate::settings::Durability;
 use crate::wal::Appender;
 use perigee_base::Result;
 use perigee_base::bug::{self, Bug};
-use perigee_file::log::RecordKind;
 use perigee_file::log::batch::Finished;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering::SeqCst;
@@ -28,7 +27,7 @@ pub fn append(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Resul
         return Ok(appender.next_lsn);
     }
     let edits = core.manifest.edits();
-    let first = core.wal.append(appender, RecordKind::Batch, edits, &mut records, &core.health)?;
+    let first = core.wal.append(appender, edits, &mut records, &core.health)?;
     segment::ask(core, appender);
     core.counters.commit_groups.add(1);
     if full && !bug::on(Bug::SkipWalSync) {

@@ -18,6 +18,7 @@ mod log;
 mod apply;
 pub mod rotate;
 pub mod number;
+mod two_phase;
 
 use crate::core::Core;
 use crate::settings::Durability;
@@ -27,6 +28,8 @@ use group::Queue;
 use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
 use turns::Turns;
+pub use two_phase::{carry, decide, prepare, restore};
+pub use work::Verdict;
 use work::Work;
 
 /// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.

@@ -5,15 +5,14 @@
 use crate::core::Core;
 use crate::wal::Appender;
 use perigee_base::{FamilyId, Result, SeqNo};
-use perigee_file::log::{Batch, RecordKind};
+use perigee_file::log::Batch;
 
 /// Takes the next number, in the commit section, and makes the log durable up to it. It is not visible yet.
 pub fn take(core: &Core, appender: &mut Appender) -> Result<SeqNo> {
     let mut batch = Batch::new();
     batch.delete(FamilyId::NOBODY, b"")?;
     let edits = core.manifest.edits();
-    let number =
-        core.wal.append(appender, RecordKind::Batch, edits, &mut [&mut batch.finish()], &core.health)?;
+    let number = core.wal.append(appender, edits, &mut [&mut batch.finish()], &core.health)?;
     core.wal.sync(&core.health)?;
     Ok(SeqNo(number))
 }

@@ -4,14 +4,17 @@
 use super::admit;
 use crate::core::Core;
 use crate::family::Family;
-use crate::footprint::Parts;
+use crate::footprint::{Parts, Written};
+use crate::prepared::Undecided;
 use crate::settings::Durability;
 use crate::shared;
-use crate::txn::validate::{Admitted, Conditions};
+use crate::txn::validate::{self, Admitted, Conditions};
+use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{Batch, Op, Ops};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Operations of a batch, each with its position in it as a sequence number.
@@ -42,6 +45,24 @@ impl Part {
 /// would meet at its lock.
 const FEW: u32 = 4;
 
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of it happens.
+    Commit,
+    /// Nothing of it does.
+    RollBack,
+}
+
+/// A step of two-phase commit.
+#[derive(Debug)]
+pub enum Step {
+    /// A transaction is prepared: its operations are claims, and go into no memtable.
+    Prepare(Arc<Undecided>),
+    /// It is decided: its operations, if there are any, come true.
+    Decide(Arc<Undecided>, Verdict),
+}
+
 /// A batch ready to be logged.
 #[derive(Debug)]
 pub struct Work {
@@ -53,6 +74,8 @@ pub struct Work {
     pub durability: Durability,
     /// What must not have changed, if a transaction wrote it.
     pub conditions: Option<Box<Conditions>>,
+    /// Its part in two-phase commit, if it has one.
+    pub step: Option<Step>,
     /// Why it was left out of its group, if it was.
     pub refused: Option<Error>,
     /// The number of its last operation, once it is applied.
@@ -66,8 +89,13 @@ impl Work {
     /// `NotFound` if it is a large one and writes to a family that was dropped. Small ones hear it in the commit section.
     pub fn prepare(core: &Core, batch: Batch, durability: Durability) -> Result<Work> {
         let record = batch.finish();
+        let ops = record.payload();
+        Work::of(core, record, ops, durability)
+    }
+    /// The same for a record whose operations lie at `ops`.
+    pub fn of(core: &Core, record: Finished, ops: Range<usize>, durability: Durability) -> Result<Work> {
         let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
-        for (i, op) in Ops::new(&record.buf, record.payload()).enumerate() {
+        for (i, op) in Ops::new(&record.buf, ops).enumerate() {
             let op = op?;
             let at = match parts.iter().position(|p| p.id == op.family) {
                 Some(at) => at,
@@ -81,7 +109,8 @@ impl Work {
             };
             parts[at].ops.push((op, SeqNo(i as u64)));
         }
-        Ok(Work { record, parts, durability, conditions: None, refused: None, last: SeqNo::ZERO })
+        let (conditions, step, refused) = (None, None, None);
+        Ok(Work { record, parts, durability, conditions, step, refused, last: SeqNo::ZERO })
     }
     /// Whether it does anything but delete.
     pub fn grows(&self) -> bool {
@@ -120,18 +149,42 @@ impl Parts for Work {
 
 /// Leaves out what transactions wrote whose conditions do not hold, in the commit section.
 pub fn refuse_conflicts(core: &Core, group: &mut [Work]) {
-    if group.iter().all(|w| w.conditions.is_none()) {
+    let special = |w: &Work| w.conditions.is_some() || w.step.is_some();
+    if !core.prepared.any() && !group.iter().any(special) {
         return;
     }
     let alone = group.len() == 1;
     let mut earlier = Admitted::default();
     for work in group.iter_mut().filter(|w| w.refused.is_none()) {
-        if let Some(mut conditions) = work.conditions.take() {
-            work.refused = conditions.check_last(core, work, &earlier).err();
-        }
-        if !alone && work.refused.is_none() {
+        work.refused = refuse(core, work, &earlier).err();
+        let writes = !matches!(work.step, Some(Step::Prepare(_)));
+        if !alone && writes && work.refused.is_none() {
             earlier.add(core, work);
         }
+    }
+}
+
+fn refuse(core: &Core, work: &mut Work, earlier: &Admitted) -> Result<()> {
+    // Nobody can be in the way of a transaction that was prepared.
+    if let Some(Step::Decide(undecided, verdict)) = &work.step {
+        if let Some(member) = undecided.member.as_ref().filter(|_| *verdict == Verdict::Commit) {
+            let order_of = |id| core.families.by_id(id).map(|f| f.tree.order());
+            core.serial.decided(member, Written::of(work, &order_of), core.visible().plus(1));
+        }
+        return Ok(());
+    }
+    if core.prepared.any() && !bug::on(Bug::WriterPassesPrepared) {
+        validate::leaves_prepared_alone(core, work)?;
+    }
+    let conditions = work.conditions.take();
+    match &work.step {
+        Some(Step::Prepare(undecided)) => {
+            if let Some(mut conditions) = conditions {
+                conditions.check_prepare(core, work, earlier)?;
+            }
+            core.prepared.enter(undecided)
+        }
+        _ => conditions.map_or(Ok(()), |mut c| c.check_last(core, work, earlier)),
     }
 }
 

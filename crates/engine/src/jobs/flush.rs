@@ -3,8 +3,7 @@
 
 use super::group::{self, Made, Member};
 use super::pace::JobPace;
-use crate::commit::rotate;
-use crate::commit::segment;
+use crate::commit::{self, rotate, segment};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -34,6 +33,9 @@ use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
+
+/// The record of a prepared transaction is copied when the log behind it is this many times as large.
+const CARRY_AT: u64 = 4;
 
 /// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none. Called by one thread only,
 /// so that a family's memtables are installed oldest first.
@@ -179,6 +181,9 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
     }
     let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
     let mut logs = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
+    if logs.carried {
+        core.wal.sync(&core.health)?;
+    }
     if bug::on(Bug::RemoveLogEarly) {
         remove_logs(core, &logs.removable);
     }
@@ -257,11 +262,13 @@ pub struct Logs {
     gone: Vec<LogSpan>,
     /// Where those that stay begin.
     known: Vec<(FileId, u64)>,
+    /// Something of them was copied, and is not synced yet.
+    carried: bool,
 }
 
 /// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no operation is between
 /// log and memtable.
-fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Memtable>) -> Logs {
+fn removable_logs(core: &Core, appender: &mut Appender, flushing: &HashSet<*const Memtable>) -> Logs {
     if appender.older.is_empty() {
         return Logs::default();
     }
@@ -273,10 +280,36 @@ fn removable_logs(core: &Core, appender: &Appender, flushing: &HashSet<*const Me
             }
         }
     }
+    let (floor, carried) = carry_prepared(core, appender, floor);
     let removable = appender.below(floor);
     let stays = |(id, _): &(FileId, u64)| !removable.iter().any(|s| s.id == *id);
     let known = appender.firsts().into_iter().filter(stays).collect();
-    Logs { removable, known, ..Logs::default() }
+    Logs { removable, known, carried, ..Logs::default() }
+}
+
+/// Records of prepared transactions in segments that would go are copied to the end of the log, or keep theirs. A copy is made when
+/// the log behind the record has grown to a few times it: so a transaction that nobody decides holds only so much log, and
+/// copying is a small part of what is logged. The floor that is left, and whether there are copies, which must be synced.
+fn carry_prepared(core: &Core, appender: &mut Appender, mut floor: u64) -> (u64, bool) {
+    let mut carried = false;
+    if !core.prepared.any() || bug::on(Bug::PrepareLostWithSegment) {
+        return (floor, carried);
+    }
+    let goes = |appender: &Appender, lsn, floor| {
+        lsn < appender.first_lsn && appender.end_of_segment_with(lsn) <= floor
+    };
+    for undecided in core.prepared.all() {
+        let lsn = undecided.lsn();
+        if !goes(appender, lsn, floor) {
+            continue;
+        }
+        let bytes = undecided.payload().len() as u64;
+        let copied = appender.bytes_from(lsn) >= bytes.saturating_mul(CARRY_AT)
+            && commit::carry(core, appender, &undecided).is_ok();
+        carried |= copied;
+        floor = if copied { floor } else { floor.min(lsn) };
+    }
+    (floor, carried)
 }
 
 fn remove_logs(core: &Core, gone: &[LogSpan]) {

@@ -18,10 +18,13 @@ use crate::commit::{number, publish_up_to, rotate};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
+use crate::footprint::Target;
 use crate::jobs::flush;
 use crate::manifest::{Befell, Edit, FamilyEvent};
+use crate::txn::validate;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
+use perigee_base::cut::CutRef;
 use perigee_base::{LevelNo, Result, RunId, SeqNo};
 use perigee_tree::bulk::target;
 use perigee_tree::compact::Shape;
@@ -44,7 +47,7 @@ pub struct Part {
 /// Installs the parts; returns their number.
 ///
 /// # Errors
-/// `Busy` while background work is paused: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
+/// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
 /// reopen, wholly. Anything else: nothing of it is there.
 pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
     if !bug::on(Bug::LoadBeforeDirSync) {
@@ -53,6 +56,7 @@ pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
     let _compacting = core.compacting.lock();
     let _listed = core.control.begin(&core.signal, job(core, parts))?;
     let _flushing = core.flushing.lock();
+    leave_prepared_alone(core, parts)?;
     if parts.iter().any(in_memtables) {
         // Most of it without stopping writers.
         rotate::seal(core, &mut core.wal.appender(), &families(parts))?;
@@ -63,12 +67,27 @@ pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
     let mut appender = core.wal.appender();
     core.health.check_writable()?;
     parts.iter().try_for_each(|p| p.family.check())?;
+    leave_prepared_alone(core, parts)?;
     empty_memtables(core, &mut appender, parts)?;
     let seq = number::take(core, &mut appender)?;
     let installed = install(core, parts, seq);
     // Also after a failure: then the number is one that nothing has.
     publish_up_to(core, seq);
     installed.map(|()| seq)
+}
+
+/// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that counts.
+fn leave_prepared_alone(core: &Core, parts: &[Part]) -> Result<()> {
+    if !core.prepared.any() {
+        return Ok(());
+    }
+    for p in parts {
+        for t in &p.tables {
+            let (first, last) = (CutRef::Before(&t.summary.first_key), CutRef::After(&t.summary.last_key));
+            validate::check_undecided(core, p.family.id, Target::Range(first, last))?;
+        }
+    }
+    Ok(())
 }
 
 fn families(parts: &[Part]) -> Vec<Arc<Family>> {

@@ -82,11 +82,8 @@ pub fn write_snapshot_file(
     let header =
         FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
     let mut writer = LogWriter::create(dir, file, &header)?;
-    let mut record = Finished::around(&codec::encode(&catalog.snapshot()), 1);
-    writer.append(
-        Stamp { kind: RecordKind::Edit, lsn: edit, durable: edit - 1, edits: 0 },
-        &mut [&mut record],
-    )?;
+    let mut record = Finished::around(RecordKind::Edit, &codec::encode(&catalog.snapshot()), 1);
+    writer.append(Stamp { lsn: edit, durable: edit - 1, edits: 0 }, &mut [&mut record])?;
     writer.file().sync()?;
     Ok(writer)
 }
@@ -177,9 +174,9 @@ impl Manifest {
 
     fn append(&self, state: &mut MutexGuard<'_, State>, edit: &Edit, health: &Health) -> Result<()> {
         let number = self.edits() + 1;
-        let mut record = Finished::around(&codec::encode(edit), 1);
+        let mut record = Finished::around(RecordKind::Edit, &codec::encode(edit), 1);
         let before = state.writer.offset();
-        let stamp = Stamp { kind: RecordKind::Edit, lsn: number, durable: number - 1, edits: 0 };
+        let stamp = Stamp { lsn: number, durable: number - 1, edits: 0 };
         if let Err(e) = state.writer.append(stamp, &mut [&mut record]) {
             if e.kind() == ErrorKind::NoSpace && state.writer.roll_back().is_ok() {
                 return Err(e);

@@ -35,7 +35,8 @@ use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
-use perigee_file::log::{LogWriter, RecordKind, Stamp};
+use perigee_file::log::batch::Finished;
+use perigee_file::log::{LogWriter, Stamp};
 use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
@@ -130,7 +131,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         writer,
         (manifest, dir_sync),
         ids,
-    );
+    )?;
     Ok((core, report))
 }
 
@@ -155,7 +156,7 @@ fn assemble(
     writer: LogWriter,
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
-) -> Core {
+) -> Result<Core> {
     let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
@@ -187,6 +188,7 @@ fn assemble(
         now,
         locks: Arc::default(),
         serial: Arc::default(),
+        prepared: Default::default(),
         snapshots,
         named: std::sync::Mutex::new(named),
         retire: Retire::default(),
@@ -216,7 +218,8 @@ fn assemble(
     core.refresh_load();
     // History counts from now.
     core.readers(None);
-    core
+    crate::commit::restore(&core, std::mem::take(&mut replayed.undecided).into_values().collect())?;
+    Ok(core)
 }
 
 fn budget(env: &Env, settings: &Settings) -> u64 {
@@ -354,8 +357,8 @@ fn copy_log(
     for record in &replayed.records {
         // No edit is vouched for: the last ones may have been read from the page cache of a process that was killed, and
         // a power cut during this open may still lose them.
-        let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: 0 };
-        let mut copy = perigee_file::log::batch::Finished::around(record.payload(), record.count);
+        let stamp = Stamp { lsn, durable: lsn - 1, edits: 0 };
+        let mut copy = Finished::around(record.kind, record.payload(), record.count);
         writer.append(stamp, &mut [&mut copy])?;
         lsn += u64::from(record.count);
     }

@@ -158,7 +158,7 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
     );
     let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
     let core =
-        assemble(standing, (found.database, runs), &mut replayed, nothing(), (manifest, dir_sync), ids);
+        assemble(standing, (found.database, runs), &mut replayed, nothing(), (manifest, dir_sync), ids)?;
     core.health.set_read_only();
     Ok((core, report))
 }

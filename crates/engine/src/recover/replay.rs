@@ -11,22 +11,31 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
-use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
+use perigee_file::log::prepare::{decision, numbers, operations};
+use perigee_file::log::{LogReader, Op, Ops, Prepare, Record, RecordKind, Step};
 use perigee_file::name;
 use perigee_tree::version::AddedTable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A record that must survive: some of its operations are not in tables, or come after one that is not.
+/// A record that must survive: some of its operations are not in tables, or it is a prepared transaction's that nobody has decided;
+/// or it comes after such a one.
 #[derive(Debug)]
 pub struct Kept {
+    /// What it is.
+    pub kind: RecordKind,
     buffer: Arc<Vec<u8>>,
-    /// Operations in it.
+    lsn: u64,
+    /// Numbers that it takes.
     pub count: u32,
+    /// It holds operations that are not in tables, or the manifest does not vouch for it.
+    needed: bool,
+    /// In which segment it lies, and where.
+    place: (usize, u64),
 }
 
 impl Kept {
-    /// The batch.
+    /// Its payload.
     pub fn payload(&self) -> &[u8] {
         &self.buffer
     }
@@ -47,12 +56,32 @@ pub struct Replayed {
     pub cut_bytes: u64,
     /// Why.
     pub cut_reason: String,
+    /// Prepared transactions that nobody has decided: number and payload of the record, by identifier.
+    pub undecided: BTreeMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
     /// Batches that several families share.
     pub shared: SharedBatches,
     /// What could not be read (salvage only): unknown operations are missing.
     pub holes: Vec<Error>,
     /// The segments as far as everything in them is in tables, and nothing is copied.
     pub complete: Vec<LogSpan>,
+}
+
+impl Replayed {
+    /// Forgets the records before the first that must survive.
+    fn forget_the_spent(&mut self) {
+        let undecided: BTreeSet<u64> = self.undecided.values().map(|(lsn, _)| *lsn).collect();
+        let spent = self.records.iter().take_while(|k| !k.needed && !undecided.contains(&k.lsn)).count();
+        self.records.drain(..spent);
+        self.first = self.records.first().map_or(self.first, |k| k.lsn);
+    }
+    /// Segments count as complete up to the first record that is copied.
+    fn end_before_the_copied(&mut self) {
+        let Some(Kept { lsn, place: (segment, offset), .. }) = self.records.first() else { return };
+        self.complete.truncate(segment + 1);
+        if let Some(span) = self.complete.get_mut(*segment) {
+            (span.end, span.bytes) = (*lsn, *offset);
+        }
+    }
 }
 
 struct Replay<'a> {
@@ -112,9 +141,11 @@ pub fn replay_as(
     unlisted.or_else(|e| r.hole(e))?;
     let end = r.check_end();
     end.or_else(|e| r.hole(e))?;
+    r.out.forget_the_spent();
     if r.out.records.is_empty() {
         r.out.first = r.out.next;
     }
+    r.out.end_before_the_copied();
     Ok(r.out)
 }
 
@@ -277,13 +308,14 @@ impl Replay<'_> {
             RecordKind::Edit => {
                 return Err(place(Error::corruption("a manifest edit in the write-ahead log")));
             }
-            RecordKind::Batch => {}
+            RecordKind::Batch | RecordKind::Prepare | RecordKind::Decision => {}
         }
+        let at = operations(record.header.kind, &record.payload).map_err(place)?;
         let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
         let mut n = 0;
-        for op in Ops::new(&record.payload, 0..record.payload.len()) {
+        for op in Ops::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
-            if n == u64::from(count) {
+            if n >= u64::from(count) {
                 return Err(place(Error::corruption("a batch holds more operations than its header says")));
             }
             let seq = base + n;
@@ -292,18 +324,41 @@ impl Replay<'_> {
                 parts.entry(family).or_default().push((op, SeqNo(seq - base)));
             }
         }
-        if n != u64::from(count) {
+        if numbers(record.header.kind, n) != u64::from(count) {
             return Err(place(
                 Error::corruption("a batch holds another number of operations than its header says")
                     .expected(count, n),
             ));
         }
-        self.keep(record.payload, base, count, parts)?;
+        let (kind, payload) = (record.header.kind, Arc::new(record.payload));
+        let noted = self.prepared(kind, base, &payload);
+        noted.map_err(|e| e.at(self.name(i), record.offset))?;
+        self.keep(kind, payload, (base, count), (i, record.offset), parts)?;
         self.out.next = next;
-        if self.out.records.is_empty()
-            && let Some(span) = self.out.complete.last_mut()
-        {
+        if let Some(span) = self.out.complete.last_mut() {
             (span.end, span.bytes) = (next, self.read_to);
+        }
+        Ok(())
+    }
+
+    /// Notes a prepared transaction, or that one was decided. (A decision over one that is not known: its record is gone with what was
+    /// spent.)
+    fn prepared(&mut self, kind: RecordKind, lsn: u64, payload: &Arc<Vec<u8>>) -> Result<()> {
+        match kind {
+            RecordKind::Prepare => {
+                let p = Prepare::decode(payload)?;
+                for op in Ops::new(payload, p.batch.clone()) {
+                    self.target(op?.family, u64::MAX)?;
+                }
+                self.out.undecided.insert(p.head.gid.to_vec(), (lsn, Arc::clone(payload)));
+            }
+            RecordKind::Decision => {
+                self.out.undecided.remove(decision(payload)?.0);
+                if self.out.undecided.is_empty() {
+                    self.out.forget_the_spent();
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -325,20 +380,21 @@ impl Replay<'_> {
 
     fn keep(
         &mut self,
-        payload: Vec<u8>,
-        base: u64,
-        count: u32,
+        kind: RecordKind,
+        buffer: Arc<Vec<u8>>,
+        (base, count): (u64, u32),
+        place: (usize, u64),
         parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>>,
     ) -> Result<()> {
         // What is copied nowhere must not be lost: the manifest vouches for it.
         let vouched = base + u64::from(count) <= self.found.catalog.durable + 1;
-        if parts.is_empty() && self.out.records.is_empty() && vouched {
+        let needed = !parts.is_empty() || !vouched;
+        if !needed && kind != RecordKind::Prepare && self.out.records.is_empty() {
             return Ok(());
         }
         if self.out.records.is_empty() {
             self.out.first = base;
         }
-        let buffer = Arc::new(payload);
         let shared =
             (parts.len() > 1).then(|| self.out.shared.add(buffer.capacity(), base + u64::from(count) - 1));
         let all: u64 =
@@ -352,7 +408,7 @@ impl Replay<'_> {
                 family.tree.seal();
             }
         }
-        self.out.records.push(Kept { buffer, count });
+        self.out.records.push(Kept { kind, buffer, lsn: base, count, needed, place });
         Ok(())
     }
 

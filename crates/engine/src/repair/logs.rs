@@ -4,9 +4,11 @@ use super::is_damage;
 use super::report::Repaired;
 use super::survey::Survey;
 use super::write::Making;
+use crate::prepared::shown;
 use perigee_base::format::FileKind;
 use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
-use perigee_file::log::{LogReader, Op, Ops, Record, RecordKind, Step};
+use perigee_file::log::prepare::{decision, numbers, operations};
+use perigee_file::log::{LogReader, Op, Ops, Prepare, Record, RecordKind, Step};
 use perigee_file::name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 /// Gathers all logs.
 pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
     let (mut seen, mut next) = (BTreeSet::new(), None);
+    let mut undecided = BTreeSet::new();
     for (i, id) in survey.logs.iter().enumerate() {
         // Behind the last there may be one that was made ahead and holds nothing.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
@@ -26,7 +29,7 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
                 report.lose(&file, None, e.expected(first, next));
             }
         }
-        match one(survey, *id, last, &mut seen, &mut next, making, report) {
+        match one(survey, *id, last, (&mut seen, &mut undecided), &mut next, making, report) {
             Err(e) if is_damage(&e) => {
                 let file = name::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
@@ -35,6 +38,12 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
             }
             other => other?,
         }
+    }
+    for gid in undecided {
+        report.warn(format!(
+            "the transaction prepared as {} was not decided, and is not in the new database",
+            shown(&gid)
+        ));
     }
     Ok(())
 }
@@ -59,7 +68,7 @@ fn one(
     survey: &Survey,
     id: FileId,
     last: bool,
-    seen: &mut BTreeSet<u64>,
+    (seen, undecided): (&mut BTreeSet<u64>, &mut BTreeSet<Vec<u8>>),
     next_lsn: &mut Option<u64>,
     making: &mut Making,
     report: &mut Repaired,
@@ -86,7 +95,7 @@ fn one(
                 report.records += 1;
                 let offset = r.offset;
                 *next_lsn = Some(r.header.lsn.saturating_add(u64::from(r.header.count)));
-                if let Err(e) = record(survey, r, seen, making, report) {
+                if let Err(e) = record(survey, r, (&mut *seen, &mut *undecided), making, report) {
                     if !e.is_corruption() {
                         return Err(e);
                     }
@@ -114,18 +123,21 @@ fn one(
 fn record(
     survey: &Survey,
     r: Record,
-    seen: &mut BTreeSet<u64>,
+    (seen, undecided): (&mut BTreeSet<u64>, &mut BTreeSet<Vec<u8>>),
     making: &mut Making,
     report: &mut Repaired,
 ) -> Result<()> {
     let (base, count) = (r.header.lsn, u64::from(r.header.count));
     report.sequence = report.sequence.max(base.saturating_add(count).saturating_sub(1));
-    if r.header.kind != RecordKind::Batch || !seen.insert(base) {
-        return Ok(());
+    let Some(at) = operations(r.header.kind, &r.payload)?.filter(|_| seen.insert(base)) else {
+        return prepared(&r, undecided);
+    };
+    if r.header.kind == RecordKind::Decision {
+        undecided.remove(decision(&r.payload)?.0);
     }
     let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
     let mut n = 0;
-    for op in Ops::new(&r.payload, 0..r.payload.len()) {
+    for op in Ops::new(&r.payload, at) {
         let op = op?;
         let seq = SeqNo(base + n);
         n += 1;
@@ -134,7 +146,7 @@ fn record(
             parts.entry(op.family).or_default().push((op, SeqNo(n - 1)));
         }
     }
-    if n != count {
+    if numbers(r.header.kind, n) != count {
         let e = Error::corruption("a batch holds another number of operations than its header says");
         return Err(e.expected(count, n));
     }
@@ -142,6 +154,14 @@ fn record(
     for (family, ops) in parts {
         making.know(survey, family, None);
         making.insert(family, &buffer, base, &ops)?;
+    }
+    Ok(())
+}
+
+/// Notes a transaction that waits for its decision.
+fn prepared(r: &Record, undecided: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+    if r.header.kind == RecordKind::Prepare {
+        undecided.insert(Prepare::decode(&r.payload)?.head.gid.to_vec());
     }
     Ok(())
 }

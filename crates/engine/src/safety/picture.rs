@@ -78,9 +78,12 @@ impl Picture {
             logs.push(reader);
         }
         let next = appender.next_lsn;
+        // Records of prepared transactions are copied, with all that follows them.
+        let undecided = core.prepared.floor();
         drop(appender);
         let memtables = held.iter().flat_map(|v| v.memtables());
-        let floor = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq().0).min().unwrap_or(next);
+        let unflushed = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq().0);
+        let floor = unflushed.chain(undecided).min().unwrap_or(next);
         let (log, manifest) = (next_file(&core.ids), next_file(&core.ids));
         catalog.next.0 = catalog.next.0.max(manifest.0 + 1);
         catalog.clean = None;
@@ -134,7 +137,7 @@ impl Picture {
                 };
                 let (lsn, count) = (record.header.lsn, record.header.count);
                 let end = lsn + u64::from(count);
-                if record.header.kind != RecordKind::Batch || end <= self.floor {
+                if record.header.kind == RecordKind::Close || end <= self.floor {
                     continue;
                 }
                 let writer = match &mut out {
@@ -148,8 +151,9 @@ impl Picture {
                     return Err(Error::internal(format!("the log goes on at {lsn} instead of {next}")));
                 }
                 // As at open: the copy vouches for no edit.
-                let stamp = Stamp { kind: RecordKind::Batch, lsn, durable: lsn - 1, edits: 0 };
-                writer.append(stamp, &mut [&mut Finished::around(&record.payload, count)])?;
+                let stamp = Stamp { lsn, durable: lsn - 1, edits: 0 };
+                let mut copy = Finished::around(record.header.kind, &record.payload, count);
+                writer.append(stamp, &mut [&mut copy])?;
                 next = end;
             }
         }

@@ -10,4 +10,4 @@ pub mod validate;
 mod transaction;
 
 pub use settings::{Isolation, TxnSettings};
-pub use transaction::{Mark, Txn, Walk};
+pub use transaction::{Leaving, Mark, Txn, Walk};

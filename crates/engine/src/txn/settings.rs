@@ -16,6 +16,22 @@ pub enum Isolation {
 }
 
 impl Isolation {
+    /// Its number in a log record.
+    pub fn code(self) -> u8 {
+        match self {
+            Isolation::ReadUncommitted => 0,
+            Isolation::ReadCommitted => 1,
+            Isolation::RepeatableRead => 2,
+            Isolation::Snapshot => 3,
+            Isolation::Serializable => crate::prepared::SERIALIZABLE,
+        }
+    }
+    /// The level of a number.
+    pub fn decode(code: u8) -> Option<Isolation> {
+        use Isolation::*;
+        let all = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
+        all.into_iter().find(|level| level.code() == code)
+    }
     /// Whether all reads see the moment at which the transaction began.
     pub fn holds_snapshot(self) -> bool {
         self >= Isolation::RepeatableRead

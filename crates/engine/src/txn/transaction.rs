@@ -349,6 +349,38 @@ impl Txn {
     }
 }
 
+/// What a transaction leaves behind that is to be prepared.
+#[derive(Debug)]
+pub struct Leaving {
+    /// What it writes.
+    pub batch: Batch,
+    /// What must hold, and then go on to hold.
+    pub conditions: Option<Box<Conditions>>,
+    /// As which it holds locks, and which.
+    pub locks: (Owner, Mine),
+}
+
+impl Txn {
+    /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
+    pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
+        self.check(core)?;
+        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
+            self.check(core)?;
+        }
+        let batch = self.writes.take();
+        let conditions = self.held.as_ref().filter(|_| !self.settings.read_only).map(|held| {
+            let depends = match &self.serial {
+                Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
+                None => Depends::Reads(std::mem::take(&mut self.reads)),
+            };
+            Box::new(Conditions { since: held.seq(), era: held.era(), depends, overwritten: false })
+        });
+        // Tried again, it is another owner of locks.
+        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
+        Ok(Leaving { batch, conditions, locks })
+    }
+}
+
 /// Lists what a walk has passed, as one stretch that grows. A clone is a walk of its own.
 #[derive(Debug)]
 pub struct Walk {

@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::{Parts, Reads, Target, Written};
+use crate::prepared::shown;
 use crate::serial::{Member, Refused, Registry};
 use perigee_base::cut::Cut;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo};
@@ -108,6 +109,56 @@ impl Conditions {
         let next = core.visible().plus(1);
         registry.commit(member, written, self.overwritten, next).map_err(|r| refused(core, r))
     }
+}
+
+impl Conditions {
+    /// The last check of a transaction that is being prepared, in the commit section. It promises more than a commit does: nothing that
+    /// it is about may change until the decision, so nothing may be about to.
+    ///
+    /// # Errors
+    /// As [`Conditions::check_early`]; also where a serializable transaction might still commit.
+    pub fn check_prepare(&mut self, core: &Core, writes: &dyn Parts, earlier: &Admitted) -> Result<()> {
+        let (since, era) = (self.since, self.era);
+        self.check(core, writes, &|id, target| written_since(core, id, target, since, era))?;
+        if !earlier.is_empty() {
+            self.check(core, writes, &|id, target| Ok(written_by(core, id, target, earlier)))?;
+        }
+        if self.overwritten {
+            let text = "what it read was overwritten, so it cannot be prepared; begin the transaction anew";
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+        let about_to_be_written = |id, target: Target<'_>| Ok(guarded(core, id, target, false));
+        first_conflict(|visit| self.reads(visit), about_to_be_written)?.map_or(Ok(()), Err)
+    }
+    /// Everything that it has read and its level protects.
+    pub fn each_read(&self, visit: &mut dyn FnMut(FamilyId, Target<'_>)) {
+        self.reads(visit);
+    }
+}
+
+/// The conflict, if a prepared transaction wrote something of `target`; `writes`: or has read it.
+fn guarded(core: &Core, id: FamilyId, target: Target<'_>, writes: bool) -> Option<Error> {
+    let family = core.families.by_id(id)?;
+    let met = core.prepared.met(id, family.tree.order(), target, writes)?;
+    let text = format!("the transaction prepared as {} is not decided; try again", shown(&met.gid));
+    Some(Error::conflict(&family.name(), &met.key, &text))
+}
+
+/// Refuses a write of `target`, as [`leaves_prepared_alone`] does.
+///
+/// # Errors
+/// `Conflict`.
+pub fn check_undecided(core: &Core, id: FamilyId, target: Target<'_>) -> Result<()> {
+    guarded(core, id, target, true).map_or(Ok(()), Err)
+}
+
+/// Refuses a batch that writes what a prepared transaction wrote, or read where that counts; in the commit section.
+///
+/// # Errors
+/// `Conflict`.
+pub fn leaves_prepared_alone(core: &Core, writes: &dyn Parts) -> Result<()> {
+    let conflict = |id, target: Target<'_>| Ok(guarded(core, id, target, true));
+    first_conflict(|visit| all_of(writes, visit), conflict)?.map_or(Ok(()), Err)
 }
 
 type Conflict<'a> = &'a dyn Fn(FamilyId, Target<'_>) -> Result<Option<Error>>;

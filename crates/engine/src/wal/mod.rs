@@ -22,7 +22,7 @@ use perigee_env::Append;
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::batch::Finished;
-use perigee_file::log::{LogWriter, RecordKind, Stamp};
+use perigee_file::log::{LogWriter, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex as Short, PoisonError};
@@ -114,26 +114,24 @@ impl Wal {
     pub fn append(
         &self,
         appender: &mut Appender,
-        kind: RecordKind,
         edits: u64,
         records: &mut [&mut Finished],
         health: &Health,
     ) -> Result<u64> {
         health.check_writable()?;
-        self.append_last(appender, kind, edits, records, health)
+        self.append_last(appender, edits, records, health)
     }
 
     /// The same for a database that is closed to everybody but its closer.
     pub fn append_last(
         &self,
         appender: &mut Appender,
-        kind: RecordKind,
         edits: u64,
         records: &mut [&mut Finished],
         health: &Health,
     ) -> Result<u64> {
         let lsn = appender.next_lsn;
-        let stamp = Stamp { kind, lsn, durable: self.durable(), edits };
+        let stamp = Stamp { lsn, durable: self.durable(), edits };
         let before = appender.writer.offset();
         if let Err(e) = appender.writer.append(stamp, records) {
             return Err(self.append_failed(appender, e, health));

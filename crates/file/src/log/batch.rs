@@ -1,7 +1,7 @@
 //! The write batch: operations in log format, with room for the record header in front.
 //! See `docs/format/batch.md`.
 
-use super::layout::{self, RECORD_HEADER_BYTES, padded};
+use super::layout::{self, RECORD_HEADER_BYTES, RecordKind, padded};
 use perigee_base::codec::{self, Decoder};
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, Error, Expiry, FamilyId, Result, ValueRef, checksum, limits};
@@ -199,13 +199,16 @@ impl Batch {
         let mut buf = self.buf;
         layout::pad(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
-        Finished { buf, payload_bytes: payload_bytes as u32, count: self.count, payload_checksum }
+        let kind = RecordKind::Batch;
+        Finished { kind, buf, payload_bytes: payload_bytes as u32, count: self.count, payload_checksum }
     }
 }
 
 /// A record that lacks only its header.
 #[derive(Debug)]
 pub struct Finished {
+    /// What the payload is.
+    pub kind: RecordKind,
     /// Room for the header, payload, padding.
     pub buf: Vec<u8>,
     /// Payload bytes without padding.
@@ -218,12 +221,18 @@ pub struct Finished {
 
 impl Finished {
     /// A record around any payload.
-    pub fn around(payload: &[u8], count: u32) -> Finished {
-        let mut buf = vec![0; RECORD_HEADER_BYTES];
-        buf.extend_from_slice(payload);
+    pub fn around(kind: RecordKind, payload: &[u8], count: u32) -> Finished {
+        Finished::filled(kind, count, payload.len(), |buf| buf.extend_from_slice(payload))
+    }
+    /// A record whose payload, of about so many bytes, `fill` appends.
+    pub fn filled(kind: RecordKind, count: u32, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Finished {
+        let mut buf = Vec::with_capacity(RECORD_HEADER_BYTES + padded(bytes));
+        buf.resize(RECORD_HEADER_BYTES, 0);
+        fill(&mut buf);
+        let payload_bytes = (buf.len() - RECORD_HEADER_BYTES) as u32;
         layout::pad(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
-        Finished { buf, payload_bytes: payload.len() as u32, count, payload_checksum }
+        Finished { kind, buf, payload_bytes, count, payload_checksum }
     }
     /// Where the payload lies in `buf`.
     pub fn payload(&self) -> Range<usize> {

@@ -20,6 +20,10 @@ pub enum RecordKind {
     Edit = 2,
     /// The mark of a clean close.
     Close = 3,
+    /// A transaction that waits for a decision.
+    Prepare = 4,
+    /// The decision over one.
+    Decision = 5,
 }
 
 impl RecordKind {
@@ -28,6 +32,8 @@ impl RecordKind {
             1 => Ok(RecordKind::Batch),
             2 => Ok(RecordKind::Edit),
             3 => Ok(RecordKind::Close),
+            4 => Ok(RecordKind::Prepare),
+            5 => Ok(RecordKind::Decision),
             other => Err(too_new(format_args!("kind {other}"))),
         }
     }

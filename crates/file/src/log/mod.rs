@@ -5,11 +5,13 @@
 
 pub mod layout;
 pub mod batch;
+pub mod prepare;
 pub mod writer;
 pub mod reader;
 
 pub use batch::{Batch, Mark, Op, Ops};
 pub use layout::{RecordHeader, RecordKind};
+pub use prepare::{Claim, Claimed, Head, Prepare};
 pub use reader::{Bad, Behind, LogReader, Record, Step};
 pub use writer::{LogWriter, Stamp};
 

@@ -30,7 +30,7 @@ fn batch(key: &str, value: &str) -> Finished {
 }
 
 fn stamp(lsn: u64, durable: u64) -> Stamp {
-    Stamp { kind: RecordKind::Batch, lsn, durable, edits: 4 }
+    Stamp { lsn, durable, edits: 4 }
 }
 
 /// Five records in three appends.

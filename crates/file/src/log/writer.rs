@@ -1,7 +1,7 @@
 //! Appends records. The caller serialises; [`LogWriter::file`] may be synced beside an append.
 
 use super::batch::Finished;
-use super::layout::{self, RECORD_HEADER_BYTES, RecordHeader, RecordKind};
+use super::layout::{self, RECORD_HEADER_BYTES, RecordHeader};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FileId, Result};
@@ -47,8 +47,6 @@ enum State {
 /// What every record of one append carries besides its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
-    /// Kind of the records.
-    pub kind: RecordKind,
     /// LSN of the first.
     pub lsn: u64,
     /// Everything up to here is durable.
@@ -153,7 +151,7 @@ impl LogWriter {
         let (mut at, mut lsn, mut previous) = (self.offset, stamp.lsn, self.previous);
         for r in records.iter_mut() {
             let header = RecordHeader {
-                kind: stamp.kind,
+                kind: r.kind,
                 payload_bytes: r.payload_bytes,
                 count: r.count,
                 lsn,

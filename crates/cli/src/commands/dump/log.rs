@@ -7,8 +7,9 @@ use perigee_base::codec::Decoder;
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::{Error, FileId, checksum};
 use perigee_file::log::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded};
-use perigee_file::log::{Ops, RecordKind};
+use perigee_file::log::{Ops, RecordKind, prepare};
 use serde_json::json;
+use std::ops::Range;
 
 use super::edit;
 use super::frames::cut_text;
@@ -122,6 +123,8 @@ fn record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) ->
         RecordKind::Batch => "batch",
         RecordKind::Edit => "edit",
         RecordKind::Close => "close mark",
+        RecordKind::Prepare => "prepare",
+        RecordKind::Decision => "decision",
     };
     // Printed only with its entries: a limit on a long log would otherwise leave a list of empty records.
     if h.kind != RecordKind::Batch || sink.wants_entries() {
@@ -135,7 +138,16 @@ fn record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) ->
         sink.part(offset, what, &fields)?;
     }
     match h.kind {
-        RecordKind::Batch => batch(offset, h, payload, sink),
+        RecordKind::Batch => batch(offset, h, (payload, 0..payload.len()), sink),
+        RecordKind::Prepare => prepare(offset, h, payload, sink),
+        RecordKind::Decision => match prepare::decision(payload) {
+            Ok((gid, at)) => {
+                let verdict = if at.is_empty() { "nothing" } else { "commit" };
+                sink.detail("decided", &[("gid", json!(text(gid))), ("what", json!(verdict))])?;
+                batch(offset, h, (payload, at), sink)
+            }
+            Err(e) => sink.damage(offset, &e),
+        },
         RecordKind::Edit => match edit::decode(payload) {
             (fields, None) => fields.iter().try_for_each(|f| sink.detail(f.name, &f.values)),
             (fields, Some(e)) => {
@@ -150,8 +162,34 @@ fn record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) ->
     }
 }
 
-fn batch(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> Result<()> {
-    for (i, op) in Ops::new(payload, 0..payload.len()).enumerate() {
+fn text(gid: &[u8]) -> String {
+    gid.escape_ascii().to_string()
+}
+
+/// What waits for a decision: its operations have no numbers of their own yet.
+fn prepare(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> Result<()> {
+    let p = match prepare::Prepare::decode(payload) {
+        Ok(p) => p,
+        Err(e) => return sink.damage(offset, &e),
+    };
+    let fields = [
+        ("gid", json!(text(p.head.gid))),
+        ("operations", json!(p.head.operations)),
+        ("claims", json!(p.claims.len())),
+        ("level", json!(p.head.level)),
+        ("at ms", json!(p.head.at_ms)),
+    ];
+    sink.detail("prepared", &fields)?;
+    batch(offset, h, (payload, p.batch), sink)
+}
+
+fn batch(
+    offset: u64,
+    h: &RecordHeader,
+    (payload, at): (&[u8], Range<usize>),
+    sink: &mut Sink<'_>,
+) -> Result<()> {
+    for (i, op) in Ops::new(payload, at).enumerate() {
         let op = match op {
             Ok(op) => op,
             Err(e) => return sink.damage(offset, &e),

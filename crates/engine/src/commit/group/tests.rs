@@ -4,6 +4,7 @@ use super::*;
 use crate::settings::Durability;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::World;
+use perigee_file::log::RecordKind;
 use perigee_file::log::batch::Finished;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -11,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 const SYNC_US: u64 = 1_000;
 
 fn work() -> Work {
-    let record = Finished::around(b"", 1);
+    let record = Finished::around(RecordKind::Batch, b"", 1);
     let (durability, last) = (Durability::Full, SeqNo::ZERO);
-    Work { record, parts: Default::default(), durability, conditions: None, refused: None, last }
+    Work { record, parts: Default::default(), durability, conditions: None, step: None, refused: None, last }
 }
 
 /// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.

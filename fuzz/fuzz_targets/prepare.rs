@@ -1,0 +1,5 @@
+//! Any bytes into `perigee_engine::fuzz::fuzz_prepare`.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    perigee_engine::fuzz::fuzz_prepare(bytes);
+});

@@ -120,8 +120,6 @@ bugs! {
     FeedAheadOfSync = 150,
     /// The feed of changes loses the last operation of longer commits.
     FeedSkipsEnd = 151,
-    /// Segments of the log are kept for readers although one between them is gone.
-    RetainWithGap = 152,
     /// What a rewrite may drop is not noted: numbers pass for readable that are not.
     FloorStays = 153,
     /// A named snapshot is forgotten by the next open: compaction drops what it holds.

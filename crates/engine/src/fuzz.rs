@@ -6,7 +6,7 @@ use crate::safety::Generation;
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::{Engine, Family};
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{FileId, Result};
+use perigee_base::{FileId, Result, SeqNo};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::{Dir, Env, Fs, OpenDir};
 use perigee_file::log::layout::{RECORD_HEADER_BYTES, seal};
@@ -153,7 +153,7 @@ fn settings() -> Settings {
         background_bytes_per_second: 0,
         space_amplification: 150,
         scrub_interval_us: 0,
-        log_retention: 1 << 20,
+        log_retention: 4 << 10,
         history: Default::default(),
         latency_stats: true,
         log_file_bytes: 1 << 20,
@@ -224,6 +224,10 @@ fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
             cursor.prev()?;
         }
     }
+    let core = engine.core();
+    let oldest = core.manifest.look(|catalog| catalog.oldest_logged());
+    let mut feed = engine.feed(SeqNo(oldest).prev())?;
+    while feed.next(core)?.is_some() {}
     engine.verify(&mut |_, _| {})?;
     engine.close()
 }

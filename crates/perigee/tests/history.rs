@@ -174,7 +174,7 @@ fn a_past_number_reads_what_was_there_then() {
                     check(snapshot, &family, &states[&snapshot.sequence()]);
                 }
             }
-            assert!(read > 10, "{history:?}: {read}");
+            assert!(read > 3, "{history:?}: {read}");
             match history {
                 History::Operations(n) if n > 1000 => assert_eq!((refused, floor), (0, 0)),
                 // With each open its time begins anew.

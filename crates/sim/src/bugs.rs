@@ -94,6 +94,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
+        | Bug::FloorStays
+        | Bug::FeedSkipsEnd
+        | Bug::ForgetNamedSnapshot
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         _ => &[&CRASH, &FAULTS],
     }

@@ -2,7 +2,6 @@
 //!
 //! Invariant: those that stay are the newest, without a gap, so that a reader who has come so far can go on.
 
-use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{FileId, Result};
 use perigee_env::Dir;
@@ -36,7 +35,7 @@ pub fn keep(kept: &[LogSpan], more: &[LogSpan], limit: u64) -> (Vec<LogSpan>, Ve
     let mut all = kept.to_vec();
     for span in more.iter().filter(|s| s.first < s.end) {
         // A gap ends what came before it: nobody could read on.
-        if all.last().is_some_and(|last| last.end != span.first) && !bug::on(Bug::RetainWithGap) {
+        if all.last().is_some_and(|last| last.end != span.first) {
             all.clear();
         }
         all.push(*span);

@@ -21,29 +21,29 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates a family, durably.
+/// Creates a family, durably, under a number of its own.
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
     settings.check()?;
     settings.order.check_known(&core.settings.orders)?;
-    let _commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
     let filter = core.settings.filters.adopt(name, "")?;
-    let flushed = core.wal.sync(&core.health)?;
+    let seq = number::take(core, &mut commit_section)?;
     let mut made = None;
-    core.manifest.commit(
+    let created = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
             let id = FamilyId(catalog.next.1);
-            let version = VersionEdit { flushed: Some(SeqNo(flushed)), ..VersionEdit::default() };
+            let version = VersionEdit { flushed: Some(seq), ..VersionEdit::default() };
             let edit = Edit {
                 next: Some((0, id.0 + 1, 0)),
                 families: vec![(id, name.to_owned(), settings.clone())],
                 filters: if filter.is_empty() { Vec::new() } else { vec![(id, filter)] },
                 versions: vec![(id, version)],
-                events: event(SeqNo(flushed), id, Befell::Created { name: name.to_owned() }),
-                durable: Some(flushed),
+                events: event(seq, id, Befell::Created { name: name.to_owned() }),
+                durable: Some(seq.0),
                 ..Edit::default()
             };
             let tree = Tree::new(Version::empty(settings.order), core.now.clone());
@@ -55,7 +55,10 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
             core.families.insert(Arc::clone(&family));
             made = Some(family);
         },
-    )?;
+    );
+    // Also after a failure: then the number is one that nothing has.
+    publish_up_to(core, seq);
+    created?;
     core.refresh_limits();
     made.ok_or_else(|| Error::internal("a family was created but not installed"))
 }
@@ -87,7 +90,7 @@ pub fn check_new(core: &Core, name: &str) -> Result<()> {
 
 /// Gives a family another name, durably. Handles and batches made before go on working: they hold its number.
 pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
-    let _commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     if family.id == FamilyId::DEFAULT {
@@ -101,19 +104,21 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
         core.families.rename(&family, to);
         return Ok(());
     }
-    let durable = core.wal.sync(&core.health)?;
-    core.manifest.commit(
+    let seq = number::take(core, &mut commit_section)?;
+    let renamed = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
             let entry = entry(catalog, family.id)?;
             let renamed = (family.id, to.to_owned(), entry.settings.clone());
             let befell = Befell::Renamed { from: name.to_owned(), to: to.to_owned() };
-            let events = event(SeqNo(durable), family.id, befell);
-            Ok((Edit { families: vec![renamed], events, durable: Some(durable), ..Edit::default() }, ()))
+            let events = event(seq, family.id, befell);
+            Ok((Edit { families: vec![renamed], events, durable: Some(seq.0), ..Edit::default() }, ()))
         },
         |()| core.families.rename(&family, to),
-    )
+    );
+    publish_up_to(core, seq);
+    renamed
 }
 
 /// Refuses to take away what a prepared transaction writes, or depends on.
@@ -135,7 +140,7 @@ fn event(at: SeqNo, family: FamilyId, what: Befell) -> Vec<FamilyEvent> {
     vec![FamilyEvent { at, family, what }]
 }
 
-/// Removes everything in a family, durably and at once, under a number of its own. The log is spent up to here, so replaying it
+/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it
 /// brings nothing back.
 pub fn clear(core: &Core, name: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
@@ -173,7 +178,6 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
             core.snapshots.begin(era);
         },
     );
-    // Also after a failure: then the number is one that nothing has.
     publish_up_to(core, seq);
     drop(commit_section);
     cleared?;

@@ -3,7 +3,7 @@
 //! 1. *Nothing that a crash takes back.* Only what is durable, and visible, is told.
 //! 2. *Nothing is left out.* Families that changed otherwise than by operations (loaded, cleared, cloned, dropped) are told as
 //!    events, which the manifest keeps as long as the log behind them. Whoever is behind the oldest segment hears an error.
-//! 3. *In order.* An event with number N comes behind operation N and before N+1.
+//! 3. *In order.* Events have numbers of their own in the one order.
 //!
 //! A feed holds no file back and no lock between two calls. Must not know who reads it.
 
@@ -82,8 +82,6 @@ pub struct Feed {
     events: VecDeque<FamilyEvent>,
     /// The number of the last event that was told, and how many with that number were.
     told: (SeqNo, usize),
-    /// Events at the position where the feed begins that have its number were told before.
-    since: SeqNo,
 }
 
 impl Feed {
@@ -100,8 +98,9 @@ impl Feed {
             return Err(Error::invalid("the feed of changes would begin behind the newest change")
                 .expected(format_args!("at most {visible}"), since));
         }
-        let (position, told) = (since.0, (since, 0));
-        let mut feed = Feed { position, source: None, edits: 0, events: VecDeque::new(), told, since };
+        // What has the number where it begins was told with it.
+        let (position, told) = (since.0, (since, usize::MAX));
+        let mut feed = Feed { position, source: None, edits: 0, events: VecDeque::new(), told };
         feed.look(core)?;
         Ok(feed)
     }
@@ -124,7 +123,11 @@ impl Feed {
         }
         loop {
             if let Some(event) = self.events.pop_front_if(|e| e.at.0 <= self.position) {
-                self.told = if event.at == self.told.0 { (event.at, self.told.1 + 1) } else { (event.at, 1) };
+                self.told = if event.at == self.told.0 {
+                    (event.at, self.told.1.saturating_add(1))
+                } else {
+                    (event.at, 1)
+                };
                 return Ok(Some(Item::Family(event)));
             }
             if self.position >= limit {
@@ -170,14 +173,12 @@ impl Feed {
     fn look(&mut self, core: &Core) -> Result<()> {
         let (edits, oldest, events) = core.manifest.look(|catalog| {
             let behind = catalog.events.iter().filter(|e| e.at >= self.told.0).cloned();
-            (core.manifest.edits(), catalog.oldest_logged(), behind.collect::<VecDeque<_>>())
+            (core.manifest.edits(), catalog.oldest_position(), behind.collect::<VecDeque<_>>())
         });
-        if self.position + 1 < oldest {
-            return Err(gone(self.position, oldest));
+        if self.position < oldest.0 {
+            return Err(gone(self.position, oldest.0 + 1));
         }
         self.events = events;
-        // What has a number of its own was told with it.
-        self.events.retain(|e| e.at > self.since || !e.what.is_numbered());
         let told = self.events.iter().take_while(|e| e.at == self.told.0).count().min(self.told.1);
         self.events.drain(..told);
         self.edits = edits;

@@ -6,7 +6,7 @@ use crate::safety::Generation;
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::{Engine, Family};
 use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{FileId, Result, SeqNo};
+use perigee_base::{FileId, Result};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::{Dir, Env, Fs, OpenDir};
 use perigee_file::log::layout::{RECORD_HEADER_BYTES, seal};
@@ -225,8 +225,8 @@ fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
         }
     }
     let core = engine.core();
-    let oldest = core.manifest.look(|catalog| catalog.oldest_logged());
-    let mut feed = engine.feed(SeqNo(oldest).prev())?;
+    let oldest = core.manifest.look(|catalog| catalog.oldest_position());
+    let mut feed = engine.feed(oldest)?;
     while feed.next(core)?.is_some() {}
     engine.verify(&mut |_, _| {})?;
     engine.close()

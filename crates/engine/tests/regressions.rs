@@ -224,7 +224,7 @@ fn a_rewrite_that_failed_is_forgotten_when_one_succeeds() {
             engine.create_family(&format!("{i:0>255}"), FamilySettings::default()).unwrap();
         }
         fill_manifest(&engine, &env);
-        disk.set_capacity(disk.total_bytes() + 25_000);
+        disk.set_capacity(disk.total_bytes() + 60_000);
         let clear = || engine.clear_family("default").unwrap();
         while engine.status().background_error.is_none() {
             clear();

@@ -117,7 +117,7 @@ impl Commit {
 /// How a family changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyChange {
-    /// It comes behind the operation with this number.
+    /// Its number, which no operation has.
     pub sequence: u64,
     /// Number of the family.
     pub family: u32,
@@ -217,7 +217,7 @@ impl Db {
     /// back; under [`crate::Durability::None`] that is after a flush or [`Db::sync`].
     ///
     /// Keep [`Changes::position`] with what you made of the changes: a feed from there tells the rest, over restarts too. A commit
-    /// that `since` lies in is told whole, and some changes of families may be told a second time. How far back the log reaches says
+    /// that `since` lies in is told whole. How far back the log reaches says
     /// [`crate::Options::log_retention`]. Checkpoints and backups begin with a log of their own.
     ///
     /// ```

@@ -72,13 +72,12 @@ impl Follower {
 
     /// Begins anew with what is there.
     fn copy(&mut self, db: &Db, order: KeyOrder) -> Result<()> {
-        db.sync()?;
-        let snapshot = db.snapshot()?;
+        let snapshot = durable(db)?;
         self.families.clear();
         for name in db.families() {
             let Ok(family) = db.family(&name) else { continue };
             self.families.insert(family.id(), Told { name, ..Told::default() });
-            self.read(&family, order, db.latest_seq())?;
+            self.read(&family, &snapshot, order)?;
         }
         // What came between is told again.
         self.position = snapshot.sequence();
@@ -86,18 +85,23 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads a family as it is now.
-    fn read(&mut self, family: &Family, order: KeyOrder, ahead: u64) -> Result<()> {
-        let mut cursor = family.cursor()?;
+    /// Reads a family, unless it was cleared or dropped since: that will be told.
+    fn read(&mut self, family: &Family, then: &Snapshot, order: KeyOrder) -> Result<()> {
         let mut map = BTreeMap::new();
-        cursor.seek_to_first()?;
-        while cursor.valid() {
-            let until = cursor.expires_at_ms().unwrap_or(u64::MAX);
-            map.insert(Key::new(order, cursor.key()), (cursor.value()?.to_vec(), until));
-            cursor.next()?;
+        match then.cursor(family) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            cursor => {
+                let mut cursor = cursor?;
+                cursor.seek_to_first()?;
+                while cursor.valid() {
+                    let until = cursor.expires_at_ms().unwrap_or(u64::MAX);
+                    map.insert(Key::new(order, cursor.key()), (cursor.value()?.to_vec(), until));
+                    cursor.next()?;
+                }
+            }
         }
         if let Some(told) = self.families.get_mut(&family.id()) {
-            (told.map, told.ahead) = (map, ahead);
+            (told.map, told.ahead) = (map, then.sequence());
         }
         Ok(())
     }
@@ -161,17 +165,10 @@ impl Follower {
 
     /// Reads a family, unless it is gone.
     fn read_now(&mut self, db: &Db, id: u32, order: KeyOrder) -> Result<()> {
+        let snapshot = durable(db)?;
         for name in db.families() {
             match db.family(&name) {
-                Ok(family) if family.id() == id => match self.read(&family, order, u64::MAX) {
-                    Err(e) if e.kind() == ErrorKind::NotFound => {}
-                    read => {
-                        read?;
-                        if let Some(told) = self.families.get_mut(&id) {
-                            told.ahead = db.latest_seq();
-                        }
-                    }
-                },
+                Ok(family) if family.id() == id => self.read(&family, &snapshot, order)?,
                 _ => {}
             }
         }
@@ -193,6 +190,13 @@ impl Follower {
     pub fn position(&self) -> u64 {
         self.position
     }
+}
+
+/// The present, none of which a crash takes back.
+fn durable(db: &Db) -> Result<Snapshot> {
+    let snapshot = db.snapshot()?;
+    db.sync()?;
+    Ok(snapshot)
 }
 
 fn inside(key: &Key, start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {

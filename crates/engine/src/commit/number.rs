@@ -1,4 +1,4 @@
-//! A sequence number for what is not an operation of the log: a load as a whole, the moment from which a family is another one.
+//! A sequence number for what is not an operation of the log: a load as a whole, a change of the families.
 //! Numbers are contiguous in the log, so one is taken by a record: a delete in the family that nobody has, which replay counts
 //! and skips.
 

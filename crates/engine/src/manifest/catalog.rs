@@ -3,7 +3,7 @@
 use super::edit::{CleanClose, Edit, FamilyEvent};
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
-use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
+use perigee_base::{Error, FamilyId, FileId, Result, SeqNo, limits};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,8 @@ pub struct Catalog {
     pub retained: Vec<LogSpan>,
     /// What befell families beside the log, as far back as the log is there.
     pub events: Vec<FamilyEvent>,
+    /// Up to here they were too many to remember.
+    pub events_forgotten: SeqNo,
     /// Readers at this number or a newer one find everything.
     pub floor: SeqNo,
     /// Named snapshots.
@@ -111,18 +113,24 @@ impl Catalog {
         self.retained.retain(|s| !e.retained_removed.contains(&s.id));
         self.retained.extend(&e.logs_retained);
         self.events.extend(e.events.iter().cloned());
+        self.events_forgotten = self.events_forgotten.max(e.events_forgotten.unwrap_or_default());
         self.forget_events();
     }
 
-    /// Where the log begins that is still there, with what is retained.
-    pub fn oldest_logged(&self) -> u64 {
+    /// Everything behind this number is told by the log that is still there, with what is retained, and by the events.
+    pub fn oldest_position(&self) -> SeqNo {
         let first = self.logs.first().map(|(_, first)| *first);
-        self.retained.first().map(|s| s.first).or(first).unwrap_or(0)
+        let logged = self.retained.first().map(|s| s.first).or(first).unwrap_or(0);
+        SeqNo(logged).prev().max(self.events_forgotten)
     }
-    /// Events go with the log before them.
+    /// Events go with the log before them; the oldest, if there are too many.
     pub fn forget_events(&mut self) {
-        let oldest = self.oldest_logged();
-        self.events.retain(|e| e.at.0 >= oldest.saturating_sub(1));
+        let excess = self.events.len().saturating_sub(limits::FAMILY_EVENTS_MAX);
+        if let Some(last) = excess.checked_sub(1) {
+            self.events_forgotten = self.events_forgotten.max(self.events[last].at);
+        }
+        let oldest = self.oldest_position();
+        self.events.retain(|e| e.at > oldest);
     }
 
     /// Those of the segments whose first LSN is not known here.
@@ -242,7 +250,7 @@ impl Catalog {
         }
         let begun = self.families.values().map(|f| f.begun);
         let named = self.snapshots.values().copied().chain(self.events.iter().map(|e| e.at));
-        if begun.chain(named).chain([self.floor]).any(|seq| seq.0 > NUMBERS_MAX) {
+        if begun.chain(named).chain([self.floor, self.events_forgotten]).any(|seq| seq.0 > NUMBERS_MAX) {
             return wrong("a sequence number is too large");
         }
         Ok(())
@@ -266,6 +274,7 @@ impl Catalog {
             logs_added: self.logs.clone(),
             logs_retained: self.retained.clone(),
             events: self.events.clone(),
+            events_forgotten: Some(self.events_forgotten).filter(|seq| seq.0 > 0),
             begun: self.families.iter().map(|(id, f)| (*id, f.begun)).filter(|(_, s)| s.0 > 0).collect(),
             floor: Some(self.floor).filter(|floor| floor.0 > 0),
             snapshots: self.snapshots.iter().map(|(name, seq)| (name.clone(), *seq)).collect(),

@@ -32,6 +32,7 @@ const BEGUN: u64 = 57;
 const FLOOR: u64 = 59;
 const NAMED: u64 = 61;
 const NAMED_GONE: u64 = 63;
+const EVENTS_FORGOTTEN: u64 = 65;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -90,6 +91,7 @@ fn put_history(out: &mut Vec<u8>, e: &Edit) {
     e.logs_retained.iter().for_each(|s| numbers(out, RETAINED, &[s.id.0, s.first, s.end, s.bytes]));
     e.retained_removed.iter().for_each(|id| numbers(out, RETAINED_GONE, &[id.0]));
     e.events.iter().for_each(|event| field(out, EVENT, |b| put_event(b, event)));
+    e.events_forgotten.iter().for_each(|seq| numbers(out, EVENTS_FORGOTTEN, &[seq.0]));
     e.begun.iter().for_each(|(id, seq)| numbers(out, BEGUN, &[u64::from(id.0), seq.0]));
     e.floor.iter().for_each(|seq| numbers(out, FLOOR, &[seq.0]));
     for (name, seq) in &e.snapshots {
@@ -283,6 +285,7 @@ fn take_history(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         }),
         RETAINED_GONE => e.retained_removed.push(FileId(b.varint()?)),
         EVENT => e.events.push(take_event(b)?),
+        EVENTS_FORGOTTEN => e.events_forgotten = Some(SeqNo(b.varint()?)),
         BEGUN => e.begun.push((FamilyId(b.varint32()?), SeqNo(b.varint()?))),
         FLOOR => e.floor = Some(SeqNo(b.varint()?)),
         NAMED => {

@@ -49,17 +49,10 @@ pub enum Befell {
     Loaded,
 }
 
-impl Befell {
-    /// Whether it has a sequence number of its own; otherwise it comes behind the operation with its number.
-    pub fn is_numbered(&self) -> bool {
-        !matches!(self, Befell::Created { .. } | Befell::Renamed { .. })
-    }
-}
-
 /// What befell which family, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyEvent {
-    /// Behind the operation with this number.
+    /// Under this number, which no operation has.
     pub at: SeqNo,
     /// The family.
     pub family: FamilyId,
@@ -92,6 +85,8 @@ pub struct Edit {
     pub retained_removed: Vec<FileId>,
     /// What befell families beside the log.
     pub events: Vec<FamilyEvent>,
+    /// What befell them up to here was too much to remember.
+    pub events_forgotten: Option<SeqNo>,
     /// Families whose contents begin with this number: before it they were others.
     pub begun: Vec<(FamilyId, SeqNo)>,
     /// What older numbers would read may be gone.

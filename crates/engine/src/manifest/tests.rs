@@ -4,7 +4,7 @@ use super::*;
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
 use perigee_base::cut::Cut;
-use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo};
+use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo, limits};
 use perigee_file::{KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
@@ -66,6 +66,7 @@ fn sample() -> Edit {
         logs_retained: vec![span(2, 1, 5), span(3, 5, 13)],
         retained_removed: vec![FileId(1)],
         events: events(),
+        events_forgotten: Some(SeqNo(4)),
         begun: vec![(FamilyId(1), SeqNo(9))],
         floor: Some(SeqNo(11)),
         snapshots: vec![("before the tide".into(), SeqNo(10))],
@@ -167,7 +168,12 @@ fn what_is_kept_for_readers_has_no_gap_and_events_go_with_the_log() {
     let kept = Edit { logs_retained: vec![span(2, 1, 5), span(3, 5, 13)], ..Edit::default() };
     c.apply(&kept).unwrap();
     c.apply(&Edit { events: events(), ..Edit::default() }).unwrap();
-    assert_eq!((c.oldest_logged(), c.events.len()), (1, 6));
+    assert_eq!((c.oldest_position(), c.events.len()), (SeqNo(0), 6));
+    let many = Edit { events: vec![events()[3].clone(); limits::FAMILY_EVENTS_MAX - 3], ..Edit::default() };
+    let mut full = c.clone();
+    full.apply(&many).unwrap();
+    assert_eq!(full.oldest_position(), SeqNo(7), "the oldest three are forgotten");
+    assert_eq!(full.events.iter().filter(|e| e.at <= SeqNo(7)).count(), 0);
     let refused = |e: Edit| assert!(c.clone().apply(&e).is_err(), "{e:?}");
     refused(Edit { logs_retained: vec![span(5, 14, 15)], ..Edit::default() });
     refused(Edit { logs_retained: vec![span(5, 13, 13)], ..Edit::default() });

@@ -74,11 +74,12 @@ const FIELDS: &[(u64, &str, Parts)] = &[
         &[("file", Number), ("first seq", Number), ("end seq", Number), ("bytes", Number)],
     ),
     (53, "kept log removed", &[("file", Number)]),
-    (55, "family event", &[("behind seq", Number), ("family", Number), ("what", Event)]),
+    (55, "family event", &[("seq", Number), ("family", Number), ("what", Event)]),
     (57, "contents begin", &[("family", Number), ("with seq", Number)]),
     (59, "oldest readable", &[("seq", Number)]),
     (61, "named snapshot", &[("seq", Number), ("name", Text)]),
     (63, "named snapshot dropped", &[("name", Text)]),
+    (65, "events forgotten", &[("up to seq", Number)]),
 ];
 
 /// The options of a family.

@@ -5,6 +5,7 @@ CARGO  ?= cargo
 SEED   ?= 1
 JOBS   ?= 2
 CRASH_CASES ?= 20000
+TXN_CASES   ?= 2000
 MODEL_OPS   ?= 1000000
 KILL_CASES  ?= 100
 PREPARED_CASES ?= 60
@@ -42,7 +43,7 @@ unit:
 
 prove:
 	$(CARGO) build --profile proof -p perigee-sim
-	$(SIM) crash --cases $(CRASH_CASES) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) crash --cases $(CRASH_CASES) --transactions $(TXN_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)

@@ -117,13 +117,19 @@ bugs! {
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
     /// The feed of changes tells what is not durable yet.
-    FeedAheadOfSync = 150,
+    FeedAheadOfSync = 170,
     /// The feed of changes loses the last operation of longer commits.
-    FeedSkipsEnd = 151,
+    FeedSkipsEnd = 171,
     /// What a rewrite may drop is not noted: numbers pass for readable that are not.
-    FloorStays = 153,
+    FloorStays = 172,
     /// A named snapshot is forgotten by the next open: compaction drops what it holds.
-    ForgetNamedSnapshot = 154,
+    ForgetNamedSnapshot = 173,
+    /// Operands are joined although a snapshot sees only the older ones.
+    FoldAcrossSnapshot = 150,
+    /// A read takes the newest operand of a memtable or table for all that it has of the key.
+    OneOperandPerSource = 151,
+    /// Recovery replays operands that are in tables already: they are applied twice.
+    ReplayFlushedOperands = 152,
     /// A prepared transaction is answered for although its record is not synced.
     PrepareNotSynced = 160,
     /// A decision over a prepared transaction is acknowledged without a sync.
@@ -132,6 +138,28 @@ bugs! {
     PrepareLostWithSegment = 162,
     /// Writers do not look at prepared transactions.
     WriterPassesPrepared = 163,
+    /// Replay loses what a commit wrote to the last of its families.
+    LosePartOfCommit = 180,
+    /// What was committed while a transaction was checked is taken for checked.
+    StaleConditions = 181,
+    /// The check in the commit section is left out.
+    SkipLastCheck = 182,
+    /// A transaction begins on a moment just before the last commit.
+    StaleSnapshot = 183,
+    /// A cursor does not see what its transaction has written.
+    OwnUnseenByCursor = 184,
+    /// What was written behind a savepoint is committed although it was taken back.
+    SavepointLeaks = 185,
+    /// Stretches that serializable transactions walk are not listed.
+    RangeNotTracked = 186,
+    /// A serializable transaction that said it only reads is not counted among those in danger.
+    ReadOnlyUncounted = 187,
+    /// A shared lock is made exclusive although others share it.
+    UpgradeForgetsHolder = 188,
+    /// Who waits for a lock is not asked again when it is free.
+    WaiterForgotten = 189,
+    /// Locks taken behind a savepoint stay when it is gone back to.
+    RollbackKeepsLock = 190,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -65,6 +65,10 @@ pub enum ValueRef<'a> {
     InlineUntil(&'a [u8], Expiry),
     /// In a value log, up to a time.
     PointerUntil(VlogPointer, Expiry),
+    /// An operand, to be merged into what lies below.
+    Operand(&'a [u8]),
+    /// An operand in a value log.
+    OperandPointer(VlogPointer),
 }
 
 impl<'a> ValueRef<'a> {
@@ -76,6 +80,40 @@ impl<'a> ValueRef<'a> {
     pub fn pointer(p: VlogPointer, expiry: Option<Expiry>) -> ValueRef<'a> {
         expiry.map_or(ValueRef::Pointer(p), |x| ValueRef::PointerUntil(p, x))
     }
+    /// The same value with these bytes in the place of its own, which are beside the entry or in a value log.
+    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ValueRef<'b> {
+        match self {
+            ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::Operand(bytes),
+            _ => ValueRef::inline(bytes, self.expiry()),
+        }
+    }
+    /// The same with its bytes in a value log.
+    pub fn with_pointer(&self, p: VlogPointer) -> ValueRef<'static> {
+        match self {
+            ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::OperandPointer(p),
+            _ => ValueRef::pointer(p, self.expiry()),
+        }
+    }
+    /// Its bytes, if they lie beside the entry.
+    #[inline]
+    pub fn beside(&self) -> Option<&'a [u8]> {
+        match self {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) | ValueRef::Operand(v) => Some(v),
+            _ => None,
+        }
+    }
+    /// Where its bytes lie, if that is in a value log.
+    pub fn apart(&self) -> Option<VlogPointer> {
+        match self {
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) | ValueRef::OperandPointer(p) => Some(*p),
+            _ => None,
+        }
+    }
+    /// Whether it is an operand.
+    #[inline]
+    pub fn is_operand(&self) -> bool {
+        matches!(self, ValueRef::Operand(_) | ValueRef::OperandPointer(_))
+    }
     /// The kind of the entry that has this value.
     #[inline]
     pub fn kind(&self) -> EntryKind {
@@ -86,6 +124,8 @@ impl<'a> ValueRef<'a> {
             ValueRef::Pointer(_) => EntryKind::PutPointer,
             ValueRef::InlineUntil(..) => EntryKind::PutExpiring,
             ValueRef::PointerUntil(..) => EntryKind::PointerExpiring,
+            ValueRef::Operand(_) => EntryKind::Merge,
+            ValueRef::OperandPointer(_) => EntryKind::MergePointer,
         }
     }
     /// Whether it only hides older versions.
@@ -108,8 +148,12 @@ impl<'a> ValueRef<'a> {
         }
         match self {
             ValueRef::None | ValueRef::Single => {}
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => out.extend_from_slice(v),
-            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => p.encode(out),
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) | ValueRef::Operand(v) => {
+                out.extend_from_slice(v);
+            }
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) | ValueRef::OperandPointer(p) => {
+                p.encode(out);
+            }
         }
     }
     /// The value of an entry of that kind, from its stored form.
@@ -134,6 +178,8 @@ impl<'a> ValueRef<'a> {
                 let (x, p) = Expiry::split(stored)?;
                 ValueRef::PointerUntil(VlogPointer::decode(p)?, x)
             }
+            EntryKind::Merge => ValueRef::Operand(stored),
+            EntryKind::MergePointer => ValueRef::OperandPointer(VlogPointer::decode(stored)?),
         })
     }
 }

@@ -20,6 +20,10 @@ pub enum EntryKind {
     SingleDelete = 6,
     /// A tombstone over a range of keys: in batches, an end in the key and one in the value. Tables keep them apart.
     RangeDelete = 7,
+    /// An operand beside its key: it is merged into what lies below, by the family's merge operator.
+    Merge = 8,
+    /// An operand in a value log; only in tables.
+    MergePointer = 9,
 }
 
 impl EntryKind {
@@ -34,7 +38,9 @@ impl EntryKind {
             5 => Ok(EntryKind::PointerExpiring),
             6 => Ok(EntryKind::SingleDelete),
             7 => Ok(EntryKind::RangeDelete),
-            other => Err(Error::corruption("unknown entry kind").expected("1 to 7", other)),
+            8 => Ok(EntryKind::Merge),
+            9 => Ok(EntryKind::MergePointer),
+            other => Err(Error::corruption("unknown entry kind").expected("1 to 9", other)),
         }
     }
     /// The number on disk.
@@ -44,6 +50,11 @@ impl EntryKind {
     /// Whether it takes something away, a key or a range of them.
     pub fn deletes(self) -> bool {
         self.is_tombstone() || self == EntryKind::RangeDelete
+    }
+    /// Whether it is an operand, which says nothing without what lies below it.
+    #[inline]
+    pub fn is_operand(self) -> bool {
+        matches!(self, EntryKind::Merge | EntryKind::MergePointer)
     }
     /// Whether it hides older versions instead of carrying a value.
     #[inline]

@@ -38,6 +38,8 @@ pub const FILTER_BITS_MAX: u8 = 30;
 pub const ORDER_NAME_BYTES_MAX: usize = 64;
 /// Most users' key orders in one process: they are never forgotten.
 pub const ORDERS_MAX: usize = 256;
+/// Longest name of a user's merge operator, and longest separator of the built-in one, in bytes.
+pub const MERGE_NAME_BYTES_MAX: usize = 64;
 /// Raw bytes in one chunk of a value log.
 pub const VLOG_CHUNK_BYTES: usize = 1 << 20;
 /// LZ4 cannot expand further than this factor; a declared size beyond it is damage.

@@ -105,6 +105,10 @@ counters! {
     dropped_covered,
     /// Single deletes and the puts that they cancelled.
     dropped_cancelled,
+    /// Operands, and what lay below them, that flushes and compactions merged into another entry.
+    operands_merged,
+    /// Operands that they could have merged, had the merge operator not failed; counted each time.
+    operands_unmerged,
     /// Range tombstones (in fragments) dropped by compactions.
     dropped_ranges,
     /// Tables dropped unread because a range tombstone hides everything in them.

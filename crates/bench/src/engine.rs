@@ -4,12 +4,15 @@
 //! statements and transactions on the stack, borrowed from each other, without copies that its users would not make.
 //! Families (column families, tables, keyspaces) are numbered from 0; there are as many as the settings say.
 
-use crate::settings::Settings;
+use crate::settings::{Level, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What adapters fail with: any error; only its text matters.
-pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What adapters answer with.
+pub type Result<T> = std::result::Result<T, Failure>;
 
 /// What an adapter was told and what it did instead, by name: goes into the record.
 pub type Told = BTreeMap<String, String>;
@@ -26,6 +29,18 @@ pub enum Expiry {
     AtCompaction,
 }
 
+/// A transaction that lost to another one: nothing of it happened, and it may be tried again.
+#[derive(Debug)]
+pub struct Lost;
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the transaction lost to another")
+    }
+}
+
+impl std::error::Error for Lost {}
+
 /// An open database of some engine.
 pub trait Engine: Sync {
     /// Version of the engine (not of the adapter).
@@ -41,6 +56,10 @@ pub trait Engine: Sync {
     /// Whether entries get the time to live of the settings.
     fn expiry(&self) -> Expiry {
         Expiry::None
+    }
+    /// Whether it has transactions that are protected so.
+    fn transactions(&self, _level: Level) -> bool {
+        false
     }
     /// Bytes of the largest value that it takes.
     fn largest_value(&self) -> u64 {
@@ -69,6 +88,26 @@ pub trait Session {
     }
     /// Runs `work` with a cursor over one view of a family.
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
+    /// Runs `work` in a transaction of the settings' level, once, and commits it.
+    ///
+    /// # Errors
+    /// [`Lost`] if another came first.
+    fn transact(&mut self, _work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+        Err("the engine has no transactions".into())
+    }
+}
+
+/// What is done in a transaction; any call may fail with [`Lost`].
+pub trait Deal {
+    /// Calls `see` once with the value of `key`; `change`: the transaction will write it.
+    fn get(
+        &mut self,
+        family: usize,
+        key: &[u8],
+        change: bool,
+        see: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<()>;
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()>;
 }
 
 /// Where a batch's operations go.

@@ -9,12 +9,13 @@ use crate::keys::{KeyChoice, Keys, Order};
 use crate::meter::{Counter, Meter, Pace, histogram};
 use crate::pick::Zipf;
 use crate::record::{Record, Tail};
-use crate::settings::Settings;
+use crate::settings::{Level, Settings};
 use crate::sys;
 use crate::trace;
 use crate::values::Values;
 use crate::watch::{Amplification, Seen};
 use crate::workload::run::{Part, Plan};
+use crate::workload::txns::{self, Tally};
 use crate::workload::{self, Act, Layout, Pick, Replay, Workload};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -102,13 +103,15 @@ fn plan(workload: &Workload, s: &Settings) -> Result<Plan> {
         hot: (s.cache / HOT).clamp(1, n.max(1)),
         zipf: matches!(workload.pick, Pick::Zipf | Pick::Latest).then(|| Zipf::new(n)),
         last: (0..n).map(|i| keys.id(i)).max().unwrap_or(0),
-        families: match (&replay, workload.families) {
+        families: match (&replay, workload.act) {
             (Some(replay), _) => replay.families as u64,
-            (None, true) => s.many_families.max(1) as u64,
-            (None, false) => 1,
+            (None, Act::Txn(kind)) => kind.families(),
+            (None, _) if workload.families => s.many_families.max(1) as u64,
+            (None, _) => 1,
         },
         ttl: (workload.act == Act::Series).then_some(s.ttl_seconds),
         replay,
+        tally: Tally::default(),
     })
 }
 
@@ -119,6 +122,9 @@ fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
     engine.session(&mut |session| {
         if let Some(replay) = &plan.replay {
             return replay.load(session);
+        }
+        if let Act::Txn(kind) = plan.workload.act {
+            return txns::load(kind, plan, session);
         }
         let mut i = 0;
         while i < plan.n {
@@ -156,9 +162,12 @@ fn lacking(plan: &Plan, dir: &Path) -> Option<String> {
 }
 
 /// Why the engine cannot run this.
-fn unable(engine: &dyn Engine, plan: &Plan) -> Option<String> {
+fn unable(engine: &dyn Engine, plan: &Plan, level: Option<Level>) -> Option<String> {
     if plan.ttl.is_some() && engine.expiry() == Expiry::None {
         return Some("the engine has no time to live".into());
+    }
+    if let Some(level) = level.filter(|level| !engine.transactions(*level)) {
+        return Some(format!("the engine has no transactions of this kind ({level:?})"));
     }
     let (most, need) = (engine.largest_value(), plan.values.bytes as u64);
     (need > most).then(|| format!("the engine takes values of {most} bytes at most, not {need}"))
@@ -260,6 +269,7 @@ fn step(job: &Job, at: &Step, dir: &Path, filled: bool, record: &mut Record) -> 
     let plan = plan(workload, &settings)?;
     settings.shape.families = (plan.families > 1).then_some(plan.families as usize);
     settings.shape.ttl = plan.ttl;
+    settings.shape.level = matches!(plan.workload.act, Act::Txn(_)).then_some(settings.level);
     record.skipped = if filled { None } else { lacking(&plan, &settings.dir) };
     if record.skipped.is_none() {
         measure(open, dir, &settings, &plan, filled, record)?;
@@ -278,7 +288,7 @@ fn measure(
     record: &mut Record,
 ) -> Result<()> {
     let mut engine = open(dir, s)?;
-    record.skipped = unable(&*engine, plan);
+    record.skipped = unable(&*engine, plan, s.shape.level);
     if record.skipped.is_some() {
         record.options = engine.told();
         record.engine_version = engine.version();
@@ -423,6 +433,12 @@ fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: 
             record.first_failure = record.first_failure.take().or(failure);
         }
     }
+    if let Some((Act::Txn(kind), plan)) = parts.first().map(|p| (p.plan().workload.act, p.plan())) {
+        if let Some(why) = txns::broken(kind, plan, &*engine)?.filter(|_| !refused) {
+            record.wrong += 1;
+            record.first_failure.get_or_insert(format!("wrong: {why}"));
+        }
+    }
     engine.close()
 }
 
@@ -436,6 +452,7 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
         record.ops += m.ops;
         record.errors += m.errors;
         record.wrong += m.wrong;
+        record.aborts += m.aborts;
         record.user_bytes += m.given;
         record.seen_bytes += m.seen;
         record.first_failure = record.first_failure.take().or_else(|| m.first_failure.clone());

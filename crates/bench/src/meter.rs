@@ -62,6 +62,8 @@ pub struct Meter<'a> {
     pub ops: u64,
     pub errors: u64,
     pub wrong: u64,
+    /// Transactions that lost and were tried again.
+    pub aborts: u64,
     /// Bytes of keys and values given to be written, and read.
     pub given: u64,
     pub seen: u64,
@@ -84,6 +86,7 @@ impl<'a> Meter<'a> {
             ops: 0,
             errors: 0,
             wrong: 0,
+            aborts: 0,
             given: 0,
             seen: 0,
             first_failure: None,

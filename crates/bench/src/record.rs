@@ -18,6 +18,8 @@ pub struct Record {
     pub rep: u32,
     /// Operations that succeeded.
     pub ops: u64,
+    /// Transactions that lost to another and were tried again.
+    pub aborts: u64,
     /// Keys in the database, operations in a batch, bytes of keys and values as they were.
     pub num: u64,
     pub batch: usize,

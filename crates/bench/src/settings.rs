@@ -24,6 +24,19 @@ pub enum Compression {
     Lz4,
 }
 
+/// What transactions are protected from, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// All reads see one moment; the second to commit of two that wrote the same key has lost.
+    #[default]
+    Snapshot,
+    /// As if one ran after the other (engines without it: all keys that were read are checked).
+    Serializable,
+    /// Reads of what will be written lock it and wait for others that hold it; other reads see the newest.
+    Locks,
+}
+
 /// Orders of keys and choices among them, as in TidesDB's benchtool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -70,6 +83,10 @@ pub struct Settings {
     /// Bytes of a value, at least 8 (default: the workload's, mostly 100)
     #[arg(long)]
     pub value_bytes: Option<usize>,
+    /// What transactions are protected from (workloads `txn_...`)
+    #[arg(long, value_enum, default_value = "snapshot")]
+    #[serde(default)]
+    pub level: Level,
     /// Bytes of a value of the giant workloads
     #[arg(long, value_parser = bytes, default_value = "1G")]
     pub giant_bytes: u64,
@@ -134,6 +151,8 @@ pub struct Settings {
 pub struct Shape {
     /// Families, if more than one.
     pub families: Option<usize>,
+    /// What transactions are protected from, if it must have them.
+    pub level: Option<Level>,
     /// Seconds that every entry lives.
     pub ttl: Option<u64>,
     /// File that gets every operation.

@@ -1,4 +1,4 @@
-//! The suites that each answer one question: growth, inside, sqlite, latency, churn, threads. What they run; the tables and
+//! The suites that each answer one question: growth, inside, sqlite, latency, churn, threads, transactions. What they run; the tables and
 //! pictures made of it are in `report::views`.
 //!
 //! Where reads only need what a write left, they run on its database, so that each is loaded once.
@@ -6,7 +6,7 @@
 use crate::job::Step;
 use crate::keys::KeyChoice;
 use crate::parent::Order;
-use crate::settings::Settings;
+use crate::settings::{Level, Settings};
 use crate::values::ValueChoice;
 
 /// What the user gave for all of them.
@@ -130,4 +130,16 @@ pub fn threads(asked: Asked<'_>) -> Vec<Order> {
         ]
     };
     [1, 2, 4, 8].into_iter().flat_map(of).collect()
+}
+
+/// Transactions of more threads than there are processors, so that they meet, at each level.
+pub fn transactions(asked: Asked<'_>) -> Vec<Order> {
+    let num = asked.num.unwrap_or(1_000_000);
+    let all =
+        ["txn_rmw_1", "txn_rmw_4", "txn_rmw_16", "txn_rmw_64", "txn_rmw", "txn_smallbank", "txn_neworder"];
+    let of = |level| {
+        let threads = asked.settings.threads.max(4);
+        order("transactions", asked, 1, &all, Settings { threads, level, ..honest(asked, num, 5) })
+    };
+    [Level::Snapshot, Level::Serializable, Level::Locks].map(of).to_vec()
 }

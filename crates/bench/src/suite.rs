@@ -35,6 +35,9 @@ pub enum Suite {
     Churn,
     /// The price of 1, 2, 4 and 8 threads in one table (1 to 3 minutes for each engine)
     Threads,
+    /// Transactions: read-modify-writes with 1 to 64 hot keys and with none, SmallBank, orders as in TPC-C; checked at commit,
+    /// serializable, with locks; commits and aborts (2 minutes for each engine)
+    Transactions,
     /// Data several times the memory (512M, by a cgroup), incompressible
     LargeThanMemory,
     /// What the others leave out: churn to a steady state, a queue, a thousand families, a series whose
@@ -98,6 +101,7 @@ pub fn orders(suite: Suite, asked: Asked<'_>) -> Vec<Order> {
         Suite::Latency => shows::latency(asked),
         Suite::Churn => shows::churn(asked),
         Suite::Threads => shows::threads(asked),
+        Suite::Transactions => shows::transactions(asked),
         Suite::LargeThanMemory => {
             let memory = s.memory.unwrap_or(512 << 20);
             let settings = Settings {
@@ -127,6 +131,7 @@ pub fn orders(suite: Suite, asked: Asked<'_>) -> Vec<Order> {
             Suite::Latency,
             Suite::Churn,
             Suite::Threads,
+            Suite::Transactions,
         ]
         .iter()
         .flat_map(|suite| orders(*suite, asked))
@@ -147,6 +152,7 @@ fn beyond_seed(name: &str) -> bool {
         "families",
         "series",
         "giant",
+        "txn",
         "replay",
     ];
     beyond.iter().any(|p| name.starts_with(p))

@@ -71,7 +71,10 @@ fn every_workload_works_on_every_default_engine() {
         assert!(fields.iter().all(|f| !record[*f].is_null()), "{what} lacks a field");
         assert_eq!((&record["errors"], &record["wrong"]), (&0.into(), &0.into()), "{what}");
         if record["skipped"].is_string() {
-            assert_eq!(record["workload"], "series_ttl", "{what} was not run");
+            // Not every engine has a time to live, or transactions.
+            let workload = record["workload"].as_str().unwrap();
+            assert!(workload == "series_ttl" || workload.starts_with("txn_"), "{what} was not run");
+            assert_ne!(record["engine"], "perigee", "{what} was not run");
             continue;
         }
         assert!(record["ops"].as_u64().unwrap() > 0, "{what} did nothing");

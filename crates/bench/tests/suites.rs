@@ -29,17 +29,22 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_suite_runs_and_shows_every_engine() {
-    let suites: [(&str, &str, &[&str], usize); 6] = [
+    let suites: [(&str, &str, &[&str], usize); 7] = [
         ("growth", "Growth", &["--nums", "300,3000"], 2 * 3),
         ("inside", "Inside the same memory", &["--num", "2000"], 3),
         ("sqlite", "Perigee beside SQLite", &["--num", "1000", "--reps", "1"], 3 + 6 + 2),
         ("latency", "Latency up to the longest call", &["--num", "1000"], 4 + 3),
         ("churn", "Churn", &["--num", "500"], 1),
         ("threads", "The price of threads", &["--num", "1000"], 4 * 6),
+        ("transactions", "Transactions", &["--num", "1000"], 3 * 7),
     ];
     for (suite, title, size, each) in suites {
         let dir = dir(&format!("suite-{suite}"));
-        let engines = if suite == "sqlite" { "perigee,sqlite" } else { "perigee,sqlite,lmdb,fjall,redb" };
+        let engines = match suite {
+            "sqlite" => "perigee,sqlite",
+            "transactions" => "perigee,sqlite,lmdb",
+            _ => "perigee,sqlite,lmdb,fjall,redb",
+        };
         let (output, records) = bench(&dir, &[&["suite", suite, "--engines", engines], size].concat());
         assert!(output.status.success(), "{suite}: {}", text(&output.stderr));
         assert_eq!(records.len(), each * engines.split(',').count(), "{suite}");
@@ -70,6 +75,29 @@ fn a_lie_about_what_was_written_is_noticed_and_nothing_is_read_from_it() {
     assert!(records[0]["wrong"].as_u64().unwrap() > 0);
     assert!(records[1..].iter().all(|r| r["skipped"].as_str().unwrap().contains("did not fill")));
     assert!(text(&output.stdout).contains("WRONG"));
+}
+
+#[test]
+fn a_lost_update_is_noticed_in_every_kind_of_transaction() {
+    for workload in ["txn_rmw_4", "txn_rmw", "txn_smallbank", "txn_neworder"] {
+        let dir = dir(&format!("suite-lost-{workload}"));
+        let args = [
+            "run",
+            "--engines",
+            "liar,perigee,fjall",
+            "--workloads",
+            workload,
+            "--reps",
+            "1",
+            "--num",
+            "2000",
+        ];
+        let (output, records) = bench(&dir, &args);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(records[0]["first_failure"].as_str().unwrap().contains("instead of"), "{}", records[0]);
+        assert_eq!((&records[1]["wrong"], &records[1]["errors"]), (&0.into(), &0.into()), "{}", records[1]);
+        assert!(records[2]["skipped"].as_str().unwrap().contains("no transactions"));
+    }
 }
 
 #[test]

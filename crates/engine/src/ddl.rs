@@ -25,6 +25,7 @@ pub fn check_name(name: &str) -> Result<()> {
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
     settings.check()?;
     settings.order.check_known(&core.settings.orders)?;
+    core.settings.operators.check_known(settings.merge_operator.as_ref())?;
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
@@ -47,6 +48,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
                 ..Edit::default()
             };
             let tree = Tree::new(Version::empty(settings.order), core.now.clone());
+            tree.set_merger(core.settings.operators.merger(settings.merge_operator.as_ref()));
             let family = Arc::new(Family::new(id, name.to_owned(), settings, tree));
             family.set_filter(core.settings.filters.of(name));
             Ok((edit, family))
@@ -216,7 +218,9 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
                 ..Edit::default()
             };
             // Installing happens under this same lock: the version is what the catalog says.
-            let tree = Tree::new((*source.tree.view().version).clone(), core.now.clone());
+            let of_source = source.tree.view();
+            let tree = Tree::new((*of_source.version).clone(), core.now.clone());
+            tree.set_merger(of_source.merger.clone());
             Ok((edit, Arc::new(Family::new(id, name.to_owned(), of.settings.clone(), tree))))
         },
         |family| {
@@ -242,6 +246,7 @@ fn entry(catalog: &Catalog, id: FamilyId) -> Result<&FamilyEntry> {
 /// Gives a family other settings, durably. Files written from now on follow them; the others stay as they are.
 pub fn set_settings(core: &Core, family: &Family, settings: FamilySettings) -> Result<()> {
     settings.check()?;
+    core.settings.operators.check_known(settings.merge_operator.as_ref())?;
     core.health.check_writable()?;
     core.manifest.commit(
         &core.health,
@@ -253,7 +258,11 @@ pub fn set_settings(core: &Core, family: &Family, settings: FamilySettings) -> R
             let changed = (family.id, entry.name.clone(), settings.clone());
             Ok((Edit { families: vec![changed], ..Edit::default() }, settings))
         },
-        |settings| family.set_settings(settings),
+        |settings| {
+            // In the manifest before any operand is.
+            family.tree.set_merger(core.settings.operators.merger(settings.merge_operator.as_ref()));
+            family.set_settings(settings);
+        },
     )?;
     core.refresh_limits();
     core.signal.ring();

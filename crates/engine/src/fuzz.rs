@@ -161,6 +161,7 @@ fn settings() -> Settings {
         default_family: Some(family),
         families: Default::default(),
         orders: Vec::new(),
+        operators: Default::default(),
     }
 }
 

@@ -12,6 +12,7 @@
 //! transaction of the circle is the victim.
 
 use crate::footprint::Place;
+use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result};
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Condvar, Mutex, MutexGuard};
@@ -152,6 +153,9 @@ impl Ground {
     fn awaited(&self, at: usize) -> BTreeSet<Owner> {
         let r = &self.waiting[at];
         let mut all: BTreeSet<Owner> = self.holders(r.owner, r.mode, &r.place).collect();
+        if bug::on(Bug::UpgradeForgetsHolder) && self.upgrades(r.owner, &r.place) {
+            all.clear();
+        }
         if !self.upgrades(r.owner, &r.place) {
             let before = self.waiting[..at].iter().filter(|w| w.answer == Answer::Waiting);
             let rivals = before.filter(|w| {
@@ -298,7 +302,9 @@ impl Locks {
         mine.taken = from;
         for family in touched {
             if let Some(ground) = grounds.get_mut(&family) {
-                ground.grant();
+                if !bug::on(Bug::WaiterForgotten) {
+                    ground.grant();
+                }
                 if ground.keys.is_empty() && ground.stretches.is_empty() && ground.waiting.is_empty() {
                     grounds.remove(&family);
                 }

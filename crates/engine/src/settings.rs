@@ -2,7 +2,8 @@
 
 use crate::filters::Filters;
 use crate::history::History;
-use perigee_base::{Error, KeyOrder, Result, limits};
+use perigee_base::merge::Operators;
+use perigee_base::{Error, KeyOrder, MergeRule, Result, limits};
 use perigee_file::Compression;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub filters: Filters,
     /// The users' key orders that families may have.
     pub orders: Vec<KeyOrder>,
+    /// The users' merge operators that families may have.
+    pub operators: Operators,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
     /// Writers are slowed so that tables stay below so many percent of what readers see of them, about; 0: they are not.
@@ -79,6 +82,9 @@ impl Settings {
         if self.memory_budget != 0 && self.memory_budget < MEMORY_BUDGET_MIN {
             return Err(Error::invalid("the option memory_budget is out of range")
                 .expected(format_args!("at least {MEMORY_BUDGET_MIN}, or 0"), self.memory_budget));
+        }
+        for wanted in self.families.values().chain(&self.default_family) {
+            self.operators.check_known(wanted.merge_operator.as_ref())?;
         }
         if self.space_amplification != 0 && !SPACE_PERCENT.contains(&self.space_amplification) {
             return Err(Error::invalid("the option space_amplification is out of range")
@@ -109,6 +115,8 @@ pub struct FamilySettings {
     pub level1_bytes: u64,
     /// Ratio of the levels.
     pub level_ratio: u32,
+    /// How operands are merged into values.
+    pub merge_operator: Option<MergeRule>,
 }
 
 impl Default for FamilySettings {
@@ -123,6 +131,7 @@ impl Default for FamilySettings {
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
             level_ratio: 10,
+            merge_operator: None,
         }
     }
 }
@@ -145,19 +154,33 @@ impl FamilySettings {
                     .expected(format_args!("{min} to {max}"), got));
             }
         }
+        self.merge_operator.as_ref().map_or(Ok(()), MergeRule::check)?;
         self.compression.check()
     }
 
     /// Refuses to become `wanted`, for the family `name`, where that would make stored bytes wrong.
     pub fn may_become(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
         if self.order == wanted.order {
-            return Ok(());
+            return self.may_merge_as(wanted, name);
         }
         let what = format!(
             "the key order of the family {name:?} cannot change, its tables are sorted by it: open it with the order it \
              has, or copy its entries into a new family"
         );
         Err(Error::invalid(what).expected(self.order.name(), wanted.order.name()))
+    }
+
+    /// A merge operator may come, and then stays: operands that are stored mean nothing without it.
+    fn may_merge_as(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
+        let word = |s: &FamilySettings| s.merge_operator.as_ref().map_or("none".into(), MergeRule::word);
+        if self.merge_operator.is_none() || self.merge_operator == wanted.merge_operator {
+            return Ok(());
+        }
+        let what = format!(
+            "the merge operator of the family {name:?} cannot change, nor be given up: open it with the one it has, or \
+             copy its entries into a new family"
+        );
+        Err(Error::invalid(what).expected(word(self), word(wanted)))
     }
 
     /// What would change if these became `wanted`: `name: old -> new`.
@@ -167,6 +190,7 @@ impl FamilySettings {
             (old != new).then(|| format!("{name}: {old} -> {new}"))
         };
         let (a, b) = (self, wanted);
+        let word = |s: &FamilySettings| s.merge_operator.as_ref().map(MergeRule::word);
         let all = [
             line("memtable_bytes", &a.memtable_bytes, &b.memtable_bytes),
             line("value_threshold", &a.value_threshold, &b.value_threshold),
@@ -176,6 +200,7 @@ impl FamilySettings {
             line("target_file_bytes", &a.target_file_bytes, &b.target_file_bytes),
             line("level1_bytes", &a.level1_bytes, &b.level1_bytes),
             line("level_ratio", &a.level_ratio, &b.level_ratio),
+            line("merge_operator", &word(a), &word(b)),
         ];
         all.into_iter().flatten().collect()
     }

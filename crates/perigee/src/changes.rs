@@ -70,6 +70,13 @@ pub enum ChangeKind<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// An operand is merged into the value ([`crate::MergeOperator`]).
+    Merge {
+        /// The key.
+        key: &'a [u8],
+        /// The operand.
+        operand: &'a [u8],
+    },
     /// A range of keys is removed.
     DeleteRange {
         /// Where it begins.
@@ -101,6 +108,7 @@ impl Commit {
                 (None, Ok(ValueRef::InlineUntil(value, expiry))) => {
                     ChangeKind::Put { key, value, expires_ms: Some(expiry.0) }
                 }
+                (None, Ok(ValueRef::Operand(operand))) => ChangeKind::Merge { key, operand },
                 (None, Ok(ValueRef::Single)) => ChangeKind::SingleDelete { key },
                 (None, _) => ChangeKind::Delete { key },
             };

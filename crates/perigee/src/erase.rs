@@ -81,7 +81,8 @@ impl Family {
     /// and other keys that live once.
     ///
     /// **The contract is the caller's.** If the key was put more than once, it is gone for now, but an older put may come
-    /// back when compaction has cancelled the newest. Do not mix it with `delete` on keys that are put again.
+    /// back when compaction has cancelled the newest. Do not mix it with `delete` on keys that are put again. (In a family
+    /// with a merge operator it is a `delete`: how often a key was merged into, nobody counts.)
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -98,8 +99,18 @@ impl Family {
     /// ```
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let mut batch = Batch::new();
-        batch.single_delete(self.inner.id, key.as_ref())?;
+        add_single(&mut batch, self, key.as_ref())?;
         self.engine.write(batch, None)
+    }
+}
+
+/// A single delete, or what it is in a family with a merge operator.
+pub(crate) fn add_single(batch: &mut Batch, family: &Family, key: &[u8]) -> Result<()> {
+    let id = family.inner.id;
+    if family.inner.tree.pin().merger.is_some() {
+        batch.delete(id, key)
+    } else {
+        batch.single_delete(id, key)
     }
 }
 
@@ -144,6 +155,6 @@ impl WriteBatch {
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn single_delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        self.0.single_delete(family.inner.id, key.as_ref())
+        add_single(&mut self.0, family, key.as_ref())
     }
 }

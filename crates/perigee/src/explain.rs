@@ -100,6 +100,7 @@ fn step(s: &Step) -> ExplainStep {
         Outcome::Pointer(seq) => ("pointer", Some(seq.0)),
         Outcome::Tombstone(seq) => ("tombstone", Some(seq.0)),
         Outcome::Expired(seq) => ("expired", Some(seq.0)),
+        Outcome::Operand(seq) => ("operand", Some(seq.0)),
         Outcome::Failed => ("failed", None),
     };
     let common = ExplainStep { outcome, sequence, elapsed_ns: s.ns, ..ExplainStep::default() };

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod human;
+mod history;
 mod options;
 mod option_table;
 mod txn_options;
@@ -57,6 +58,7 @@ mod bulk;
 mod table_writer;
 mod watch;
 mod txn;
+mod merge;
 mod changes;
 mod past;
 mod two_phase;
@@ -70,11 +72,12 @@ pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
+pub use history::History;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use option_table::OptionValue;
-pub use options::{Compression, Durability, FamilyOptions, History, Options, WriteOptions};
-pub use perigee_base::{Error, ErrorKind, KeyOrder, Result};
+pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
+pub use perigee_base::{Error, ErrorKind, KeyOrder, MergeOperator, MergeRule, Result};
 pub use perigee_engine::locks::LockMode;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{LostPiece, RepairReport, repair, repair_in};

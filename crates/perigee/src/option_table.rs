@@ -1,9 +1,10 @@
 //! The one table of options: how each is called, what it trades, how its value is written and read. The TOML file, the tool's
 //! `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
 
+use crate::history::History;
 use crate::human;
-use crate::options::{Compression, Durability, FamilyOptions, History, Options};
-use perigee_base::{KeyOrder, limits};
+use crate::options::{Compression, Durability, FamilyOptions, Options};
+use perigee_base::{KeyOrder, MergeRule, limits};
 use std::time::Duration;
 
 /// An option with its value.
@@ -106,6 +107,8 @@ pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
         "Up to this much data there is one level below level 0: larger means fewer levels to read, and dearer merges out of level 0.";
     level_ratio, put_count, take_count,
         "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
+    merge_operator, put_merge, take_merge,
+        "How operands are merged into values: `none`, `counter`, `append:SEPARATOR`, `user:NAME` for a registered one; writing without reading first, against reads that gather what was written since.";
 };
 
 pub(crate) fn values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> Vec<OptionValue> {
@@ -261,6 +264,22 @@ fn take_order(v: &Scalar) -> Result<KeyOrder, String> {
              \"user:NAME\" for a registered one"
         ),
     })
+}
+
+fn put_merge(rule: &Option<MergeRule>) -> String {
+    text(rule.as_ref().map_or("none".into(), MergeRule::word))
+}
+fn take_merge(v: &Scalar) -> Result<Option<MergeRule>, String> {
+    let wrong = || format!("{} is not one of \"none\", \"counter\", \"append:, \", \"user:NAME\"", say(v));
+    match v {
+        Scalar::Text(word) if word == "none" => Ok(None),
+        Scalar::Text(word) => {
+            let rule = MergeRule::of_word(word).map_err(|_| wrong())?;
+            rule.check().map_err(|_| wrong())?;
+            Ok(Some(rule))
+        }
+        _ => Err(wrong()),
+    }
 }
 
 fn put_compression(c: &Compression) -> String {

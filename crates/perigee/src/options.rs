@@ -1,6 +1,8 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
-use perigee_base::{KeyOrder, limits};
+use crate::history::History;
+use perigee_base::merge::Operators;
+use perigee_base::{KeyOrder, MergeRule, limits};
 use perigee_engine::filters::Filters;
 use perigee_env::Env;
 use perigee_file::filter;
@@ -20,18 +22,6 @@ pub enum Durability {
     Interval(Duration),
     /// Handed to the operating system: survives a crash of the process; after a power loss a prefix survives.
     None,
-}
-
-/// How far back every version of every key is kept, for [`Db::snapshot_at`](crate::Db::snapshot_at).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum History {
-    /// Only what snapshots hold.
-    #[default]
-    None,
-    /// What the last so many operations have written or hidden.
-    Operations(u64),
-    /// What was written or hidden in so much time, while the database was open.
-    Time(Duration),
 }
 
 /// How blocks and separated values of new files are compressed. Every block says for itself how it is stored (as it
@@ -176,6 +166,8 @@ pub struct Options {
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
     pub orders: Vec<KeyOrder>,
+    /// Set by [`Options::register_merge_operator`].
+    pub(crate) operators: Operators,
     /// Set by [`Options::compaction_filter`].
     pub(crate) filters: Filters,
     /// The world to run in (default: the real one).
@@ -207,6 +199,7 @@ impl Options {
             default_family: None,
             families: BTreeMap::new(),
             orders: Vec::new(),
+            operators: Operators::default(),
             filters: Filters::default(),
             env: Env::real(),
         }
@@ -358,18 +351,6 @@ impl Options {
         self.log_files_kept = files;
         self
     }
-    /// Sets [`Options::log_retention`].
-    #[must_use]
-    pub fn log_retention(mut self, bytes: u64) -> Self {
-        self.log_retention = bytes;
-        self
-    }
-    /// Sets [`Options::history`].
-    #[must_use]
-    pub fn history(mut self, history: History) -> Self {
-        self.history = history;
-        self
-    }
     /// Sets [`Options::latency_stats`].
     #[must_use]
     pub fn latency_stats(mut self, yes: bool) -> Self {
@@ -483,6 +464,9 @@ pub struct FamilyOptions {
     /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
     /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
     pub level_ratio: u32,
+    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not at all). A family that has none
+    /// may get one at any time; then it stays.
+    pub merge_operator: Option<MergeRule>,
 }
 
 impl FamilyOptions {
@@ -498,6 +482,7 @@ impl FamilyOptions {
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
             level_ratio: 10,
+            merge_operator: None,
         }
     }
     /// Sets [`FamilyOptions::order`].
@@ -563,6 +548,12 @@ impl FamilyOptions {
     #[must_use]
     pub fn level_ratio(mut self, ratio: u32) -> Self {
         self.level_ratio = ratio;
+        self
+    }
+    /// Sets [`FamilyOptions::merge_operator`].
+    #[must_use]
+    pub fn merge_operator(mut self, rule: MergeRule) -> Self {
+        self.merge_operator = Some(rule);
         self
     }
 }

@@ -1,6 +1,6 @@
-//! Reads of the past, and snapshots with a name: the doors of them on [`Db`].
+//! Reads of the past, snapshots with a name, and what is kept for them: the doors on [`Db`] and [`Options`].
 
-use crate::{Db, Result, Snapshot};
+use crate::{Db, History, Options, Result, Snapshot};
 use perigee_base::SeqNo;
 use perigee_engine::snapshot::Held;
 use std::sync::Arc;
@@ -95,5 +95,20 @@ impl Db {
     /// `NotFound` if there is none.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
         self.engine.drop_snapshot(name)
+    }
+}
+
+impl Options {
+    /// Sets [`Options::log_retention`].
+    #[must_use]
+    pub fn log_retention(mut self, bytes: u64) -> Self {
+        self.log_retention = bytes;
+        self
+    }
+    /// Sets [`Options::history`].
+    #[must_use]
+    pub fn history(mut self, history: History) -> Self {
+        self.history = history;
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
 
-use crate::options::{Compression, Durability, FamilyOptions, History, Options};
+use crate::history::History;
+use crate::options::{Compression, Durability, FamilyOptions, Options};
 use crate::safety::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
 };
@@ -95,6 +96,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
         orders: o.orders.clone(),
+        operators: o.operators.clone(),
         filters: o.filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
@@ -133,6 +135,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
+        operators: s.operators.clone(),
         filters: s.filters.clone(),
         env,
     }
@@ -155,6 +158,7 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
         target_file_bytes: o.target_file_bytes,
         level1_bytes: o.level1_bytes,
         level_ratio: o.level_ratio,
+        merge_operator: o.merge_operator.clone(),
     }
 }
 
@@ -175,6 +179,7 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
         target_file_bytes: s.target_file_bytes,
         level1_bytes: s.level1_bytes,
         level_ratio: s.level_ratio,
+        merge_operator: s.merge_operator.clone(),
     }
 }
 

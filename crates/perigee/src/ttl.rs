@@ -35,7 +35,7 @@ fn timed(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Timed>> {
     let Some(found) = get::live(view, key, at)? else { return Ok(None) };
     let expires_at_ms = found.expiry().map(|x| x.0);
     let remaining = expires_at_ms.map(|ms| Duration::from_millis(ms.saturating_sub(view.now.now_ms())));
-    let value = Slice(get::value(&view.version, found)?);
+    let value = Slice(get::value(view, key, at, found)?);
     Ok(Some(Timed { value, expires_at_ms, remaining }))
 }
 

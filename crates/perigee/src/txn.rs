@@ -192,7 +192,7 @@ impl Txn {
         self.inner().lock(self.engine.core(), &family.inner, Place::Stretch(begin, end), mode)
     }
 
-    fn write(
+    pub(crate) fn write(
         &self,
         family: &Family,
         key: &[u8],
@@ -229,8 +229,8 @@ impl Txn {
     }
     /// Removes a key that was put at most once. See [`Family::single_delete`].
     pub fn single_delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        let (id, key) = (family.inner.id, key.as_ref());
-        self.write(family, key, LockMode::Exclusive, |batch| batch.single_delete(id, key))
+        let key = key.as_ref();
+        self.write(family, key, LockMode::Exclusive, |batch| erase::add_single(batch, family, key))
     }
     fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
         let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);

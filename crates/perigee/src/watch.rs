@@ -27,6 +27,15 @@ pub enum CommitOperation<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// An operand was merged into a key.
+    Merge {
+        /// Sequence number of the operation.
+        sequence: u64,
+        /// The key.
+        key: &'a [u8],
+        /// The operand; what the value is then, only a read says.
+        operand: &'a [u8],
+    },
     /// A range of keys was removed.
     DeleteRange {
         /// Sequence number of the operation.
@@ -72,6 +81,7 @@ impl CommitEvent<'_> {
                 Ok(ValueRef::Inline(value) | ValueRef::InlineUntil(value, _)) => {
                     CommitOperation::Put { sequence, key, value }
                 }
+                Ok(ValueRef::Operand(operand)) => CommitOperation::Merge { sequence, key, operand },
                 _ => CommitOperation::Delete { sequence, key },
             }
         })

@@ -46,8 +46,11 @@ const MODEL: Harness = Harness { command: "model", cases: 200, control: 16, extr
 const FAULTS: Harness = Harness { command: "faults", cases: 0, control: 0, extra: &["--limit", "1500"] };
 const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "4000"] };
 const SAFETY: Harness = Harness { command: "safety", cases: 200, control: 30, extra: &[] };
+const BANK: Harness =
+    Harness { command: "crash", cases: 3000, control: 200, extra: &["--only-transactions"] };
+const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control: 100, extra: &[] };
 const PREPARED: Harness = Harness { command: "prepared", cases: 60, control: 3, extra: &[] };
-const ALL_HARNESSES: [&Harness; 6] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &PREPARED];
+const ALL_HARNESSES: [&Harness; 8] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED];
 /// A run that takes longer has hung; a hang is no catch.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -97,7 +100,20 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FloorStays
         | Bug::FeedSkipsEnd
         | Bug::ForgetNamedSnapshot
+        | Bug::FoldAcrossSnapshot
+        | Bug::OneOperandPerSource
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
+        Bug::LosePartOfCommit
+        | Bug::OwnUnseenByCursor
+        | Bug::SavepointLeaks
+        | Bug::UpgradeForgetsHolder
+        | Bug::WaiterForgotten
+        | Bug::RollbackKeepsLock => &[&BANK, &ISOLATION],
+        Bug::StaleConditions
+        | Bug::SkipLastCheck
+        | Bug::StaleSnapshot
+        | Bug::RangeNotTracked
+        | Bug::ReadOnlyUncounted => &[&ISOLATION, &BANK],
         _ => &[&CRASH, &FAULTS],
     }
 }

@@ -1,5 +1,7 @@
-//! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short ones.
+//! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short ones; and all that once more with
+//! transactions (`bank`).
 
+use crate::bank;
 use crate::ledger::{Ledger, Owed};
 use crate::rng::Rng;
 use crate::runner::{Case, Common, Tally, conclude, run_cases};
@@ -12,6 +14,8 @@ use std::time::Duration;
 
 /// Numbers from here up are cases of the exhaustive part.
 const EXHAUSTIVE: u64 = 1 << 40;
+/// Numbers from here up are cases of the part with transactions.
+const TRANSACTIONS: u64 = 1 << 41;
 
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,18 +29,32 @@ pub struct Args {
     /// Longest history of the exhaustive part, in operations.
     #[arg(long, default_value_t = 3)]
     pub depth: u32,
+    /// Cases of the part with transactions.
+    #[arg(long, default_value_t = 500)]
+    pub transactions: u64,
+    /// That part alone, with as many cases as `--cases` says.
+    #[arg(long)]
+    pub only_transactions: bool,
 }
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
-    let mut tally = run_cases("crash", &args.common, 0, args.common.numbers(EXHAUSTIVE), random_case);
-    if tally.violations > 0 && args.common.stop {
-        return conclude(&tally, 0);
+    let (common, mut tally) = (&args.common, Tally::default());
+    let goes_on = |tally: &Tally| tally.violations == 0 || !common.stop;
+    if !args.only_transactions {
+        tally = run_cases("crash", common, 0, common.numbers(EXHAUSTIVE), random_case);
     }
-    if !args.random_only && args.common.case.is_none_or(|k| k >= EXHAUSTIVE) {
+    if goes_on(&tally) && !args.random_only && !args.only_transactions {
         tally.add(&exhaustive(args));
     }
-    conclude(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
+    if goes_on(&tally) && !args.random_only {
+        let n = if args.only_transactions { common.cases } else { args.transactions };
+        let n = if common.case.is_some() { EXHAUSTIVE } else { n };
+        let body = |case: &Case| bank::one_case(case, durability);
+        tally.add(&run_cases("crash", common, TRANSACTIONS, n, body));
+    }
+    let floor = if common.case.is_some() { 1 } else { common.cases };
+    conclude(&tally, if goes_on(&tally) { floor } else { 0 })
 }
 
 /// A random durability; `Full` most often, because it promises most.

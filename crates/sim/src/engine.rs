@@ -211,10 +211,11 @@ impl Engine {
             return Ok(there);
         }
         self.db.sync()?;
-        match self.follower.follow(&self.db, self.settings.family.order, true) {
-            Ok(()) => Ok(Outcome::Entries(self.follower.entries(family.id(), self.db.clock().now_ms))),
-            Err(e) => Ok(Outcome::Failed(e)),
+        if let Err(e) = self.follower.follow(&self.db, &self.settings) {
+            return Ok(Outcome::Failed(e));
         }
+        let known = self.follower.entries(family.id(), self.db.clock().now_ms);
+        Ok(known.map_or(there, Outcome::Entries))
     }
 
     /// Operations on the database as a whole.
@@ -345,6 +346,7 @@ impl Engine {
                 (Some(value), How::Days(days)) => {
                     family(w).put_with_ttl(&w.key, value.bytes(), ttl(*days))?
                 }
+                (Some(value), How::Merge) => family(w).merge(&w.key, value.bytes())?,
                 (Some(value), _) => family(w).put(&w.key, value.bytes())?,
                 (None, How::Single) => family(w).single_delete(&w.key)?,
                 (None, _) => family(w).delete(&w.key)?,
@@ -359,6 +361,7 @@ impl Engine {
                         (Some(v), How::Days(days)) => {
                             batch.put_with_ttl(family, key, v.bytes(), ttl(*days))?
                         }
+                        (Some(value), How::Merge) => batch.merge(family, key, value.bytes())?,
                         (Some(value), _) => batch.put(family, key, value.bytes())?,
                         (None, How::Single) => batch.single_delete(family, key)?,
                         (None, _) => batch.delete(family, key)?,

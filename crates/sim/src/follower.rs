@@ -4,19 +4,40 @@
 use crate::history::Bytes;
 use crate::ledger::Contents;
 use crate::orders::{self, Key};
+use crate::settings::Settings;
 use perigee::{
-    Change, ChangeKind, Commit, Db, ErrorKind, Family, FamilyChange, FamilyChangeKind, KeyOrder, Result,
+    Change, ChangeKind, Commit, Db, ErrorKind, Family, FamilyChange, FamilyChangeKind, KeyOrder, MergeRule,
+    Result,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A family as it was told: values with the time of their end.
+/// A value with the time of its end, and the operands that were merged into it, which outlive it.
+#[derive(Clone, Debug, Default)]
+struct Value {
+    put: Option<(Bytes, u64)>,
+    operands: Option<Bytes>,
+}
+
+impl Value {
+    fn seen(&self, now_ms: u64, separator: &str) -> Option<Bytes> {
+        let put = self.put.as_ref().filter(|(_, until)| *until > now_ms).map(|(value, _)| value.clone());
+        match (put, &self.operands) {
+            (Some(put), Some(operands)) => Some([&put, separator.as_bytes(), operands].concat()),
+            (put, operands) => put.or(operands.clone()),
+        }
+    }
+}
+
+/// A family as it was told.
 #[derive(Clone, Debug, Default)]
 struct Told {
     name: String,
-    map: BTreeMap<Key, (Bytes, u64)>,
-    /// It was read from the database, and holds what has not been told yet: up to this number.
+    map: BTreeMap<Key, Value>,
+    /// It was read from the database: everything up to this number is in it.
     ahead: u64,
+    /// Read so, it does not say when which part of a merged value ends.
+    unsure: bool,
 }
 
 /// The consumer.
@@ -26,6 +47,8 @@ pub struct Follower {
     /// Everything up to here was told.
     position: u64,
     begun: bool,
+    /// What the merge operator puts between operands.
+    separator: String,
     /// Commits that were told.
     pub commits: u64,
     /// How often it had to begin anew, because the log did not reach back.
@@ -33,8 +56,12 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows the database to the end of what is durable. `kept`: the log is kept for ever.
-    pub fn follow(&mut self, db: &Db, order: KeyOrder, kept: bool) -> std::result::Result<(), String> {
+    /// Follows the database, which has these settings, to the end of what is durable.
+    pub fn follow(&mut self, db: &Db, settings: &Settings) -> std::result::Result<(), String> {
+        let (order, kept) = (settings.family.order, settings.keeps_log());
+        if let Some(MergeRule::Append(separator)) = &settings.family.merge_operator {
+            self.separator.clone_from(separator);
+        }
         if !self.begun {
             self.families.insert(0, Told { name: "default".into(), ..Told::default() });
             self.begun = true;
@@ -51,7 +78,7 @@ impl Follower {
             let change = match changes.next_change() {
                 Ok(Some(change)) => change,
                 Ok(None) => break,
-                Err(e) if e.kind() == ErrorKind::NotFound && !kept => return self.follow(db, order, kept),
+                Err(e) if e.kind() == ErrorKind::NotFound && !kept => return self.follow(db, settings),
                 Err(e) => return Err(format!("the feed behind {}: {e}", self.position)),
             };
             if change.sequence() < self.position {
@@ -95,13 +122,14 @@ impl Follower {
                 cursor.seek_to_first()?;
                 while cursor.valid() {
                     let until = cursor.expires_at_ms().unwrap_or(u64::MAX);
-                    map.insert(Key::new(order, cursor.key()), (cursor.value()?.to_vec(), until));
+                    let put = Some((cursor.value()?.to_vec(), until));
+                    map.insert(Key::new(order, cursor.key()), Value { put, operands: None });
                     cursor.next()?;
                 }
             }
         }
         if let Some(told) = self.families.get_mut(&family.id()) {
-            (told.map, told.ahead) = (map, then.sequence());
+            (told.map, told.ahead, told.unsure) = (map, then.sequence(), !self.separator.is_empty());
         }
         Ok(())
     }
@@ -112,17 +140,29 @@ impl Follower {
             let Some(told) = self.families.get_mut(&op.family) else {
                 return Err(format!("family {} was never told, and written to by {op:?}", op.family));
             };
-            if told.name != op.family_name && told.ahead < op.sequence {
+            if op.sequence <= told.ahead {
+                continue;
+            }
+            if told.name != op.family_name {
                 return Err(format!("{op:?} in the family that was told as {:?}", told.name));
             }
             let key = |bytes: &[u8]| Key::new(order, bytes);
             match op.kind {
                 ChangeKind::Put { key: k, value, expires_ms } => {
                     told.map.remove(&key(k));
-                    told.map.insert(key(k), (value.to_vec(), expires_ms.unwrap_or(u64::MAX)));
+                    let put = Some((value.to_vec(), expires_ms.unwrap_or(u64::MAX)));
+                    told.map.insert(key(k), Value { put, operands: None });
                 }
                 ChangeKind::Delete { key: k } | ChangeKind::SingleDelete { key: k } => {
                     told.map.remove(&key(k));
+                }
+                ChangeKind::Merge { key: k, operand } => {
+                    let mut value = told.map.remove(&key(k)).unwrap_or_default();
+                    value.operands = Some(match value.operands {
+                        Some(older) => [&older, self.separator.as_bytes(), operand].concat(),
+                        None => operand.to_vec(),
+                    });
+                    told.map.insert(key(k), value);
                 }
                 ChangeKind::DeleteRange { start, end } => told.map.retain(|k, _| !inside(k, start, end)),
                 other => return Err(format!("what is {other:?}?")),
@@ -144,8 +184,8 @@ impl Follower {
             }
             FamilyChangeKind::Dropped { .. } => drop(self.families.remove(&id)),
             FamilyChangeKind::Cleared => {
-                if let Some(told) = self.families.get_mut(&id) {
-                    (told.map, told.ahead) = (BTreeMap::new(), 0);
+                if let Some(told) = self.families.get_mut(&id).filter(|t| t.ahead < change.sequence) {
+                    (told.map, told.unsure) = (BTreeMap::new(), false);
                 }
             }
             FamilyChangeKind::Cloned { name, source } => {
@@ -175,16 +215,18 @@ impl Follower {
         Ok(())
     }
 
-    /// What it has of a family that is not over at this time.
-    pub fn entries(&self, family: u32, now_ms: u64) -> Vec<(Bytes, Bytes)> {
-        let told = self.families.get(&family);
-        let live = told.iter().flat_map(|t| &t.map).filter(|(_, (_, until))| *until > now_ms);
-        live.map(|(key, (value, _))| (key.bytes.to_vec(), value.clone())).collect()
+    /// What it has of a family that is not over at this time; `None` if it cannot say.
+    pub fn entries(&self, family: u32, now_ms: u64) -> Option<Vec<(Bytes, Bytes)>> {
+        let told = self.families.get(&family).filter(|told| !told.unsure)?;
+        let seen =
+            |(key, value): (&Key, &Value)| Some((key.bytes.to_vec(), value.seen(now_ms, &self.separator)?));
+        Some(told.map.iter().filter_map(seen).collect())
     }
     /// Everything, by name.
     pub fn contents(&self, now_ms: u64) -> Contents {
         let all = self.families.iter();
-        all.map(|(id, told)| (told.name.clone(), self.entries(*id, now_ms).into_iter().collect())).collect()
+        let entries = |id: &u32| self.entries(*id, now_ms).unwrap_or_default().into_iter().collect();
+        all.map(|(id, told)| (told.name.clone(), entries(id))).collect()
     }
     /// Everything up to here was told.
     pub fn position(&self) -> u64 {

@@ -41,6 +41,8 @@ pub enum How {
     Plain,
     /// A put that ends after so many days and a half.
     Days(u64),
+    /// An operand, to be merged into what is there.
+    Merge,
     /// A delete of a key that was put at most once.
     Single,
     /// A delete of a range; the key means nothing.
@@ -195,6 +197,8 @@ pub struct Generator {
     recent: Vec<Bytes>,
     /// Keys that were put once, for single deletes.
     once: Vec<(usize, Bytes)>,
+    /// Whether it merges: then all families need an operator.
+    pub merges: bool,
 }
 
 impl Generator {
@@ -212,7 +216,8 @@ impl Generator {
             _ => Keys::Numbers(rng.log_uniform(600)),
         });
         let value_max = rng.pick(&[20, 200, 3000]);
-        Generator { rng, keys, next_value: 0, value_max, recent: Vec::new(), once: Vec::new() }
+        let (recent, once, merges) = (Vec::new(), Vec::new(), rng.percent(40));
+        Generator { rng, keys, next_value: 0, value_max, recent, once, merges }
     }
 
     /// A history of `n` operations. The first create all families but one.
@@ -372,6 +377,9 @@ impl Generator {
             return Write { family, key, value: None, how: How::Single };
         }
         let value = if delete { None } else { Some(self.value()) };
+        if self.merges && !delete && self.rng.percent(60) {
+            return self.merge(family, value);
+        }
         let how = match (delete, self.rng.below(20)) {
             (true, 0..4) => How::Range(self.range(family)),
             (true, 4) => How::Prefix,
@@ -380,6 +388,14 @@ impl Generator {
             _ => How::Plain,
         };
         Write { family, key: self.key(family), value, how }
+    }
+
+    /// An operand, mostly for a key that was used lately, so that there are many of one key.
+    fn merge(&mut self, family: usize, value: Option<Value>) -> Write {
+        let again = !self.recent.is_empty() && self.rng.percent(70);
+        let key =
+            if again { self.recent[self.rng.index(self.recent.len())].clone() } else { self.key(family) };
+        Write { family, key, value, how: How::Merge }
     }
 
     /// A key that was never there, and will be deleted as such.
@@ -563,6 +579,7 @@ mod tests {
             "Reopen",
             "SeekForPrev",
             "Prefix",
+            "how: Merge",
             "key: []",
             "255",
         ] {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod bank;
 pub mod bugs;
 pub mod child;
 pub mod concurrent;

@@ -50,10 +50,12 @@ fn one_case(case: &Case) -> Result<(), String> {
     if case.number % 16 == 6 {
         return filtered::one_case(case);
     }
-    let ops = Generator::new(case.mixed()).history(LENGTH);
+    let mut generator = Generator::new(case.mixed());
+    let (ops, merges) = (generator.history(LENGTH), generator.merges);
     let mut rng = Rng::new(mix(case.mixed(), 1));
     for set in 0..SETS {
-        let (settings, seed) = (Settings::random(&mut rng).random_order(&mut rng)?, rng.next());
+        let settings = Settings::random(&mut rng).random_order(&mut rng)?.merging(merges);
+        let seed = rng.next();
         let disk = SimDisk::new(seed);
         case.keep(&format!("set-{set}"), &disk);
         let performed = World::new(seed)

@@ -7,6 +7,7 @@ use crate::history::{
     Bytes, CURSORS, FAMILIES, How, MOMENTS, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name,
 };
 use crate::orders::{self, Key};
+use crate::settings::SEPARATOR;
 use perigee::{ErrorKind, KeyOrder};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -61,8 +62,38 @@ impl Outcome {
     }
 }
 
-/// A value and the time of its end.
-type Stored = (Arc<[u8]>, u64);
+/// A value, the time of its end, and the operands that were merged into it.
+#[derive(Clone, Debug)]
+struct Stored {
+    value: Option<(Arc<[u8]>, u64)>,
+    operands: Option<Arc<[u8]>>,
+}
+
+impl Stored {
+    fn joined(left: &[u8], right: &[u8]) -> Bytes {
+        [left, SEPARATOR.as_bytes(), right].concat()
+    }
+    /// With one more operand.
+    fn merged(self, operand: &[u8]) -> Stored {
+        let all = match &self.operands {
+            Some(older) => Stored::joined(older, operand),
+            None => operand.to_vec(),
+        };
+        Stored { operands: Some(all.into()), ..self }
+    }
+    fn is_seen(&self, now: u64) -> bool {
+        self.operands.is_some() || self.value.as_ref().is_some_and(|v| v.1 > now)
+    }
+    /// What a reader sees then: operands outlive the value.
+    fn seen(&self, now: u64) -> Option<Bytes> {
+        let value = self.value.as_ref().filter(|v| v.1 > now).map(|v| v.0.to_vec());
+        match (value, &self.operands) {
+            (Some(value), Some(operands)) => Some(Stored::joined(&value, operands)),
+            (value, operands) => value.or(operands.as_ref().map(|o| o.to_vec())),
+        }
+    }
+}
+
 type Map = BTreeMap<Key, Stored>;
 /// Contents by incarnation: a family that is dropped and created again is another one.
 type Maps = BTreeMap<u64, Arc<Map>>;
@@ -84,7 +115,7 @@ struct Handle {
 #[derive(Clone, Debug)]
 enum Open {
     Cursor { incarnation: u64, map: Arc<Map>, range: Range, at: Option<Key> },
-    Iter { incarnation: u64, left: VecDeque<(Bytes, Bytes, u64)> },
+    Iter { incarnation: u64, left: VecDeque<(Bytes, Stored)> },
 }
 
 /// The reference.
@@ -150,11 +181,11 @@ impl Target for Oracle {
                 }
             }
             Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
-                let mut left = entries(map, span);
-                left.retain(|e| e.2 > self.now);
+                let seen = |(k, v): (Bytes, Stored)| Some((k, v.seen(self.now)?));
+                let mut left: VecDeque<_> = entries(map, span).into_iter().filter_map(seen).collect();
                 let step =
                     |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
-                Outcome::Entries((0..*steps).map_while(step).map(|(k, v, _)| (k, v)).collect())
+                Outcome::Entries((0..*steps).map_while(step).collect())
             }),
             Op::OpenCursor { slot, family, range, snapshot } => {
                 self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Cursor {
@@ -217,8 +248,8 @@ impl Oracle {
         let live =
             self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
         live.map(|(slot, h)| {
-            let all = self.maps[&h.incarnation].iter().filter(|(_, v)| v.1 > self.now);
-            let map = all.map(|(k, v)| (k.bytes.to_vec(), v.0.to_vec())).collect();
+            let all = self.maps[&h.incarnation].iter();
+            let map = all.filter_map(|(k, v)| Some((k.bytes.to_vec(), v.seen(self.now)?))).collect();
             (family_name(slot), map)
         })
         .collect()
@@ -246,13 +277,19 @@ impl Oracle {
                 How::Range(range) => map.retain(|key, _| !inside(range, key)),
                 How::Prefix => map.retain(|key, _| !orders::begins(key.order, &key.bytes, &w.key)),
                 how => {
-                    map.remove(&key);
+                    let before = map.remove(&key);
                     let until = match how {
                         How::Days(days) => self.now + days * DAY_MS + DAY_MS / 2,
                         _ => u64::MAX,
                     };
                     if let Some(value) = w.value {
-                        map.insert(key, (Arc::from(value.bytes()), until));
+                        let new = match how {
+                            How::Merge => before
+                                .unwrap_or(Stored { value: None, operands: None })
+                                .merged(&value.bytes()),
+                            _ => Stored { value: Some((Arc::from(value.bytes()), until)), operands: None },
+                        };
+                        map.insert(key, new);
                     }
                 }
             }
@@ -267,7 +304,7 @@ impl Oracle {
 
     /// What a reader sees under a key.
     fn value(&self, map: &Map, key: &[u8]) -> Option<Bytes> {
-        map.get(&self.key(key)).filter(|v| v.1 > self.now).map(|v| v.0.to_vec())
+        map.get(&self.key(key))?.seen(self.now)
     }
 
     /// Whether the order knows such a prefix, and the range does not begin behind its end.
@@ -313,8 +350,8 @@ impl Oracle {
 
     /// Everything that is not over.
     fn all(&self, map: &Map) -> Outcome {
-        let live = map.iter().filter(|(_, v)| v.1 > self.now);
-        Outcome::Entries(live.map(|(k, v)| (k.bytes.to_vec(), v.0.to_vec())).collect())
+        let seen = |(k, v): (&Key, &Stored)| Some((k.bytes.to_vec(), v.seen(self.now)?));
+        Outcome::Entries(map.iter().filter_map(seen).collect())
     }
 
     fn map_in(&self, family: usize, maps: &Maps) -> Result<(u64, Arc<Map>), Outcome> {
@@ -370,7 +407,7 @@ impl Oracle {
             (Move::Prev, Some(key)) => last(Bound::Excluded(key)),
             (_, None) => None,
         };
-        let entry = at.as_ref().map(|key| (key.bytes.to_vec(), map[key].0.to_vec()));
+        let entry = at.as_ref().and_then(|key| Some((key.bytes.to_vec(), map[key].seen(now)?)));
         let incarnation = *incarnation;
         self.lasting(incarnation, Outcome::Entry(entry))
     }
@@ -381,7 +418,7 @@ impl Oracle {
         };
         let now = self.now;
         let mut take = || if back { left.pop_back() } else { left.pop_front() };
-        let entry = std::iter::from_fn(&mut take).find(|e| e.2 > now).map(|(k, v, _)| (k, v));
+        let entry = std::iter::from_fn(&mut take).find_map(|(k, v)| Some((k, v.seen(now)?)));
         let incarnation = *incarnation;
         self.lasting(incarnation, Outcome::Entry(entry))
     }
@@ -516,18 +553,18 @@ fn find(
 ) -> Option<Key> {
     let key = |bytes: &[u8]| Key::new(order, bytes);
     let ends = (ends.0.map(key), ends.1.map(key));
-    let live = map.range(ends).filter(|(_, value)| value.1 > now);
+    let live = map.range(ends).filter(|(_, value)| value.is_seen(now));
     let mut keys = live.map(|(key, _)| key).filter(|key| inside(range, key));
     if last { keys.next_back().cloned() } else { keys.next().cloned() }
 }
 
 /// The entries of a span.
-fn entries(map: &Map, span: &Span) -> VecDeque<(Bytes, Bytes, u64)> {
+fn entries(map: &Map, span: &Span) -> VecDeque<(Bytes, Stored)> {
     let within = |key: &Key| match span {
         Span::Range(range) => inside(range, key),
         Span::Prefix(prefix) => orders::begins(key.order, &key.bytes, prefix),
     };
-    map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.0.to_vec(), v.1)).collect()
+    map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.clone())).collect()
 }
 
 #[cfg(test)]

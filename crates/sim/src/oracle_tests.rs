@@ -94,7 +94,12 @@ fn a_clone_is_another_and_a_clear_hides_it_from_old_snapshots() {
 fn a_prefix_of_ff_has_no_end() {
     let keys: Map = [&b"a\xff"[..], b"b", b"\xff", b"\xff\xff\x01"]
         .into_iter()
-        .map(|k| (Key::new(KeyOrder::Bytes, k), (Arc::from(&b""[..]), u64::MAX)))
+        .map(|k| {
+            (
+                Key::new(KeyOrder::Bytes, k),
+                Stored { value: Some((Arc::from(&b""[..]), u64::MAX)), operands: None },
+            )
+        })
         .collect();
     let count = |prefix: &[u8]| entries(&keys, &Span::Prefix(prefix.to_vec())).len();
     assert_eq!([&b"\xff\xff"[..], b"\xff", b"a\xff", b""].map(count), [1, 2, 1, 4]);

@@ -5,7 +5,7 @@ use crate::follower::Follower;
 use crate::ledger::{Contents, compare};
 use crate::rng::{Rng, mix};
 use crate::settings::Settings;
-use perigee::{Db, ErrorKind, KeyOrder, Snapshot};
+use perigee::{Db, ErrorKind, Snapshot};
 use std::collections::BTreeMap;
 
 /// Families that are never cleared, cloned or dropped once they are there.
@@ -50,7 +50,7 @@ impl Past {
 
     /// The consumer hears what is durable by now, while others write.
     pub fn listen(&mut self, db: &Db, settings: &Settings) -> Result<(), String> {
-        self.follower.follow(db, KeyOrder::Bytes, settings.keeps_log())
+        self.follower.follow(db, settings)
     }
 
     /// The consumer goes on where it was, and has what the database has.
@@ -59,7 +59,7 @@ impl Past {
             let (told, there) = (self.follower.position(), db.latest_seq());
             return Err(format!("the feed told operation {told}, and the database ends with {there}"));
         }
-        self.follower.follow(db, KeyOrder::Bytes, settings.keeps_log())?;
+        self.follower.follow(db, settings)?;
         if self.follower.position() != db.latest_seq() {
             let (told, there) = (self.follower.position(), db.latest_seq());
             return Err(format!("the feed ends with {told}, the database with {there}"));

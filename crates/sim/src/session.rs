@@ -271,7 +271,7 @@ impl Life {
 }
 
 /// What is owed after two crashes without a check in between.
-fn weaker(a: Owed, b: Owed) -> Owed {
+pub(crate) fn weaker(a: Owed, b: Owed) -> Owed {
     match (a, b) {
         (Owed::Acked, other) | (other, Owed::Acked) => other,
         (Owed::Durable { before_us: a }, Owed::Durable { before_us: b }) => {
@@ -387,10 +387,17 @@ impl<'a> Writer<'a> {
 
     fn write(&self, puts: &[Put], durability: Option<Durability>) -> Result<(), Error> {
         let mut batch = WriteBatch::new();
+        let merges = self.shared.settings.family.merge_operator.is_some();
         for put in puts {
             let family = self.family(&put.family.0)?;
             match &put.value {
                 // The same effect in other kinds of entries.
+                Some(value) if merges && value.len() % 3 == 0 => {
+                    let (left, right) = value.split_at(value.len() / 2);
+                    batch.delete(family, &put.key)?;
+                    batch.merge(family, &put.key, left)?;
+                    batch.merge(family, &put.key, right)?;
+                }
                 Some(value) if (put.key.len() + value.len()) % 2 == 1 => {
                     batch.put_until(family, &put.key, value, u64::MAX)?
                 }

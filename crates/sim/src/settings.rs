@@ -4,8 +4,11 @@
 use crate::orders;
 use crate::rng::Rng;
 use perigee::env::Env;
-use perigee::{Compression, Durability, FamilyOptions, History, KeyOrder, Options};
+use perigee::{Compression, Durability, FamilyOptions, History, KeyOrder, MergeRule, Options};
 use std::time::Duration;
+
+/// What the oracle puts between operands.
+pub const SEPARATOR: &str = "+";
 
 /// One option set, as plain data that prints.
 #[derive(Clone, Debug)]
@@ -39,7 +42,8 @@ impl Settings {
     /// A random set.
     pub fn random(rng: &mut Rng) -> Self {
         let memtable = rng.pick(&[1 << 10, 2 << 10, 4 << 10]);
-        let family = FamilyOptions::new()
+        let merges = rng.percent(50);
+        let mut family = FamilyOptions::new()
             .memtable_bytes(memtable)
             .block_bytes(rng.pick(&[64, 64, 256, 4096]))
             .target_file_bytes(2 << 10)
@@ -54,6 +58,7 @@ impl Settings {
                 Compression::Snappy,
                 Compression::Zstd(1),
             ]));
+        family.merge_operator = merges.then(|| MergeRule::Append(String::new()));
         Settings {
             family,
             cache_bytes: rng.pick(&[0, 4 << 10, 1 << 20]),
@@ -89,6 +94,12 @@ impl Settings {
     /// Whether every version stays.
     pub fn keeps_history(&self) -> bool {
         self.history == History::Operations(KEPT)
+    }
+    /// The same with the operator that the oracle knows, or with none.
+    #[must_use]
+    pub fn merging(mut self, merges: bool) -> Self {
+        self.family.merge_operator = merges.then(|| MergeRule::Append(SEPARATOR.into()));
+        self
     }
     /// The same with another durability.
     #[must_use]

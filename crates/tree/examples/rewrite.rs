@@ -106,6 +106,7 @@ impl World {
             ids: &self.ids,
             pace: &Unhindered,
             now: &Frozen(0),
+            merger: None,
             filter: None,
             settle: None,
             later: None,

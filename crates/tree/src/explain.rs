@@ -22,6 +22,8 @@ pub enum Outcome {
     Tombstone(SeqNo),
     /// A value whose time has passed: as a tombstone.
     Expired(SeqNo),
+    /// An operand: what is below matters too, and is read once more, not told here.
+    Operand(SeqNo),
     /// The place could not be read.
     Failed,
 }
@@ -86,11 +88,8 @@ pub fn explain(
     let value = answer.and_then(|found| {
         let since = clock();
         let found = found.map(|(_, found)| found);
-        let pointer = found.as_ref().and_then(|f| match f {
-            Found::Pointer(p) | Found::PointerUntil(p, _) => Some(*p),
-            _ => None,
-        });
-        let value = get::value_of(view, found);
+        let pointer = found.as_ref().and_then(Found::apart);
+        let value = get::value_of(view, key, at, found);
         if let Some(p) = pointer.filter(|_| !matches!(value, Ok(None))) {
             let outcome = if value.is_ok() { Outcome::Value(SeqNo::ZERO) } else { Outcome::Failed };
             steps.push(Step { place: Place::Vlog(p.file, p.stored_bytes), outcome, ns: timed(since) });
@@ -128,6 +127,7 @@ fn outcome(view: &View, answer: &Result<Option<(SeqNo, Found)>>) -> Outcome {
         Ok(Some((seq, Found::Tombstone))) => Outcome::Tombstone(*seq),
         Ok(Some((seq, found))) if !get::is_live(found, &*view.now) => Outcome::Expired(*seq),
         Ok(Some((seq, Found::Pointer(_) | Found::PointerUntil(_, _)))) => Outcome::Pointer(*seq),
+        Ok(Some((seq, Found::Operand(_) | Found::OperandPointer(_)))) => Outcome::Operand(*seq),
         Ok(Some((seq, _))) => Outcome::Value(*seq),
     }
 }

@@ -3,10 +3,11 @@
 //! "Not found" is an assertion: it is given only when every source that could hold the key was read; an error of
 //! any source is the answer.
 
-use crate::{Table, Version, View};
+pub use crate::fetch::{fetch, fetch_for};
+use crate::merged;
+use crate::{Table, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
-use perigee_base::key::VlogPointer;
 use perigee_base::{Error, Now, Result, SeqNo, Shared};
 use perigee_file::{Found, Near};
 
@@ -106,6 +107,8 @@ pub fn is_live(found: &Found, now: &dyn Now) -> bool {
         Found::Tombstone => false,
         Found::Value(_) | Found::Pointer(_) => true,
         Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => !x.passed(now.now_ms()),
+        // Merged onto whatever is below, it is a value.
+        Found::Operand(_) | Found::OperandPointer(_) => true,
     }
 }
 
@@ -123,45 +126,32 @@ pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
 
 /// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
 pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
-    live(view, key, at)?.map(|found| value(&view.version, found)).transpose()
+    live(view, key, at)?.map(|found| value(view, key, at, found)).transpose()
 }
 
-/// The bytes of what was found live.
-pub fn value(version: &Version, found: Found) -> Result<Shared> {
-    value_for(version, found, Cause::Get)
+/// The bytes of what was found live under `key` by a reader at `at`.
+#[inline]
+pub fn value(view: &View, key: &[u8], at: SeqNo, found: Found) -> Result<Shared> {
+    value_for(view, (key, at), found, Cause::Get)
 }
 
 /// The same, a read of a separated value counted for `cause`.
 #[inline]
-pub fn value_for(version: &Version, found: Found, cause: Cause) -> Result<Shared> {
+pub fn value_for(view: &View, (key, at): (&[u8], SeqNo), found: Found, cause: Cause) -> Result<Shared> {
     match found {
         Found::Value(v) | Found::ValueUntil(v, _) => Ok(v),
-        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch_for(version, &p, cause),
+        Found::Pointer(p) | Found::PointerUntil(p, _) => fetch_for(&view.version, &p, cause),
         Found::Tombstone => Err(Error::internal("a tombstone has no value")),
+        Found::Operand(_) | Found::OperandPointer(_) => merged::value(view, key, at, cause),
     }
 }
 
 /// The value that a look-up stands for, if a reader sees one, fetched from the value log if it is separated.
-pub fn value_of(view: &View, found: Option<Found>) -> Result<Option<Shared>> {
-    found.filter(|f| is_live(f, &*view.now)).map(|f| value(&view.version, f)).transpose()
+pub fn value_of(view: &View, key: &[u8], at: SeqNo, found: Option<Found>) -> Result<Option<Shared>> {
+    found.filter(|f| is_live(f, &*view.now)).map(|f| value(view, key, at, f)).transpose()
 }
 
 /// Whether a reader at `at` sees a value under `key`.
 pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
     Ok(live(view, key, at)?.is_some())
-}
-
-/// Reads a separated value for a point read.
-pub fn fetch(version: &Version, p: &VlogPointer) -> Result<Shared> {
-    fetch_for(version, p, Cause::Get)
-}
-
-/// Reads a separated value, counted for `cause`.
-pub fn fetch_for(version: &Version, p: &VlogPointer, cause: Cause) -> Result<Shared> {
-    match version.vlogs.get(&p.file) {
-        Some(vlog) => vlog.reader.read_for(p, cause),
-        None => {
-            Err(Error::corruption(format!("a table references value log {}, which is not there", p.file)))
-        }
-    }
 }

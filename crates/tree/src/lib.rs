@@ -12,6 +12,8 @@ pub mod memtable;
 pub mod version;
 pub mod own;
 pub mod view;
+mod fetch;
+pub mod merged;
 pub mod get;
 pub mod multi_get;
 pub mod explain;

@@ -30,7 +30,8 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Sh
         let misses = hand.loaded();
         let found = look_up(view, keys, stretch, at, &mut hand);
         cold = hand.loaded() > misses;
-        for (i, answer) in stretch.iter().zip(fetch(view, found)) {
+        let asked = stretch.iter().map(|i| keys[*i]);
+        for (i, answer) in stretch.iter().zip(fetch(view, at, asked, found)) {
             answers[*i] = Some(answer);
         }
     }
@@ -67,17 +68,19 @@ fn look_up(view: &View, keys: &[&[u8]], stretch: &[usize], at: SeqNo, hand: &mut
 }
 
 /// The values, those in value logs announced before the first of them is read.
-fn fetch(view: &View, found: Vec<Looked>) -> impl Iterator<Item = Result<Option<Shared>>> {
-    let pointers =
-        || found.iter().filter(|f| matches!(f, Ok(Some(Found::Pointer(_) | Found::PointerUntil(..)))));
+fn fetch<'k>(
+    view: &View,
+    at: SeqNo,
+    keys: impl Iterator<Item = &'k [u8]>,
+    found: Vec<Looked>,
+) -> impl Iterator<Item = Result<Option<Shared>>> {
+    let pointers = || found.iter().filter_map(|f| f.as_ref().ok()?.as_ref()?.apart());
     if pointers().nth(1).is_some() {
-        for f in pointers() {
-            if let Ok(Some(Found::Pointer(p) | Found::PointerUntil(p, _))) = f
-                && let Some(vlog) = view.version.vlogs.get(&p.file)
-            {
-                vlog.reader.announce(p);
+        for p in pointers() {
+            if let Some(vlog) = view.version.vlogs.get(&p.file) {
+                vlog.reader.announce(&p);
             }
         }
     }
-    found.into_iter().map(|f| get::value_of(view, f?))
+    keys.zip(found).map(move |(key, f)| get::value_of(view, key, at, f?))
 }

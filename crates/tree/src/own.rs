@@ -58,6 +58,11 @@ impl Own {
     pub fn point(&self, key: &[u8], hash: u64) -> Option<(SeqNo, Found)> {
         self.newest(|at| self.memtable.get(key, hash, at))
     }
+    /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen enough (false).
+    pub fn versions(&self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, Found) -> bool) {
+        let last = SeqNo(self.end).prev();
+        self.memtable.versions(key, hash, last, |seq, found| !self.sees(seq) || show(seq, found));
+    }
     /// The newest of a stretch's range tombstones; `older` answers with the newest at or before a number.
     pub fn range(&self, older: impl Fn(SeqNo) -> Option<SeqNo>) -> Option<SeqNo> {
         self.newest(|at| Some((older(at)?, ()))).map(|(seq, ())| seq)

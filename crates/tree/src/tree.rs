@@ -3,7 +3,7 @@
 use crate::current::{Current, Pin};
 use crate::version::Opener;
 use crate::{Memtable, Version, VersionEdit, View};
-use perigee_base::{KeyOrder, Now, Result};
+use perigee_base::{KeyOrder, Merger, Now, Result};
 use std::sync::Arc;
 
 /// One family's sorted map.
@@ -28,6 +28,7 @@ impl Tree {
             sealed: Vec::new(),
             version: Arc::new(version),
             now: Arc::clone(&now),
+            merger: None,
         };
         Tree { order, now, view: Current::new(Arc::new(view)) }
     }
@@ -43,6 +44,11 @@ impl Tree {
     #[inline]
     pub fn pin(&self) -> Pin<View> {
         self.view.pin()
+    }
+
+    /// Operands are merged by `merger` from now on.
+    pub fn set_merger(&self, merger: Option<Arc<Merger>>) {
+        self.swap(|v| View { merger: merger.clone(), ..v.clone() });
     }
 
     /// The active memtable.
@@ -69,7 +75,7 @@ impl Tree {
             let mut all = vec![Arc::clone(&v.active)];
             all.extend(v.sealed.iter().cloned());
             let active = Arc::new(Memtable::expecting(self.order, v.active.keys()));
-            View { own: None, active, sealed: all, version: Arc::clone(&v.version), now: Arc::clone(&v.now) }
+            View { own: None, active, sealed: all, ..v.clone() }
         });
         sealed
     }
@@ -91,24 +97,20 @@ impl Tree {
         let version = Arc::new(version);
         self.swap(|v| {
             let keep = |m: &&Arc<Memtable>| !flushed.is_some_and(|f| Arc::ptr_eq(f, m));
-            View {
-                own: None,
-                active: Arc::clone(&v.active),
-                sealed: v.sealed.iter().filter(keep).cloned().collect(),
-                version: Arc::clone(&version),
-                now: Arc::clone(&v.now),
-            }
+            let sealed = v.sealed.iter().filter(keep).cloned().collect();
+            View { own: None, sealed, version: Arc::clone(&version), ..v.clone() }
         });
     }
 
     /// Lets go of everything: the family was dropped. Views taken before stay whole.
     pub fn clear(&self) {
-        self.swap(|_| View {
+        self.swap(|v| View {
             own: None,
             active: Arc::new(Memtable::new(self.order)),
             sealed: Vec::new(),
             version: Arc::new(Version::empty(self.order)),
             now: Arc::clone(&self.now),
+            merger: v.merger.clone(),
         });
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::own::Own;
 use crate::{Memtable, Version};
-use perigee_base::Now;
+use perigee_base::{Merger, Now};
 use std::sync::Arc;
 
 /// The sources of a family, newest first: active memtable, sealed memtables, version.
@@ -19,6 +19,8 @@ pub struct View {
     pub version: Arc<Version>,
     /// Asked where an entry that expires is met.
     pub now: Arc<dyn Now>,
+    /// Merges operands, if the family has an operator.
+    pub merger: Option<Arc<Merger>>,
 }
 
 impl View {

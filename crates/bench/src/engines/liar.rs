@@ -1,8 +1,8 @@
 //! Perigee with a wrong answer now and then: proves that the tool notices. Not in any list.
 
 use super::perigee;
-use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
-use crate::settings::Settings;
+use crate::engine::{Cursor, Deal, Engine, Expiry, Result, Session, Sink, Told};
+use crate::settings::{Level, Settings};
 use std::path::Path;
 
 /// One read in so many gets one wrong bit; one scan in so many begins an entry late; one write in so many is refused.
@@ -29,6 +29,9 @@ impl Engine for Liar {
     }
     fn close(self: Box<Self>) -> Result<()> {
         self.0.close()
+    }
+    fn transactions(&self, level: Level) -> bool {
+        self.0.transactions(level)
     }
     fn expiry(&self) -> Expiry {
         self.0.expiry()
@@ -66,6 +69,32 @@ impl Session for Lying<'_> {
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let calls = &mut self.calls;
         self.honest.cursor(family, &mut |honest| work(&mut Stray { honest, calls }))
+    }
+    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+        self.calls += 1;
+        let forget = self.calls.is_multiple_of(LIE_EVERY);
+        self.honest.transact(&mut |honest| work(&mut Forgetting { honest, forget }))
+    }
+}
+
+/// A transaction that forgets what it was given first.
+struct Forgetting<'a> {
+    honest: &'a mut dyn Deal,
+    forget: bool,
+}
+
+impl Deal for Forgetting<'_> {
+    fn get(
+        &mut self,
+        family: usize,
+        key: &[u8],
+        change: bool,
+        see: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<()> {
+        self.honest.get(family, key, change, see)
+    }
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        if std::mem::take(&mut self.forget) { Ok(()) } else { self.honest.put(family, key, value) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! LMDB, through heed. `unsafe` because mapping a file is, and heed says so.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync};
+use crate::engine::{Cursor, Deal, Engine, Result, Session, Sink, Told};
+use crate::settings::{Compression, Level, Settings, Sync};
 use heed::types::Bytes;
 use heed::{
     CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, RwTxn, WithTls,
@@ -82,6 +82,10 @@ impl Engine for Lmdb {
         self.env.prepare_for_closing().wait();
         Ok(())
     }
+    /// Whoever writes is alone: all levels are served alike.
+    fn transactions(&self, _level: Level) -> bool {
+        true
+    }
     fn largest_value(&self) -> u64 {
         u64::from(u32::MAX)
     }
@@ -105,6 +109,22 @@ impl Sink for Writing<'_, '_> {
     fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
         self.tables[family].delete(self.txn, key)?;
         Ok(())
+    }
+}
+
+impl Deal for Writing<'_, '_> {
+    fn get(
+        &mut self,
+        family: usize,
+        key: &[u8],
+        _change: bool,
+        see: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<()> {
+        see(self.tables[family].get(self.txn, key)?);
+        Ok(())
+    }
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Sink::put(self, family, key, value)
     }
 }
 
@@ -134,6 +154,11 @@ impl Session for Asking<'_> {
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let txn = self.env.read_txn()?;
         work(&mut Walk { txn: &txn, db: &self.tables[family] })
+    }
+    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+        let mut txn = self.env.write_txn()?;
+        work(&mut Writing { txn: &mut txn, tables: self.tables })?;
+        Ok(txn.commit()?)
     }
 }
 

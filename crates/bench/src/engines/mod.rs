@@ -7,6 +7,8 @@ pub mod perigee;
 pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb_txn;
 pub mod sqlite;
 #[allow(unsafe_code)]
 pub mod tidesdb;

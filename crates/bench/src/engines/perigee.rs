@@ -1,8 +1,9 @@
 //! Perigee, by its public API.
 
-use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync, shown};
-use perigee::{BulkLoad, Db, Durability, Family, FamilyOptions, Options, Snapshot, WriteBatch};
+use crate::engine::{Cursor, Deal, Engine, Expiry, Failure, Lost, Result, Session, Sink, Told};
+use crate::settings::{Compression, Level, Settings, Sync, shown};
+use perigee::{BulkLoad, Db, Durability, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options};
+use perigee::{Snapshot, Txn, TxnOptions, WriteBatch};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ struct Perigee {
     db: Db,
     families: Vec<Family>,
     ttl: Option<Duration>,
+    level: Level,
     told: Told,
 }
 
@@ -57,7 +59,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         });
     }
     let ttl = settings.shape.ttl.map(Duration::from_secs);
-    Ok(Box::new(Perigee { families, ttl, db, told }))
+    Ok(Box::new(Perigee { families, ttl, level: settings.level, db, told }))
 }
 
 impl Engine for Perigee {
@@ -68,7 +70,13 @@ impl Engine for Perigee {
         self.told.clone()
     }
     fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, families: &self.families, ttl: self.ttl, view: None })
+        work(&mut Asking {
+            db: &self.db,
+            families: &self.families,
+            ttl: self.ttl,
+            level: self.level,
+            view: None,
+        })
     }
     fn settle(&self) -> Result<()> {
         self.db.flush()?;
@@ -80,6 +88,9 @@ impl Engine for Perigee {
     fn expiry(&self) -> Expiry {
         if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
     }
+    fn transactions(&self, _level: Level) -> bool {
+        true
+    }
     fn largest_value(&self) -> u64 {
         1 << 30
     }
@@ -89,6 +100,7 @@ struct Asking<'e> {
     db: &'e Db,
     families: &'e [Family],
     ttl: Option<Duration>,
+    level: Level,
     view: Option<Snapshot>,
 }
 
@@ -162,6 +174,52 @@ impl Session for Asking<'_> {
     }
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         work(&mut Walk(self.families[family].cursor()?))
+    }
+    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+        let options = match self.level {
+            Level::Snapshot => TxnOptions::new(),
+            Level::Serializable => TxnOptions::new().isolation(Isolation::Serializable),
+            Level::Locks => TxnOptions::new().isolation(Isolation::ReadCommitted).pessimistic(true),
+        };
+        let txn = self.db.begin(options)?;
+        work(&mut Dealing { txn: &txn, families: self.families, locks: self.level == Level::Locks })?;
+        txn.commit().map(|_| ()).map_err(lost)
+    }
+}
+
+/// A conflict, the victim of a deadlock, a lock that was not to be had in time.
+fn lost(e: perigee::Error) -> Failure {
+    match e.kind() {
+        ErrorKind::Conflict | ErrorKind::Busy => Box::new(Lost),
+        _ => e.into(),
+    }
+}
+
+struct Dealing<'t> {
+    txn: &'t Txn,
+    families: &'t [Family],
+    locks: bool,
+}
+
+impl Deal for Dealing<'_> {
+    fn get(
+        &mut self,
+        family: usize,
+        key: &[u8],
+        change: bool,
+        see: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<()> {
+        let family = &self.families[family];
+        if change && self.locks {
+            let found = self.txn.get_for_update(family, key, LockMode::Exclusive).map_err(lost)?;
+            see(found.as_deref());
+        } else {
+            see(self.txn.get_pinned(family, key).map_err(lost)?.as_deref());
+        }
+        Ok(())
+    }
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        self.txn.put(&self.families[family], key, value).map_err(lost)
     }
 }
 

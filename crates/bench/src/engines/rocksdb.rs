@@ -3,8 +3,8 @@
 use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
 use crate::settings::{Compression, Settings, Sync, shown};
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyTtl, DB, DBCompressionType,
-    DBRawIterator, Options, WaitForCompactOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyTtl, DB, DBAccess,
+    DBCompressionType, DBRawIteratorWithThreadMode, Options, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,8 @@ struct Rocks {
     told: Told,
 }
 
-pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+/// What this kind of database and the one with transactions are opened with, and the names of the families.
+pub fn configured(settings: &Settings) -> Result<(Options, Vec<String>, Told)> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(usize::try_from(settings.cache)?));
     table.set_bloom_filter(10.0, false);
@@ -42,12 +43,21 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     say("checksums", "every block, on every read from disk (its default)".into());
     let name = |f| if f == 0 { "default".to_owned() } else { format!("f{f}") };
     let families: Vec<String> = (0..settings.families()).map(name).collect();
+    Ok((options, families, told))
+}
+
+pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    if let Some(level) = settings.shape.level {
+        return super::rocksdb_txn::open(dir, settings, level);
+    }
+    let (options, families, mut told) = configured(settings)?;
     let ttl =
         if settings.shape.ttl.is_some() { ColumnFamilyTtl::SameAsDb } else { ColumnFamilyTtl::Disabled };
     let all = families.iter().map(|name| ColumnFamilyDescriptor::new_with_ttl(name, options.clone(), ttl));
     let db = match settings.shape.ttl {
         Some(seconds) => {
-            say("time to live", format!("{seconds} s for the database; dropped by compaction, not by reads"));
+            let text = format!("{seconds} s for the database; dropped by compaction, not by reads");
+            told.insert("time to live".into(), text);
             DB::open_cf_descriptors_with_ttl(&options, dir, all, Duration::from_secs(seconds))?
         }
         None => DB::open_cf_descriptors(&options, dir, all)?,
@@ -134,9 +144,10 @@ impl Session for Asking<'_> {
     }
 }
 
-struct Walk<'e>(DBRawIterator<'e>);
+/// A cursor of any kind of database.
+pub struct Walk<'e, D: DBAccess>(pub DBRawIteratorWithThreadMode<'e, D>);
 
-impl Cursor for Walk<'_> {
+impl<D: DBAccess> Cursor for Walk<'_, D> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.0.seek(key);
         while let Some((key, value)) = self.0.item() {

@@ -1,7 +1,7 @@
 //! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection for each thread.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync, shown};
+use crate::engine::{Cursor, Deal, Engine, Result, Session, Sink, Told};
+use crate::settings::{Compression, Level, Settings, Sync, shown};
 use rusqlite::{Connection, Statement};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -83,6 +83,10 @@ impl Engine for Sqlite {
     fn close(self: Box<Self>) -> Result<()> {
         let main = self.main.into_inner().map_err(|_| "a session panicked")?;
         main.close().map_err(|(_, e)| e.into())
+    }
+    /// Whoever writes is alone: all levels are served alike.
+    fn transactions(&self, _level: Level) -> bool {
+        true
     }
     fn largest_value(&self) -> u64 {
         // SQLITE_MAX_LENGTH counts the whole row.
@@ -171,18 +175,48 @@ impl Session for Asking<'_> {
         Ok(true)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        let mut rows = table(self.connection, &mut self.tables, family)?.get.query((key,))?;
-        match rows.next()? {
-            Some(row) => see(Some(row.get_ref(0)?.as_blob()?)),
-            None => see(None),
-        }
-        Ok(())
+        look(table(self.connection, &mut self.tables, family)?, key, see)
     }
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         self.begin_read.execute(())?;
         let done = work(&mut Walk(&mut table(self.connection, &mut self.tables, family)?.scan));
         self.commit.execute(())?;
         done
+    }
+    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+        let _only = self.writer.lock().map_err(|_| "a writer panicked")?;
+        self.begin.execute(())?;
+        let mut writing = Writing { connection: self.connection, tables: &mut self.tables };
+        if let Err(e) = work(&mut writing) {
+            self.rollback.execute(())?;
+            return Err(e);
+        }
+        self.commit.execute(())?;
+        Ok(())
+    }
+}
+
+fn look(table: &mut Table<'_>, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+    let mut rows = table.get.query((key,))?;
+    match rows.next()? {
+        Some(row) => see(Some(row.get_ref(0)?.as_blob()?)),
+        None => see(None),
+    }
+    Ok(())
+}
+
+impl Deal for Writing<'_, '_> {
+    fn get(
+        &mut self,
+        family: usize,
+        key: &[u8],
+        _change: bool,
+        see: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<()> {
+        look(table(self.connection, self.tables, family)?, key, see)
+    }
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Sink::put(self, family, key, value)
     }
 }
 

@@ -4,8 +4,8 @@
 //! links followed), and the defaults that it returns must make sense in the layout below, or it is refused.
 //! Every return code counts: whatever is not success, or "not found" where that is an answer, is an error.
 
-use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync as SyncChoice, shown};
+use crate::engine::{Cursor, Deal, Engine, Expiry, Lost, Result, Session, Sink, Told};
+use crate::settings::{Compression, Level, Settings, Sync as SyncChoice, shown};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -16,6 +16,10 @@ use std::time::{Duration, SystemTime};
 /// Oldest major version whose layout this is.
 const OLDEST: u32 = 9;
 const NOT_FOUND: c_int = -3;
+const CONFLICT: c_int = -7;
+/// Its numbers of two levels of isolation.
+const SNAPSHOT: c_int = 3;
+const SERIALIZABLE: c_int = 4;
 const LOG_FATAL: c_int = 4;
 const LZ4: c_int = 2;
 /// Reads with one transaction before it is renewed, as its own benchmark does.
@@ -120,6 +124,7 @@ interface! {
     create_column_family: unsafe extern "C" fn(Handle, *const c_char, *const FamilyConfig) -> c_int,
     get_column_family: unsafe extern "C" fn(Handle, *const c_char) -> Handle,
     txn_begin: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
+    txn_begin_with_isolation: unsafe extern "C" fn(Handle, c_int, *mut Handle) -> c_int,
     txn_put: unsafe extern "C" fn(Handle, Handle, *const u8, usize, *const u8, usize, i64) -> c_int,
     txn_delete: unsafe extern "C" fn(Handle, Handle, *const u8, usize) -> c_int,
     txn_get: unsafe extern "C" fn(Handle, Handle, *const u8, usize, *mut Bytes, *mut usize) -> c_int,
@@ -167,8 +172,14 @@ fn found(code: c_int, what: &str) -> Result<bool> {
     if code == NOT_FOUND { Ok(false) } else { success(code, what).map(|()| true) }
 }
 
+/// As `success`, where a conflict is another transaction's success.
+fn won(code: c_int, what: &str) -> Result<()> {
+    if code == CONFLICT { Err(Box::new(Lost)) } else { success(code, what) }
+}
+
 struct Tides {
     api: Api,
+    level: Level,
     db: Handle,
     families: Vec<Handle>,
     version: String,
@@ -241,7 +252,15 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut db = ptr::null_mut();
     // SAFETY: the configuration and the path in it live until the call returns; the library copies what it keeps.
     success(unsafe { (api.open)(&raw const config, &raw mut db) }, "open")?;
-    let mut tides = Tides { api, db, families: Vec::new(), version, ttl: settings.shape.ttl, told };
+    let mut tides = Tides {
+        api,
+        level: settings.level,
+        db,
+        families: Vec::new(),
+        version,
+        ttl: settings.shape.ttl,
+        told,
+    };
     for f in 0..settings.families() {
         let made = tides.family(&format!("bench{f}"), &family)?;
         tides.families.push(made);
@@ -326,6 +345,9 @@ impl Engine for Tides {
     fn expiry(&self) -> Expiry {
         if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
     }
+    fn transactions(&self, level: Level) -> bool {
+        level != Level::Locks
+    }
     fn largest_value(&self) -> u64 {
         u64::from(u32::MAX)
     }
@@ -352,6 +374,33 @@ impl<'e> Txn<'e> {
         // SAFETY: the database is open as long as `tides` is borrowed.
         success(unsafe { (tides.api.txn_begin)(tides.db, &raw mut txn) }, "txn_begin")?;
         Ok(Txn { api: &tides.api, txn })
+    }
+    /// One of the settings' level.
+    fn protected(tides: &'e Tides) -> Result<Txn<'e>> {
+        let level = if tides.level == Level::Serializable { SERIALIZABLE } else { SNAPSHOT };
+        let mut txn = ptr::null_mut();
+        // SAFETY: as in `begin`.
+        let code = unsafe { (tides.api.txn_begin_with_isolation)(tides.db, level, &raw mut txn) };
+        success(code, "txn_begin_with_isolation")?;
+        Ok(Txn { api: &tides.api, txn })
+    }
+    /// The value of `key`, shown as long as it lives.
+    fn see(&self, cf: Handle, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+        let (mut value, mut len) = (ptr::null_mut(), 0);
+        // SAFETY: transaction and family belong to one open database, the key lives until the call returns.
+        let code = unsafe {
+            (self.api.txn_get)(self.txn, cf, key.as_ptr(), key.len(), &raw mut value, &raw mut len)
+        };
+        if !found(code, "txn_get")? {
+            see(None);
+            return Ok(());
+        }
+        // SAFETY: on success `value` is a block of `len` bytes of the library's allocator, ours to free, once.
+        unsafe {
+            see(Some(if len == 0 { &[] } else { std::slice::from_raw_parts(value, len) }));
+            (self.api.free)(value.cast());
+        }
+        Ok(())
     }
 }
 
@@ -423,21 +472,7 @@ impl Session for Asking<'_> {
             Some(txn) => txn,
             None => self.reading.insert(Txn::begin(self.tides)?),
         };
-        let (mut value, mut len) = (ptr::null_mut(), 0);
-        let cf = self.tides.families[family];
-        // SAFETY: transaction and family belong to this open database, the key lives until the call returns.
-        let code =
-            unsafe { (txn.api.txn_get)(txn.txn, cf, key.as_ptr(), key.len(), &raw mut value, &raw mut len) };
-        if !found(code, "txn_get")? {
-            see(None);
-            return Ok(());
-        }
-        // SAFETY: on success `value` is a block of `len` bytes of the library's allocator, ours to free, once.
-        unsafe {
-            see(Some(if len == 0 { &[] } else { std::slice::from_raw_parts(value, len) }));
-            (txn.api.free)(value.cast());
-        }
-        Ok(())
+        txn.see(self.tides.families[family], key, see)
     }
     fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let txn = Txn::begin(self.tides)?;
@@ -447,6 +482,27 @@ impl Session for Asking<'_> {
         success(unsafe { (txn.api.iter_new)(txn.txn, cf, &raw mut iter) }, "iter_new")?;
         let mut walk = Walk { iter, txn };
         work(&mut walk)
+    }
+    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+        let mut writing = Writing { txn: Txn::protected(self.tides)?, tides: self.tides, until: 0 };
+        work(&mut writing)?;
+        // SAFETY: the transaction was begun above and is freed when `writing` is dropped.
+        won(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
+    }
+}
+
+impl Deal for Writing<'_> {
+    fn get(
+        &mut self,
+        family: usize,
+        key: &[u8],
+        _change: bool,
+        see: &mut dyn FnMut(Option<&[u8]>),
+    ) -> Result<()> {
+        self.txn.see(self.tides.families[family], key, see)
+    }
+    fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Sink::put(self, family, key, value)
     }
 }
 

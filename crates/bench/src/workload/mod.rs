@@ -6,6 +6,7 @@ pub mod run;
 mod bulk;
 mod replay;
 mod series;
+pub mod txns;
 
 pub use replay::Replay;
 pub use series::visible;
@@ -68,6 +69,8 @@ pub enum Act {
     Queue,
     /// Batches at the tail of a series whose entries expire, and looks at the newest.
     Series,
+    /// Transactions, of the level that the settings say.
+    Txn(txns::Kind),
     /// What a trace says.
     Replay,
 }
@@ -134,6 +137,14 @@ const fn giant(name: &'static str, about: &'static str, loaded: bool, act: Act, 
         _ => |_| 8,
     };
     Workload { name, about, loaded, act, pick: Pick::InOrder, keys: |_| 4, ops, giant: true, ..PLAIN }
+}
+
+const fn txn(name: &'static str, about: &'static str, kind: txns::Kind) -> Workload {
+    Workload { name, about, act: Act::Txn(kind), keys: |n| (n / 4).max(2), ops: |n| (n / 2).max(1), ..PLAIN }
+}
+
+const fn counters(name: &'static str, about: &'static str, hot: u64) -> Workload {
+    txn(name, about, txns::Kind::Rmw { hot })
 }
 
 /// Every workload.
@@ -292,6 +303,21 @@ pub const WORKLOADS: &[Workload] = &[
             1000,
         )
     },
+    counters("txn_rmw_1", "transactions that count two keys up: always the same one, and any", 1),
+    counters("txn_rmw_4", "transactions that count two keys up: one of 4, and any", 4),
+    counters("txn_rmw_16", "transactions that count two keys up: one of 16, and any", 16),
+    counters("txn_rmw_64", "transactions that count two keys up: one of 64, and any", 64),
+    counters("txn_rmw", "transactions that count any two keys up", u64::MAX),
+    txn(
+        "txn_smallbank",
+        "SmallBank: six kinds of transactions over two families, nine tenths of them on 1,000 customers",
+        txns::Kind::SmallBank,
+    ),
+    txn(
+        "txn_neworder",
+        "as TPC-C: orders of 5 to 15 lines and payments by halves, over six families",
+        txns::Kind::NewOrder,
+    ),
     Workload {
         loaded: true,
         ..read(
@@ -315,7 +341,7 @@ impl Workload {
     /// This workload with the order and choice of keys that a pattern asks for, where it leaves them open.
     pub fn with(mut self, pattern: Option<Pattern>) -> Workload {
         let Some(pattern) = pattern else { return self };
-        if matches!(self.act, Act::Queue | Act::Series | Act::Replay) {
+        if matches!(self.act, Act::Queue | Act::Series | Act::Txn(_) | Act::Replay) {
             return self;
         }
         let (layout, pick) = match pattern {
@@ -339,7 +365,9 @@ impl Workload {
     /// Whether the measured phase changes the database.
     pub fn writes(&self) -> bool {
         match self.act {
-            Act::Write | Act::Bulk | Act::Delete | Act::Queue | Act::Series | Act::Replay => true,
+            Act::Write | Act::Bulk | Act::Delete | Act::Queue | Act::Series | Act::Txn(_) | Act::Replay => {
+                true
+            }
             Act::Mix { read, scan, .. } => read + scan < 100,
             _ => false,
         }

@@ -4,6 +4,7 @@
 //! thread owns is checked to be one whole value of that key, at any version.
 
 use super::replay::Replay;
+use super::txns::Tally;
 use super::{Act, Pick, Workload};
 use crate::engine::{Result, Session};
 use crate::keys::{Keys, mix};
@@ -42,6 +43,8 @@ pub struct Plan {
     /// Seconds that entries live.
     pub ttl: Option<u64>,
     pub replay: Option<Replay>,
+    /// What transactions have committed.
+    pub tally: Tally,
 }
 
 impl Plan {
@@ -91,6 +94,10 @@ impl<'p> Part<'p> {
             value: Vec::new(),
             scratch: Vec::new(),
         }
+    }
+    /// What it is part of.
+    pub fn plan(&self) -> &'p Plan {
+        self.plan
     }
     pub(super) fn ops(&self) -> u64 {
         let (from, to) = share(self.plan.ops, self.plan.threads, self.t);
@@ -167,6 +174,7 @@ impl<'p> Part<'p> {
             }
             Act::Queue => self.each(meter, |part, meter, op| part.queue(session, meter, op)),
             Act::Series => self.series(session, meter, self.plan.ttl.unwrap_or(u64::MAX / 2)),
+            Act::Txn(kind) => self.transact(kind, session, meter),
             Act::Replay => {}
         }
         Ok(())
@@ -433,7 +441,7 @@ impl<'p> Part<'p> {
     pub fn live_bytes(&self) -> u64 {
         match (&self.plan.replay, self.plan.workload.act) {
             (Some(replay), _) => return if self.t == 0 { replay.live().1 } else { 0 },
-            (_, Act::Series) => return 0,
+            (_, Act::Series | Act::Txn(_)) => return 0,
             _ => {}
         }
         let live = self.versions.iter().filter(|v| **v != ABSENT).count() as u64 + self.inserted;
@@ -445,7 +453,7 @@ impl<'p> Part<'p> {
         if let Some(replay) = &self.plan.replay {
             return self.recheck(replay, session, meter, samples);
         }
-        if matches!(self.plan.workload.act, Act::Queue | Act::Series) {
+        if matches!(self.plan.workload.act, Act::Queue | Act::Series | Act::Txn(_)) {
             return;
         }
         for _ in 0..samples.min(self.versions.len() as u64) {

@@ -253,6 +253,8 @@ fn count(core: &Core, m: &Merge, made: &Made) {
     core.counters.dropped_tombstones.add(output.counts.tombstones);
     core.counters.dropped_covered.add(output.counts.covered);
     core.counters.dropped_cancelled.add(output.counts.cancelled);
+    core.counters.operands_merged.add(output.counts.merged);
+    core.counters.operands_unmerged.add(output.counts.unmerged);
     core.counters.dropped_ranges.add(output.counts.ranges.shadowed + output.counts.ranges.spent);
     if m.due.plan.reason == Reason::Covered {
         core.counters.dropped_tables.add(m.due.plan.inputs.len() as u64);

@@ -220,6 +220,8 @@ fn count(core: &Core, family: &str, made: &Made) {
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_covered.add(output.counts.covered);
     core.counters.dropped_cancelled.add(output.counts.cancelled);
+    core.counters.operands_merged.add(output.counts.merged);
+    core.counters.operands_unmerged.add(output.counts.unmerged);
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
 }
 
@@ -246,6 +248,7 @@ pub fn setting<'a>(
         ids: &core.ids,
         pace,
         now: &*core.now,
+        merger: family.tree.view().merger.clone(),
         filter: None,
         settle: None,
         later: None,

@@ -78,6 +78,11 @@ fn open(core: &Core, path: &Path) -> Result<Arc<KlogReader>> {
             "{name} holds range tombstones, which ingest does not take: build it without them, and call delete_range first"
         )));
     }
+    if reader.operands() > 0 {
+        return Err(Error::invalid(format!(
+            "{name} holds operands of merges, which ingest does not take: build it of values"
+        )));
+    }
     if s.largest != SeqNo::ZERO || !s.vlogs.is_empty() {
         return Err(
             Error::corruption("a standalone table numbers entries, or references value logs").in_file(name)

@@ -4,7 +4,9 @@ use super::edit::{Befell, CleanClose, Edit, FamilyEvent};
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, Result, RunId, SeqNo, limits};
+use perigee_base::{
+    Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, MergeRule, Result, RunId, SeqNo, limits,
+};
 use perigee_file::{Codec, Compression, KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
@@ -139,6 +141,9 @@ fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
     }
     if let Some(fingerprint) = s.order.fingerprint() {
         field(out, 21, |b| b.extend_from_slice(&fingerprint.to_le_bytes()));
+    }
+    if let Some(rule) = &s.merge_operator {
+        field(out, 23, |b| b.extend_from_slice(rule.word().as_bytes()));
     }
 }
 
@@ -396,6 +401,12 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
                 let name =
                     std::str::from_utf8(body).map_err(|_| Error::corruption("a key order is not UTF-8"))?;
                 s.order = KeyOrder::by_name(name)?;
+                continue;
+            }
+            23 => {
+                let word = std::str::from_utf8(body)
+                    .map_err(|_| Error::corruption("the name of a merge operator is not UTF-8"))?;
+                s.merge_operator = Some(MergeRule::of_word(word)?);
                 continue;
             }
             3 => s.memtable_bytes = b.varint()?,

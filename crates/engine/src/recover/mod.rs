@@ -265,10 +265,16 @@ fn open_families(
     Ok(all)
 }
 
-/// A user's order must be one that the caller registered for this database, not only somewhere in this process.
+/// A user's order must be one that the caller registered for this database, not only somewhere in this process; so must a user's
+/// merge operator.
 fn check_orders(catalog: &Catalog, settings: &Settings) -> Result<()> {
     for entry in catalog.families.values() {
-        let known = entry.settings.order.check_known(&settings.orders);
+        let mut known = entry.settings.order.check_known(&settings.orders);
+        // Who only reads may go without: keys with operands answer with an error.
+        if !settings.read_only && !settings.salvage {
+            let rule = entry.settings.merge_operator.as_ref();
+            known = known.and_then(|()| settings.operators.check_known(rule));
+        }
         known.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
     }
     Ok(())
@@ -309,6 +315,7 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> 
         if let Some(entry) = catalog.families.get(&f.id) {
             f.set_settings(entry.settings.clone());
             f.set_filter(settings.filters.of(&entry.name));
+            f.tree.set_merger(settings.operators.merger(entry.settings.merge_operator.as_ref()));
         }
         all.insert(f);
     }

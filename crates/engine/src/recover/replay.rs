@@ -9,7 +9,7 @@ use crate::shared::{self, SharedBatches};
 use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::log::prepare::{decision, numbers, operations};
 use perigee_file::log::{LogReader, Op, Ops, Prepare, Record, RecordKind, Step};
@@ -320,7 +320,7 @@ impl Replay<'_> {
             }
             let seq = base + n;
             n += 1;
-            if let Some(family) = self.target(op.family, seq).map_err(place)? {
+            if let Some(family) = self.target(op.family, seq, op.kind).map_err(place)? {
                 parts.entry(family).or_default().push((op, SeqNo(seq - base)));
             }
         }
@@ -329,6 +329,9 @@ impl Replay<'_> {
                 Error::corruption("a batch holds another number of operations than its header says")
                     .expected(count, n),
             ));
+        }
+        if bug::on(Bug::LosePartOfCommit) && parts.len() > 1 {
+            parts.pop_last();
         }
         let (kind, payload) = (record.header.kind, Arc::new(record.payload));
         let noted = self.prepared(kind, base, &payload);
@@ -348,7 +351,8 @@ impl Replay<'_> {
             RecordKind::Prepare => {
                 let p = Prepare::decode(payload)?;
                 for op in Ops::new(payload, p.batch.clone()) {
-                    self.target(op?.family, u64::MAX)?;
+                    let op = op?;
+                    self.target(op.family, u64::MAX, op.kind)?;
                 }
                 self.out.undecided.insert(p.head.gid.to_vec(), (lsn, Arc::clone(payload)));
             }
@@ -364,9 +368,10 @@ impl Replay<'_> {
     }
 
     /// The family that the operation still has to reach.
-    fn target(&self, family: FamilyId, seq: u64) -> Result<Option<FamilyId>> {
+    fn target(&self, family: FamilyId, seq: u64, kind: EntryKind) -> Result<Option<FamilyId>> {
+        let again = kind.is_operand() && bug::on(Bug::ReplayFlushedOperands);
         match self.found.catalog.families.get(&family) {
-            Some(entry) if SeqNo(seq) <= entry.flushed => Ok(None),
+            Some(entry) if SeqNo(seq) <= entry.flushed && !again => Ok(None),
             Some(_) => Ok(Some(family)),
             None if family == FamilyId::NOBODY => Ok(None),
             None if family.0 < self.found.catalog.next.1 => {

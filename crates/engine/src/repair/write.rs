@@ -241,6 +241,8 @@ impl Making {
             pace: &Unhindered,
             // Nothing expires by a repair.
             now: &Frozen(0),
+            // Whether an operand was joined already, nobody says: each stays as it is.
+            merger: None,
             filter: None,
             settle: None,
             later: None,
@@ -278,8 +280,5 @@ impl Making {
 
 /// Where a separated value lies.
 fn pointer(value: &ValueRef<'_>) -> Option<perigee_base::key::VlogPointer> {
-    match value {
-        ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => Some(*p),
-        _ => None,
-    }
+    value.apart()
 }

@@ -9,6 +9,7 @@ use crate::footprint::{Place as Locked, Reads};
 use crate::locks::{LockMode, Locks, Mine, Owner};
 use crate::serial::{Member, Registry};
 use crate::snapshot::Held;
+use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo, Shared};
 use perigee_file::Found;
@@ -101,7 +102,10 @@ impl Txn {
         if self.owner == 0 {
             self.owner = self.locks.newcomer();
         }
-        let take = || core.snapshots.take(&core.visible);
+        let take = || match bug::on(Bug::StaleSnapshot) {
+            true => core.snapshots.take(&core.visible().0.saturating_sub(1).into()),
+            false => core.snapshots.take(&core.visible),
+        };
         if self.settings.isolation == Isolation::Serializable {
             // One that only reads is never refused: so it must not begin between a commit's check and its publication.
             let _section = self.settings.read_only.then(|| core.wal.appender());
@@ -189,13 +193,14 @@ impl Txn {
         let view = family.tree.view();
         let at = self.at(core, family)?;
         Ok(match self.writes.own(family.id)? {
-            Some(own) => (Arc::new(view.under(own)), at),
-            None => (view, at),
+            Some(own) if !bug::on(Bug::OwnUnseenByCursor) => (Arc::new(view.under(own)), at),
+            _ => (view, at),
         })
     }
     /// Where a walk lists what it passes, if that matters.
     pub fn walk(&self, family: &Family) -> Option<Walk> {
-        let member = self.serial.as_ref().filter(|_| !self.settings.read_only)?;
+        let listed = !self.settings.read_only && !bug::on(Bug::RangeNotTracked);
+        let member = self.serial.as_ref().filter(|_| listed)?;
         let (family, order) = (family.id, family.tree.order());
         Some(Walk { member: Arc::clone(member), family, order, number: None })
     }
@@ -203,7 +208,10 @@ impl Txn {
     pub fn get(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Shared>> {
         self.check(core)?;
         let order = family.tree.order();
-        if let Some(found) = self.writes.find(family.id, order, key)? {
+        let own = self.writes.find(family.id, order, key)?;
+        // Of an own operand's value a part is what others committed.
+        let merged = own.as_ref().is_some_and(Found::is_operand);
+        if let Some(found) = own.filter(|_| !merged) {
             return live(core, found);
         }
         if tracked && !self.settings.read_only {
@@ -212,6 +220,10 @@ impl Txn {
                 None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
                 None => {}
             }
+        }
+        if merged {
+            let (view, at) = self.view(core, family)?;
+            return get::get(&view, key, at);
         }
         let view = family.tree.pin();
         let at = self.at(core, family)?;
@@ -310,7 +322,9 @@ impl Txn {
         self.check(core)?;
         let at = self.position(name)?;
         self.writes.roll_back(self.savepoints[at].place);
-        self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        if !bug::on(Bug::RollbackKeepsLock) {
+            self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        }
         self.savepoints.truncate(at + 1);
         Ok(())
     }

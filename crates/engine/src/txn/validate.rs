@@ -6,6 +6,7 @@ use crate::family::Family;
 use crate::footprint::{Parts, Reads, Target, Written};
 use crate::prepared::shown;
 use crate::serial::{Member, Refused, Registry};
+use perigee_base::bug::{self, Bug};
 use perigee_base::cut::Cut;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo};
 use perigee_tree::since;
@@ -89,7 +90,7 @@ impl Conditions {
     pub fn check_early(&mut self, core: &Core, writes: &dyn Parts) -> Result<()> {
         let (seen, since, era) = (core.visible(), self.since, self.era);
         self.check(core, writes, &|id, target| written_since(core, id, target, since, era))?;
-        self.since = self.since.max(seen);
+        self.since = self.since.max(if bug::on(Bug::StaleConditions) { seen_late(core) } else { seen });
         Ok(())
     }
 
@@ -98,6 +99,9 @@ impl Conditions {
     /// # Errors
     /// As [`Conditions::check_early`].
     pub fn check_last(&mut self, core: &Core, writes: &dyn Parts, earlier: &Admitted) -> Result<()> {
+        if bug::on(Bug::SkipLastCheck) {
+            return Ok(());
+        }
         let (since, era) = (self.since, self.era);
         self.check(core, writes, &|id, target| written_since(core, id, target, since, era))?;
         if !earlier.is_empty() {
@@ -109,6 +113,12 @@ impl Conditions {
         let next = core.visible().plus(1);
         registry.commit(member, written, self.overwritten, next).map_err(|r| refused(core, r))
     }
+}
+
+/// The seeded bug.
+fn seen_late(core: &Core) -> SeqNo {
+    core.env.clock.sleep_us(1);
+    core.visible()
 }
 
 impl Conditions {

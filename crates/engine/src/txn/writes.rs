@@ -7,6 +7,7 @@
 //! ```
 //! Numbers only grow, also over rollbacks: a memtable cannot forget, so numbers taken back are remembered as dead.
 
+use perigee_base::bug::{self, Bug};
 use perigee_base::{EntryKind, FamilyId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_file::Found;
 use perigee_file::log::{Batch, Mark, Op};
@@ -101,7 +102,9 @@ impl Writes {
                 None => self.dead.push(first..self.next),
             }
         }
-        self.batch.truncate(place.batch);
+        if !bug::on(Bug::SavepointLeaks) {
+            self.batch.truncate(place.batch);
+        }
         self.ops.truncate(place.ops);
     }
     /// Forgets everything, keeps the batch's memory.
@@ -192,6 +195,7 @@ fn found(buf: &[u8], op: &Op) -> Result<Found> {
     Ok(match op.value_in(buf)? {
         ValueRef::Inline(value) => Found::Value(own(value)),
         ValueRef::InlineUntil(value, x) => Found::ValueUntil(own(value), x),
+        ValueRef::Operand(value) => Found::Operand(own(value)),
         _ => Found::Tombstone,
     })
 }

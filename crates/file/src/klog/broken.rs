@@ -40,6 +40,7 @@ impl KlogReader {
         };
         let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
         let parts = Parts {
+            operands: 0,
             family: FamilyId::DEFAULT,
             footer,
             summary: summary.clone(),

@@ -6,7 +6,8 @@
 //! ```
 //! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on, tag 24 (when entries expire, see
 //! `expiries.rs`) if any do.
-//! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag is there.
+//! Tag 27 (the number of operands of merges) is there if there are any.
+//! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag but 27 is there.
 
 use crate::block::Block;
 use crate::expiries::Expiries;
@@ -150,6 +151,24 @@ pub fn append_expiries(out: &mut Vec<u8>, expiries: &Expiries) {
     }
 }
 
+/// The tag of the number of operands. Odd: who does not know operands must not read the file.
+const OPERANDS_TAG: u64 = 27;
+
+/// Adds the number of operands to the raw form, if there are any; behind the times.
+pub fn append_operands(out: &mut Vec<u8>, operands: u64) {
+    if operands > 0 {
+        let mut number = Vec::new();
+        put_varint(&mut number, operands);
+        put_varint(out, OPERANDS_TAG);
+        put_bytes(out, &number);
+    }
+}
+
+/// The number of operands: none, if the raw form does not say.
+pub fn operands(raw: &[u8]) -> Result<u64> {
+    Ok(optional(raw, OPERANDS_TAG)?.map(number).transpose()?.unwrap_or(0))
+}
+
 /// The value of a tag in the raw form, if it is there.
 fn optional(raw: &[u8], wanted: u64) -> Result<Option<&[u8]>> {
     let mut d = Decoder::new(raw);
@@ -247,7 +266,7 @@ fn fields(raw: &[u8]) -> Result<[&[u8]; TAGS.len()]> {
         previous = Some(tag);
         match TAGS.iter().position(|&t| t == tag) {
             Some(i) => found[i] = Some(value),
-            None if tag % 2 == 0 => {}
+            None if tag % 2 == 0 || tag == OPERANDS_TAG => {}
             None => {
                 let what = format!(
                     "the klog has a property {tag} that this build does not know: use a newer Perigee"
@@ -304,6 +323,7 @@ pub(crate) struct Tally {
     vlogs: BTreeMap<FileId, u64>,
     ranges: Option<RangeSummary>,
     expiries: Expiries,
+    operands: u64,
 }
 
 impl Tally {
@@ -322,7 +342,13 @@ impl Tally {
             vlogs: BTreeMap::new(),
             ranges: None,
             expiries: Expiries::default(),
+            operands: 0,
         }
+    }
+
+    /// How many of them are operands.
+    pub fn operands(&self) -> u64 {
+        self.operands
     }
 
     /// When its entries expire.
@@ -424,13 +450,14 @@ impl Tally {
 
     // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared, not used.
     fn add_value(&mut self, value: ValueRef<'_>) {
+        self.operands += u64::from(value.is_operand());
         let bytes = match value {
             ValueRef::None | ValueRef::Single => {
                 self.tombstones += 1;
                 0
             }
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len() as u64,
-            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) | ValueRef::Operand(v) => v.len() as u64,
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) | ValueRef::OperandPointer(p) => {
                 let stored = self.vlogs.entry(p.file).or_default();
                 *stored = stored.wrapping_add(p.stored_bytes);
                 p.value_bytes

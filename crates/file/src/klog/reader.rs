@@ -41,6 +41,10 @@ pub enum Found {
     ValueUntil(Shared, Expiry),
     /// The value lies in a value log, up to a time.
     PointerUntil(VlogPointer, Expiry),
+    /// An operand, pinned, to be merged into what lies below.
+    Operand(Shared),
+    /// An operand in a value log.
+    OperandPointer(VlogPointer),
 }
 
 impl Found {
@@ -56,6 +60,8 @@ impl Found {
             ValueRef::Pointer(p) => Found::Pointer(p),
             ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
             ValueRef::PointerUntil(p, x) => Found::PointerUntil(p, x),
+            ValueRef::Operand(_) => Found::Operand(block.pinned_value(i)),
+            ValueRef::OperandPointer(p) => Found::OperandPointer(p),
         }
     }
     /// The same, its value copied: the block goes.
@@ -63,7 +69,20 @@ impl Found {
         match block.value(i) {
             ValueRef::Inline(v) => Found::Value(v.to_vec().into()),
             ValueRef::InlineUntil(v, x) => Found::ValueUntil(v.to_vec().into(), x),
+            ValueRef::Operand(v) => Found::Operand(v.to_vec().into()),
             _ => Found::of(block, i),
+        }
+    }
+    /// Whether it is an operand.
+    #[inline]
+    pub fn is_operand(&self) -> bool {
+        matches!(self, Found::Operand(_) | Found::OperandPointer(_))
+    }
+    /// Where its bytes lie, if that is in a value log.
+    pub fn apart(&self) -> Option<VlogPointer> {
+        match self {
+            Found::Pointer(p) | Found::PointerUntil(p, _) | Found::OperandPointer(p) => Some(*p),
+            _ => None,
         }
     }
     /// When it ends, if it does.
@@ -118,6 +137,7 @@ pub(super) struct Parts {
     pub filter: Option<Filter>,
     pub sketch: Option<Sketch>,
     pub expiries: Arc<Expiries>,
+    pub operands: u64,
     pub ranges: Arc<Fragments>,
 }
 
@@ -130,9 +150,10 @@ impl Parts {
                 .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
         })?;
         let footer = read_footer(input)?;
-        let ((summary, order), sketch, expiries) =
+        let ((summary, order), sketch, expiries, operands) =
             part(input, footer.properties, FrameKind::Properties, |raw| {
-                Ok((props::decode(&raw)?, props::sketch(&raw)?, props::expiries(&raw)?))
+                let (sketch, expiries) = (props::sketch(&raw)?, props::expiries(&raw)?);
+                Ok((props::decode(&raw)?, sketch, expiries, props::operands(&raw)?))
             })?;
         let index = match footer.index {
             (0, 0) => Index::empty(),
@@ -163,7 +184,7 @@ impl Parts {
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
         let (family, ranges, expiries) = (FamilyId(family), Arc::new(ranges), Arc::new(expiries));
-        Ok(Parts { family, footer, summary, order, index, filter, sketch, expiries, ranges })
+        Ok(Parts { family, footer, summary, order, index, filter, sketch, expiries, operands, ranges })
     }
 }
 
@@ -509,6 +530,10 @@ impl KlogReader {
     /// The sketch of its keys; tables of few keys have none.
     pub fn sketch(&self) -> Option<&Sketch> {
         self.parts.sketch.as_ref()
+    }
+    /// How many of its entries are operands.
+    pub fn operands(&self) -> u64 {
+        self.parts.operands
     }
     /// When its entries expire.
     pub fn expiries(&self) -> &Arc<Expiries> {

@@ -53,6 +53,11 @@ impl KlogReader {
             let e = Error::corruption("the times at which entries expire are not those of the entries");
             return Err(self.input.damage(parts.footer.properties.0, e));
         }
+        if walk.tally.operands() != parts.operands {
+            let e = Error::corruption("the number of operands is not that of the entries")
+                .expected(parts.operands, walk.tally.operands());
+            return Err(self.input.damage(parts.footer.properties.0, e));
+        }
         if walk.sketch() != parts.sketch {
             let e = Error::corruption("the sketch of keys is not that of the keys");
             return Err(self.input.damage(parts.footer.properties.0, e));

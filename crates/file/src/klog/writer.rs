@@ -21,7 +21,7 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::format::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo, ValueRef};
+use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo};
 use perigee_env::{Append, Dir};
 use std::sync::Arc;
 
@@ -131,10 +131,7 @@ impl KlogWriter {
 
     /// Adds the next entry; one that is out of order or too large is a bug of the caller.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
-        let inline = match e.value {
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len(),
-            _ => 0,
-        };
+        let inline = e.value.beside().map_or(0, <[u8]>::len);
         if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
             return Err(Error::internal("an entry is too large for a block")
                 .expected(
@@ -280,13 +277,14 @@ impl KlogWriter {
             index = self.write_frame(FrameKind::Index, self.options.compression)?;
         }
         let order = self.options.order;
-        let expiries = self.tally.expiries().clone();
+        let (expiries, operands) = (self.tally.expiries().clone(), self.tally.operands());
         let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
         self.raw = props::encode(&summary, order);
         if self.keys.count >= props::SKETCHED_KEYS_MIN {
             props::append_sketch(&mut self.raw, &self.keys.sketch);
         }
         props::append_expiries(&mut self.raw, &expiries);
+        props::append_operands(&mut self.raw, operands);
         let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
         let end = footer.encode(self.output.id(), self.output.offset());

@@ -112,6 +112,14 @@ impl Batch {
         Ok(())
     }
 
+    /// Adds an operand.
+    pub fn merge(&mut self, family: FamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
+        let at = self.buf.len().max(RECORD_HEADER_BYTES);
+        self.put(family, key, operand)?;
+        self.buf[at] = EntryKind::Merge.code();
+        Ok(())
+    }
+
     /// Adds a delete of every key between two places.
     pub fn delete_range(&mut self, family: FamilyId, begin: CutRef<'_>, end: CutRef<'_>) -> Result<()> {
         let (from, to) = (begin.encoded_bytes(), end.encoded_bytes());
@@ -288,11 +296,11 @@ impl<'a> Ops<'a> {
         let longest = limits::KEY_BYTES_MAX + usize::from(kind == EntryKind::RangeDelete);
         let key_len = bounded(d.varint()?, longest, "key")?;
         let value_len = match kind {
-            EntryKind::Put => bounded(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
+            EntryKind::Put | EntryKind::Merge => bounded(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
             EntryKind::Delete | EntryKind::SingleDelete => 0,
             EntryKind::RangeDelete => bounded(d.varint()?, longest, "key")?,
             EntryKind::PutExpiring => expiring(d.varint()?)?,
-            EntryKind::PutPointer | EntryKind::PointerExpiring => {
+            EntryKind::PutPointer | EntryKind::PointerExpiring | EntryKind::MergePointer => {
                 return Err(Error::corruption("a value-log pointer inside a batch"));
             }
         };
@@ -355,10 +363,12 @@ mod tests {
         b.put_until(FamilyId(0), b"dew", b"wet", Expiry(1_800_000_000_000)).unwrap();
         b.single_delete(FamilyId(300), b"tide").unwrap();
         b.delete_range(FamilyId(0), CutRef::Before(b"a"), CutRef::Last).unwrap();
+        b.merge(FamilyId(0), b"tides", &1i64.to_le_bytes()).unwrap();
         let f = b.finish();
         assert_eq!(&f.buf[f.payload()], hex(include_str!("../../../../docs/format/batch.md")));
         let ops: Vec<Op> = Ops::new(&f.buf, f.payload()).map(|op| op.unwrap()).collect();
-        assert_eq!(ops.len(), 5);
+        assert_eq!(ops.len(), 6);
+        assert_eq!(ops[5].value_in(&f.buf).unwrap(), ValueRef::Operand(&1i64.to_le_bytes()));
         assert_eq!((ops[3].kind, ops[3].family), (EntryKind::SingleDelete, FamilyId(300)));
         assert_eq!(ops[4].range_in(&f.buf), Some((CutRef::Before(b"a"), CutRef::Last)));
         assert_eq!(&f.buf[ops[0].key.clone()], b"moon");
@@ -384,7 +394,7 @@ mod tests {
     fn any_bytes_give_an_answer() {
         for n in 0..2000u64 {
             let bytes: Vec<u8> =
-                (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 7) as u8).collect();
+                (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 10) as u8).collect();
             let _ = Ops::new(&bytes, 0..bytes.len()).count();
         }
     }

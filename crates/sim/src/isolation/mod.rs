@@ -66,6 +66,9 @@ pub fn run(args: &Args) -> bool {
             }
         }
         all.add(&tally);
+        if common.stop && all.violations > 0 {
+            break;
+        }
     }
     conclude(&all, if common.case.is_some() { 1 } else { common.cases / 5 * 5 }) && good
 }

@@ -122,6 +122,11 @@ impl Entries {
         ((self.record(i)[3].load(Relaxed) >> 32) as u32).wrapping_sub(1)
     }
 
+    /// The version of the same key before entry `i`.
+    pub fn older(&self, i: u32) -> Option<u32> {
+        (self.record(i)[3].load(Relaxed) as u32).checked_sub(1)
+    }
+
     /// The sequence number of entry `i`.
     #[inline]
     pub fn seq(&self, i: u32) -> SeqNo {

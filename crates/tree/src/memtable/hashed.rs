@@ -149,6 +149,17 @@ impl Hashed {
         self.entries.visible(newest, at).map(|e| self.entries.node(e))
     }
 
+    /// The same by its number; [`Hashed::older`] leads on from there.
+    pub fn find(&self, key: &[u8], hash: u64, at: SeqNo, batches: &Batches) -> Option<u32> {
+        let keys = KeysOf(&self.entries, batches);
+        let newest = self.index.find(hash, |e| keys.key(e) == key)?;
+        self.entries.visible(newest, at)
+    }
+    /// The version of its key before entry `i`.
+    pub fn older(&self, i: u32) -> Option<u32> {
+        self.entries.older(i)
+    }
+
     /// All entries published so far, in order: what is not yet sorted is sorted now.
     pub fn sorted(&self, batches: &Batches) -> Arc<Sorted> {
         let upto = self.published.load(Acquire);

@@ -203,6 +203,7 @@ impl Memtable {
         match self.value_of(n) {
             ValueRef::None | ValueRef::Single => Found::Tombstone,
             ValueRef::InlineUntil(_, x) => Found::ValueUntil(value().skip(Expiry::BYTES), x),
+            ValueRef::Operand(_) => Found::Operand(value()),
             _ => Found::Value(value()),
         }
     }
@@ -224,6 +225,33 @@ impl Memtable {
             }
         };
         Some((node.seq, self.found(&node)))
+    }
+
+    /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it has seen enough (false).
+    pub fn versions(&self, key: &[u8], hash: u64, at: SeqNo, mut show: impl FnMut(SeqNo, Found) -> bool) {
+        match &self.index {
+            Index::Hashed(table) => {
+                let mut next = table.find(key, hash, at, &self.batches);
+                while let Some(i) = next {
+                    let node = table.node(i);
+                    if !show(node.seq, self.found(&node)) {
+                        return;
+                    }
+                    next = table.older(i);
+                }
+            }
+            Index::Listed(list) => {
+                let mut next = list.seek(key, at, |n| self.key_of(n), self.order);
+                while let Some(i) = next {
+                    let node = list.node(i);
+                    let same = self.order.equal(self.key_of(&node), key);
+                    if !same || !show(node.seq, self.found(&node)) {
+                        return;
+                    }
+                    next = list.next(i);
+                }
+            }
+        }
     }
 
     /// How many entries lie between two places in entry order (`None`: to that end). Where only identical bytes are the

@@ -31,6 +31,14 @@ pub enum Verdict {
     Cancel,
     /// A tombstone that hides at least what the waiting single delete does: it goes on alone.
     Replace,
+    /// An operand: it waits for what lies below it.
+    Operand,
+    /// The value that waiting operands are about.
+    Base,
+    /// A tombstone, or a value whose time has passed: waiting operands are about nothing.
+    NoBase,
+    /// An operand below a waiting single delete, which must hide all of them: it goes on as a delete.
+    Deletes,
 }
 
 /// What became of range tombstones, counted once for each fragment.
@@ -55,6 +63,8 @@ enum Wake {
     Waits(usize),
     /// A single delete and its put went together; another put right below is one too many, and hidden all the same.
     Cancelled(usize),
+    /// It is an operand of that stratum, and waits.
+    Operand(usize),
 }
 
 /// Decides entry by entry; entries come in entry order.
@@ -97,6 +107,10 @@ impl<'a> Collapse<'a> {
     #[must_use]
     pub fn settling(self, number: Option<SeqNo>) -> Collapse<'a> {
         Collapse { settle: number.filter(|_| self.bottom), ..self }
+    }
+    /// The stratum of a version.
+    pub fn stratum(&self, seq: SeqNo) -> usize {
+        self.strata.of(seq)
     }
     /// The order of keys.
     pub fn order(&self) -> KeyOrder {
@@ -182,7 +196,7 @@ impl<'a> Collapse<'a> {
 
     /// Whether a filter may be asked about the entry: it has a value that no snapshot sees.
     pub fn may_filter(&self, e: &EntryRef<'_>) -> bool {
-        let is_put = !matches!(e.value, ValueRef::None | ValueRef::Single);
+        let is_put = !matches!(e.value, ValueRef::None | ValueRef::Single) && !e.value.is_operand();
         is_put && (self.strata.newest(e.seq) || bug::on(Bug::FilterUnderSnapshot))
     }
     /// Whether a tombstone in the place of the entry would have nothing to hide.
@@ -193,7 +207,9 @@ impl<'a> Collapse<'a> {
     /// The number that an entry goes on under: that of all settled ones, if every reader sees it and it is a value.
     pub fn settled(&self, e: &EntryRef<'_>) -> SeqNo {
         match self.settle {
-            Some(number) if self.strata.oldest(e.seq) && !e.value.is_tombstone() => number,
+            Some(number) if self.strata.oldest(e.seq) && !e.value.is_tombstone() && !e.value.is_operand() => {
+                number
+            }
             _ => e.seq,
         }
     }
@@ -212,9 +228,18 @@ impl<'a> Collapse<'a> {
             Some(Wake::Put(s)) if s == stratum && e.value != ValueRef::Single => Verdict::Shadowed,
             Some(Wake::Waits(s)) if s == stratum && e.value == ValueRef::None => Verdict::Replace,
             Some(Wake::Waits(s)) if s == stratum && e.value == ValueRef::Single => Verdict::Shadowed,
+            Some(Wake::Waits(s)) if s == stratum && e.value.is_operand() => Verdict::Deletes,
             Some(Wake::Waits(s)) if s == stratum => Verdict::Cancel,
             Some(Wake::Cancelled(s)) if s == stratum && !e.value.is_tombstone() => Verdict::Shadowed,
             _ if self.covered(e.key, e.seq, stratum) => Verdict::Covered,
+            _ if e.value.is_operand() => Verdict::Operand,
+            Some(Wake::Operand(s)) if s == stratum && e.value != ValueRef::Single => match e.value.expiry() {
+                Some(x) if self.passed(x) => Verdict::NoBase,
+                // Onto what will end nothing is merged for good.
+                Some(_) => Verdict::Keep,
+                None if e.value == ValueRef::None => Verdict::NoBase,
+                None => Verdict::Base,
+            },
             _ => match e.value.expiry() {
                 Some(x) if self.passed(x) => {
                     if spent {
@@ -238,7 +263,8 @@ impl<'a> Collapse<'a> {
             (Verdict::Shadowed, Some((_, wake))) => *wake,
             (Verdict::Hold, _) => Wake::Waits(stratum),
             (Verdict::Cancel, _) => Wake::Cancelled(stratum),
-            (Verdict::Keep, _) if !e.value.is_tombstone() => Wake::Put(stratum),
+            (Verdict::Keep | Verdict::Base, _) if !e.value.is_tombstone() => Wake::Put(stratum),
+            (Verdict::Operand, _) => Wake::Operand(stratum),
             _ => Wake::Hides(stratum),
         };
         match &mut self.last {

@@ -58,11 +58,8 @@ impl FilterEntry<'_> {
     }
     /// The length of the value, known without reading it.
     pub fn value_len(&self) -> u64 {
-        match self.value {
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => v.len() as u64,
-            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => p.value_bytes,
-            _ => 0,
-        }
+        let beside = self.value.beside().map_or(0, |v| v.len() as u64);
+        self.value.apart().map_or(beside, |p| p.value_bytes)
     }
     /// The value; read from the value log now if it is stored apart.
     pub fn value(&self) -> Result<Shared> {

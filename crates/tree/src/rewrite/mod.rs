@@ -10,6 +10,7 @@ pub mod sink;
 mod whole;
 pub mod pace;
 pub mod filter;
+mod chain;
 pub mod pipeline;
 
 pub use filter::{CompactionFilter, FilterDecision, FilterEntry, Filtering};

@@ -27,12 +27,14 @@ impl Place {
     /// The rule, applied.
     pub fn of(&self, value: &ValueRef<'_>) -> Placement {
         match value {
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _)
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) | ValueRef::Operand(v)
                 if !v.is_empty() && v.len() >= self.threshold =>
             {
                 Placement::Separate
             }
-            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) if self.relocate.contains(&p.file) => {
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) | ValueRef::OperandPointer(p)
+                if self.relocate.contains(&p.file) =>
+            {
                 Placement::Relocate
             }
             _ => Placement::AsIs,

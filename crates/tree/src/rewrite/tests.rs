@@ -118,6 +118,7 @@ impl World {
             ids: &self.ids,
             pace: &Unhindered,
             now: &Frozen(50),
+            merger: None,
             filter: None,
             settle: self.settle.then_some(SeqNo(self.seq)),
             later: None,

@@ -315,6 +315,8 @@ impl VisibleCursor {
     fn is_live(&self) -> bool {
         match self.merge.kind() {
             EntryKind::Put | EntryKind::PutPointer => true,
+            // Merged onto whatever is below, it is a value: that is found out when somebody asks for it.
+            EntryKind::Merge | EntryKind::MergePointer => true,
             EntryKind::PutExpiring | EntryKind::PointerExpiring => {
                 self.merge.value().expiry().is_none_or(|x| !x.passed(self.view.now.now_ms()))
             }
@@ -415,7 +417,8 @@ impl VisibleCursor {
     /// The value, if valid; fetched now if it is separated.
     #[inline]
     pub fn value(&self) -> Result<Option<Shared>> {
-        self.found().map(|found| get::value_for(&self.view.version, found, Cause::Scan)).transpose()
+        let place = (&self.key[..], self.at);
+        self.found().map(|found| get::value_for(&self.view, place, found, Cause::Scan)).transpose()
     }
     /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is separated.
     #[inline]

@@ -7,6 +7,7 @@ mod sqlite;
 mod latency;
 mod churn;
 mod threads;
+mod transactions;
 
 use crate::record::Record;
 
@@ -39,13 +40,14 @@ impl Grid {
 /// The answers of all suites that the records are of.
 pub fn views(records: &[Record]) -> Vec<View> {
     type Make = fn(&set::Set<'_>) -> View;
-    let suites: [(&str, Make); 6] = [
+    let suites: [(&str, Make); 7] = [
         ("growth", growth::view),
         ("inside", inside::view),
         ("sqlite", sqlite::view),
         ("latency", latency::view),
         ("churn", churn::view),
         ("threads", threads::view),
+        ("transactions", transactions::view),
     ];
     let made = suites.iter().filter_map(|(suite, make)| {
         let set = set::Set::of(records, suite);

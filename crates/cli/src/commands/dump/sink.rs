@@ -104,6 +104,11 @@ impl<'a> Sink<'a> {
             ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => {
                 format!("  {}{family} put{until} {key}\t{}", e.seq, self.value_text(v))
             }
+            ValueRef::Operand(v) => format!("  {}{family} merge {key}\t{}", e.seq, self.value_text(v)),
+            ValueRef::OperandPointer(p) => format!(
+                "  {}{family} merge {key}\t-> vlog {} at {}, {} bytes stored, {} bytes",
+                e.seq, p.file, p.offset, p.stored_bytes, p.value_bytes
+            ),
             ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => format!(
                 "  {}{family} put{until} {key}\t-> vlog {} at {}, {} bytes stored, {} bytes",
                 e.seq, p.file, p.offset, p.stored_bytes, p.value_bytes
@@ -130,18 +135,18 @@ impl<'a> Sink<'a> {
         let kind = match e.value {
             ValueRef::None => "delete",
             ValueRef::Single => "single delete",
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => {
+            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) | ValueRef::Operand(v) => {
                 object.insert("value_bytes".into(), v.len().into());
                 if self.values {
                     put_json(&mut object, "value", v);
                 }
-                "put"
+                if e.value.is_operand() { "merge" } else { "put" }
             }
-            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => {
+            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) | ValueRef::OperandPointer(p) => {
                 object.insert("pointer".into(), json!({
                     "file": p.file.0, "offset": p.offset, "stored_bytes": p.stored_bytes, "value_bytes": p.value_bytes,
                 }));
-                "put"
+                if e.value.is_operand() { "merge" } else { "put" }
             }
         };
         object.insert("kind".into(), kind.into());

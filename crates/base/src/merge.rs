@@ -1,0 +1,384 @@
+//! Merge operators: how an operand is joined to the value below it, or to another operand. The two that are built in, users'
+//! own by name, and the one place where either is called: a panic in it is an error that names key and operator.
+//!
+//! Laws that an operator keeps, for all bytes that it does not refuse: 1. it is associative, `(a b) c = a (b c)`: operands are
+//! joined in any grouping, never in another order; 2. with nothing below, `merge(None, a)`, the answer is the value that `a` alone
+//! stands for, and joining to that is joining to `a`; 3. the same arguments give the same answer for ever. So values and
+//! operands have one form, and an operator is not told which of them it has in hand.
+
+use crate::limits::{MERGE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Joins an operand to what is below it.
+pub trait MergeOperator: Send + Sync {
+    /// Its name, stored with the families that have it.
+    fn name(&self) -> &str;
+    /// Appends to `out`, which is empty, what `left` becomes when `right` is merged into it. `left` is a value or an older
+    /// operand, `None` if nothing is below.
+    ///
+    /// # Errors
+    /// If the two cannot be joined. A read of the key then fails; a compaction keeps both as they are.
+    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()>;
+    /// The same for many operands, oldest first, at least one. As it stands it joins halves, so that an operator whose results
+    /// grow copies each byte a logarithmic number of times.
+    ///
+    /// # Errors
+    /// As [`MergeOperator::merge`].
+    fn merge_all(&self, key: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+        match rights {
+            [] => Err(Error::internal("a merge of no operand")),
+            [one] => self.merge(key, left, one, out),
+            many => {
+                let (older, newer) = many.split_at(many.len() / 2);
+                let (mut low, mut high) = (Vec::new(), Vec::new());
+                self.merge_all(key, left, older, &mut low)?;
+                if let [one] = newer {
+                    return self.merge(key, Some(&low), one, out);
+                }
+                self.merge_all(key, Some(newer[0]), &newer[1..], &mut high)?;
+                self.merge(key, Some(&low), &high, out)
+            }
+        }
+    }
+    /// Asked about an operand before it is written; an error refuses the write.
+    ///
+    /// # Errors
+    /// If it could be joined to nothing.
+    fn check(&self, operand: &[u8]) -> Result<()> {
+        let _ = operand;
+        Ok(())
+    }
+}
+
+/// Adds signed integers of 8 bytes, little-endian; the sum wraps around, which alone is associative.
+#[derive(Debug)]
+struct Counter;
+
+fn number(bytes: &[u8]) -> Result<i64> {
+    let eight = bytes.try_into().map_err(|_| {
+        Error::invalid("a counter is 8 bytes, a signed integer, little-endian").expected(8, bytes.len())
+    })?;
+    Ok(i64::from_le_bytes(eight))
+}
+
+impl MergeOperator for Counter {
+    fn name(&self) -> &str {
+        "counter"
+    }
+    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.merge_all(key, left, &[right], out)
+    }
+    fn merge_all(&self, _: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+        let mut sum = left.map_or(Ok(0), number)?;
+        for right in rights {
+            sum = sum.wrapping_add(number(right)?);
+        }
+        out.extend_from_slice(&sum.to_le_bytes());
+        Ok(())
+    }
+    fn check(&self, operand: &[u8]) -> Result<()> {
+        number(operand).map(drop)
+    }
+}
+
+/// Appends, with a separator between any two.
+#[derive(Debug)]
+struct Append {
+    name: String,
+    separator: String,
+}
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.merge_all(key, left, &[right], out)
+    }
+    fn merge_all(&self, _: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+        let all = || left.into_iter().chain(rights.iter().copied());
+        let bytes: usize = all().map(|part| part.len() + self.separator.len()).sum();
+        if bytes > VALUE_BYTES_MAX + self.separator.len() {
+            return Err(too_long(bytes));
+        }
+        out.reserve_exact(bytes);
+        for (i, part) in all().enumerate() {
+            if i > 0 {
+                out.extend_from_slice(self.separator.as_bytes());
+            }
+            out.extend_from_slice(part);
+        }
+        Ok(())
+    }
+}
+
+fn too_long(bytes: usize) -> Error {
+    Error::invalid("the merged value is too long")
+        .expected(format_args!("at most {VALUE_BYTES_MAX} bytes"), bytes)
+}
+
+/// Which operator a family has: a word that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MergeRule {
+    /// Values are signed integers of 8 bytes, little-endian; an operand is added. The sum wraps around at the ends of the range.
+    /// An operand of another length is refused when it is written; a value of another length (put by hand) makes reads of the
+    /// key fail as long as operands are above it.
+    Counter,
+    /// An operand is appended to the value, behind this separator (at most 64 bytes); where there is no value, the operand is the
+    /// value. An empty value is a value: what follows it begins with the separator.
+    Append(String),
+    /// A user's own, by its name: [`MergeOperator::name`]. The database opens for writing only if it is registered.
+    User(String),
+}
+
+const COUNTER: &str = "counter";
+const APPEND: &str = "append:";
+const USER: &str = "user:";
+
+impl MergeRule {
+    /// The word that is stored.
+    pub fn word(&self) -> String {
+        match self {
+            MergeRule::Counter => COUNTER.to_owned(),
+            MergeRule::Append(separator) => format!("{APPEND}{separator}"),
+            MergeRule::User(name) => format!("{USER}{name}"),
+        }
+    }
+    /// The rule of a word.
+    ///
+    /// # Errors
+    /// `FormatTooNew` for one that nobody knows here.
+    pub fn of_word(word: &str) -> Result<MergeRule> {
+        if word == COUNTER {
+            return Ok(MergeRule::Counter);
+        }
+        if let Some(separator) = word.strip_prefix(APPEND) {
+            return Ok(MergeRule::Append(separator.to_owned()));
+        }
+        match word.strip_prefix(USER) {
+            Some(name) => Ok(MergeRule::User(name.to_owned())),
+            None => Err(Error::new(
+                ErrorKind::FormatTooNew,
+                format!("the family uses the merge operator {word:?}, which this version does not know"),
+            )),
+        }
+    }
+    /// Refuses names and separators that cannot be.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn check(&self) -> Result<()> {
+        let (text, least) = match self {
+            MergeRule::Counter => return Ok(()),
+            MergeRule::Append(separator) => (separator, 0),
+            MergeRule::User(name) => (name, 1),
+        };
+        let control = least > 0 && text.chars().any(char::is_control);
+        if (least..=MERGE_NAME_BYTES_MAX).contains(&text.len()) && !control {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "a merge operator's name has 1 to 64 bytes and no control characters, a separator at most 64 bytes",
+        )
+        .expected(format_args!("{least} to {MERGE_NAME_BYTES_MAX} bytes"), format_args!("{text:?}")))
+    }
+}
+
+/// The users' operators that were registered, by name.
+#[derive(Clone, Default)]
+pub struct Operators(BTreeMap<String, Arc<dyn MergeOperator>>);
+
+impl std::fmt::Debug for Operators {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Operators {
+    /// Adds one; a second one of its name takes its place.
+    pub fn register(&mut self, operator: Arc<dyn MergeOperator>) {
+        self.0.insert(operator.name().to_owned(), operator);
+    }
+    /// Refuses a rule that cannot be carried out.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a user's operator that is not here.
+    pub fn check_known(&self, rule: Option<&MergeRule>) -> Result<()> {
+        match rule {
+            Some(MergeRule::User(name)) if !self.0.contains_key(name) => Err(missing(name)),
+            _ => Ok(()),
+        }
+    }
+    /// The operator of a rule; if it is not here, one that always fails.
+    pub fn merger(&self, rule: Option<&MergeRule>) -> Option<Arc<Merger>> {
+        let rule = rule?;
+        let operator: Option<Arc<dyn MergeOperator>> = match rule {
+            MergeRule::Counter => Some(Arc::new(Counter)),
+            MergeRule::Append(separator) => {
+                Some(Arc::new(Append { name: rule.word(), separator: separator.clone() }))
+            }
+            MergeRule::User(name) => self.0.get(name).cloned(),
+        };
+        Some(Arc::new(Merger { rule: rule.clone(), operator }))
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::invalid(format!(
+        "the merge operator {name:?} is not registered: give it to Options::register_merge_operator at open"
+    ))
+}
+
+/// A family's operator, called with care.
+pub struct Merger {
+    rule: MergeRule,
+    operator: Option<Arc<dyn MergeOperator>>,
+}
+
+impl std::fmt::Debug for Merger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Merger({:?})", self.rule)
+    }
+}
+
+impl Merger {
+    /// Which it is.
+    pub fn rule(&self) -> &MergeRule {
+        &self.rule
+    }
+    fn operator(&self) -> Result<&dyn MergeOperator> {
+        match (&self.operator, &self.rule) {
+            (Some(operator), _) => Ok(&**operator),
+            (None, MergeRule::User(name)) => Err(missing(name)),
+            (None, _) => Err(Error::internal("a built-in merge operator is missing")),
+        }
+    }
+    /// Refuses an operand that could be joined to nothing.
+    ///
+    /// # Errors
+    /// The operator's.
+    pub fn check(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.call(key, |operator| operator.check(operand))
+    }
+    /// What `left` becomes when operands are merged into it, oldest first; `None`: nothing is below, and nothing ever will be.
+    ///
+    /// # Errors
+    /// The operator's, with its name and the key; a result that is too long.
+    pub fn fold(&self, key: &[u8], left: Option<&[u8]>, rights: &[&[u8]]) -> Result<Vec<u8>> {
+        self.call(key, |operator| {
+            let mut out = Vec::new();
+            operator.merge_all(key, left, rights, &mut out)?;
+            if out.len() > VALUE_BYTES_MAX { Err(too_long(out.len())) } else { Ok(out) }
+        })
+    }
+    /// Several operands as one, oldest first.
+    ///
+    /// # Errors
+    /// As [`Merger::fold`].
+    pub fn join(&self, key: &[u8], operands: &[&[u8]]) -> Result<Vec<u8>> {
+        match operands {
+            [] => Err(Error::internal("a join of no operand")),
+            [one] => Ok(one.to_vec()),
+            [oldest, newer @ ..] => self.fold(key, Some(oldest), newer),
+        }
+    }
+
+    fn call<T>(&self, key: &[u8], work: impl FnOnce(&dyn MergeOperator) -> Result<T>) -> Result<T> {
+        let operator = self.operator()?;
+        let done = catch_unwind(AssertUnwindSafe(|| work(operator)));
+        done.unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidArgument, "it panicked"))).map_err(|e| {
+            let shown = &key[..key.len().min(64)];
+            let more = if shown.len() < key.len() { "..." } else { "" };
+            let of = format!(
+                "the merge operator {:?} failed, key \"{}{more}\"",
+                self.rule.word(),
+                shown.escape_ascii()
+            );
+            let kind = e.kind();
+            e.wrap(kind, &of)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merger(rule: MergeRule) -> Arc<Merger> {
+        Operators::default().merger(Some(&rule)).unwrap()
+    }
+
+    #[test]
+    fn a_counter_adds_and_wraps_and_refuses_other_lengths() {
+        let m = merger(MergeRule::Counter);
+        let n = |n: i64| n.to_le_bytes();
+        assert_eq!(m.fold(b"k", Some(&n(5)), &[&n(-7), &n(3)]).unwrap(), n(1));
+        assert_eq!(m.fold(b"k", None, &[&n(i64::MAX), &n(1)]).unwrap(), n(i64::MIN));
+        let e = m.fold(b"tide", Some(b"seven"), &[&n(1)]).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+        assert!(e.to_string().contains("\"counter\" failed, key \"tide\""), "{e}");
+        assert!(m.check(b"k", b"123").is_err() && m.check(b"k", &n(1)).is_ok());
+    }
+
+    #[test]
+    fn append_separates_any_two_and_is_associative() {
+        let m = merger(MergeRule::Append(", ".into()));
+        assert_eq!(m.fold(b"k", Some(b"a"), &[b"b", b"c"]).unwrap(), b"a, b, c");
+        assert_eq!(m.fold(b"k", None, &[b"b", b"c"]).unwrap(), b"b, c");
+        assert_eq!(m.fold(b"k", Some(b""), &[b"c"]).unwrap(), b", c");
+        let joined = m.join(b"k", &[b"b", b"", b"c"]).unwrap();
+        let at_once = m.fold(b"k", Some(b"a"), &[b"b", b"", b"c"]).unwrap();
+        assert_eq!(m.fold(b"k", Some(b"a"), &[&joined]).unwrap(), at_once);
+    }
+
+    /// Counts its calls; joins by concatenation between brackets that tell nothing of the grouping.
+    struct Own;
+    impl MergeOperator for Own {
+        fn name(&self) -> &str {
+            "own"
+        }
+        fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+            assert_ne!(right, b"panic");
+            out.extend_from_slice(left.unwrap_or_default());
+            out.extend_from_slice(right);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_users_own_joins_halves_and_its_panic_is_an_error() {
+        let mut all = Operators::default();
+        let rule = MergeRule::User("own".into());
+        assert!(all.check_known(Some(&rule)).is_err());
+        assert!(all.merger(Some(&rule)).unwrap().fold(b"k", None, &[b"a"]).is_err(), "it is not there");
+        all.register(Arc::new(Own));
+        all.check_known(Some(&rule)).unwrap();
+        let m = all.merger(Some(&rule)).unwrap();
+        let parts: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; usize::from(i % 3)]).collect();
+        let borrowed: Vec<&[u8]> = parts.iter().map(|p| &p[..]).collect();
+        for n in 1..borrowed.len() {
+            assert_eq!(m.fold(b"k", Some(b"base"), &borrowed[..n]).unwrap(), {
+                let mut all = b"base".to_vec();
+                all.extend(parts[..n].concat());
+                all
+            });
+        }
+        let e = m.fold(b"k", None, &[b"panic"]).unwrap_err();
+        assert!(e.to_string().contains("\"user:own\" failed, key \"k\": it panicked"), "{e}");
+    }
+
+    #[test]
+    fn rules_are_words() {
+        for rule in [MergeRule::Counter, MergeRule::Append("; ".into()), MergeRule::User("max".into())] {
+            assert_eq!(MergeRule::of_word(&rule.word()).unwrap(), rule);
+            rule.check().unwrap();
+        }
+        assert_eq!(MergeRule::of_word("sum").unwrap_err().kind(), ErrorKind::FormatTooNew);
+        assert!(MergeRule::User(String::new()).check().is_err());
+        assert!(MergeRule::Append("-".repeat(65)).check().is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! Transactions: commits and aborts of each level, by how often they meet.
+
+use super::set::Set;
+use super::{Grid, View};
+use crate::record::Record;
+use crate::report::curves::by_powers;
+use crate::settings::Level;
+
+/// The level of a record.
+fn level(r: &Record) -> Option<Level> {
+    r.settings.as_ref().map(|s| s.level)
+}
+
+/// Hot keys of a workload, from its name.
+fn hot(r: &Record) -> Option<f64> {
+    r.workload.strip_prefix("txn_rmw_")?.parse().ok()
+}
+
+pub fn view(all: &Set<'_>) -> View {
+    let (mut grids, mut charts) = (Vec::new(), Vec::new());
+    for of_level in all.each(level) {
+        let (Some(name), of) = (of_level, all.only(|r| level(r) == of_level)) else { continue };
+        let workloads = of.each(|r| r.workload.as_str());
+        let title = match name {
+            Level::Snapshot => "snapshot: the second to commit has lost",
+            Level::Serializable => "serializable",
+            Level::Locks => "locks: the second waits",
+        };
+        let mut commits = Grid::new(format!("{title}: commits/s (CPU us)"), &["engine"]);
+        let mut aborts = Grid::new(format!("{title}: aborts for 100 commits, p99 us"), &["engine"]);
+        for grid in [&mut commits, &mut aborts] {
+            grid.header.extend(workloads.iter().map(|w| w.trim_start_matches("txn_").to_owned()));
+        }
+        for engine in of.engines() {
+            let of = of.engine(engine);
+            let cells = |cell: &dyn Fn(&Set<'_>) -> String| {
+                let cells = workloads.iter().map(|w| cell(&of.workload(w)));
+                std::iter::once(engine.to_owned()).chain(cells).collect::<Vec<_>>()
+            };
+            commits.rows.push(cells(&|s| s.rate()));
+            aborts.rows.push(cells(&|s| {
+                let share = s.median(|r| 100.0 * r.aborts as f64 / r.ops.max(1) as f64);
+                share.map_or_else(|| "-".into(), |n| format!("{n:.1}, {}", s.cell(|r| r.p99_us)))
+            }));
+        }
+        grids.extend([commits, aborts]);
+        let counted = of.only(|r| hot(r).is_some());
+        let ticks = [1.0f64, 4.0, 16.0, 64.0].map(|n| (n.log2(), n.to_string())).to_vec();
+        let lines = counted.lines(|r| (hot(r).unwrap_or(1.0).log2(), r.ops_per_sec));
+        charts.push(by_powers(&format!("{title}: commits per second, by hot keys"), &lines, &ticks));
+    }
+    View {
+        title: "Transactions",
+        about: "Commits per second of all threads together (CPU microseconds of each commit, with what was tried in vain); then how many transactions lost to \
+                another and were tried again, for 100 commits, and the 99th percentile from the first try to the commit. `rmw_n`: two keys are read and written one higher, \
+                one of n hot ones and any; `rmw`: any two. LMDB and SQLite let one writer in at a time, at every level. Where an engine is not run it has no such level. \
+                All sums were compared after reopening."
+            .into(),
+        grids,
+        charts,
+    }
+}

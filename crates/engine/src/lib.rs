@@ -9,6 +9,7 @@
 pub mod filters;
 pub mod hooks;
 pub mod history;
+pub mod isolation;
 pub mod settings;
 pub mod health;
 pub mod dirsync;

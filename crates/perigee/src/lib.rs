@@ -31,9 +31,9 @@
 
 mod human;
 mod history;
+mod txn_options;
 mod options;
 mod option_table;
-mod txn_options;
 mod batch;
 mod slice;
 mod stats;

@@ -106,6 +106,21 @@ impl Options {
         self
     }
     /// Sets [`Options::history`].
+    ///
+    /// ```
+    /// # use perigee::{Db, History, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let db = Db::open("/doc", Options::in_env(env).history(History::Operations(1000)))?;
+    /// db.put("moon", "new")?;
+    /// db.put("moon", "full")?;
+    /// db.compact()?; // would have dropped the older one
+    /// let then = db.snapshot_at(1)?;
+    /// assert_eq!(then.get(&db.default_family(), "moon")?.as_deref(), Some(&b"new"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn history(mut self, history: History) -> Self {
         self.history = history;

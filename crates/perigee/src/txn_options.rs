@@ -22,18 +22,39 @@ pub enum Isolation {
     Serializable,
 }
 
+impl Isolation {
+    /// All, weakest first.
+    pub const ALL: [Isolation; 5] = [
+        Isolation::ReadUncommitted,
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ];
+    /// Its name, as in an options file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadUncommitted => "read uncommitted",
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Snapshot => "snapshot",
+            Isolation::Serializable => "serializable",
+        }
+    }
+}
+
 /// Options of a transaction.
 ///
 /// ```
 /// use perigee::{Isolation, TxnOptions};
 /// let careful = TxnOptions::new().isolation(Isolation::Serializable);
 /// let report = TxnOptions::new().read_only(true);
-/// assert_eq!((careful.isolation, report.read_only), (Isolation::Serializable, true));
+/// assert_eq!((careful.isolation, report.read_only), (Some(Isolation::Serializable), true));
 /// ```
 #[derive(Clone, Debug)]
 pub struct TxnOptions {
-    /// What it is protected from (default: snapshot).
-    pub isolation: Isolation,
+    /// What it is protected from (default: what the options of the family or of the database say, and those say snapshot).
+    pub isolation: Option<Isolation>,
     /// It refuses to write, tracks nothing and never conflicts (default: no).
     pub read_only: bool,
     /// What it writes it locks first, and waits for others that hold it (default: no; it writes at once, and the later of two
@@ -50,7 +71,7 @@ pub struct TxnOptions {
 impl Default for TxnOptions {
     fn default() -> TxnOptions {
         TxnOptions {
-            isolation: Isolation::default(),
+            isolation: None,
             read_only: false,
             pessimistic: false,
             lock_timeout: Duration::from_secs(1),
@@ -68,7 +89,7 @@ impl TxnOptions {
     /// Sets [`TxnOptions::isolation`].
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> TxnOptions {
-        self.isolation = isolation;
+        self.isolation = Some(isolation);
         self
     }
     /// Sets [`TxnOptions::read_only`].

@@ -122,7 +122,9 @@ impl Feed {
             self.look(core)?;
         }
         loop {
-            if let Some(event) = self.events.pop_front_if(|e| e.at.0 <= self.position) {
+            if self.events.front().is_some_and(|e| e.at.0 <= self.position)
+                && let Some(event) = self.events.pop_front()
+            {
                 self.told = if event.at == self.told.0 {
                     (event.at, self.told.1.saturating_add(1))
                 } else {
@@ -281,11 +283,11 @@ fn open(core: &Core, next: u64) -> Result<Source> {
     drop(appender);
     let live = |i: usize| (firsts[i].0, firsts[i].1, firsts.get(i + 1).map(|(_, first)| *first));
     // A segment may be in both lists; as one of recovery's it knows no less.
-    let all = kept.iter().map(|s| (s.id, s.first, Some(s.end))).chain((0..firsts.len()).map(live));
+    let mut all = kept.iter().map(|s| (s.id, s.first, Some(s.end))).chain((0..firsts.len()).map(live));
     let holds =
         |(_, first, end): &(FileId, u64, Option<u64>)| *first <= next && end.is_none_or(|end| next < end);
     let oldest = kept.first().map(|s| s.first).or(firsts.first().map(|(_, first)| *first)).unwrap_or(next);
-    let (id, first, end) = all.filter(holds).last().ok_or_else(|| gone(next - 1, oldest))?;
+    let (id, first, end) = all.rfind(holds).ok_or_else(|| gone(next - 1, oldest))?;
     let file = name::file_name(id, FileKind::Wal);
     let opened = LogReader::open_beside_writer(&*core.dir, &file, id, core.database);
     let mut reader = opened.map_err(|e| match e.kind() {

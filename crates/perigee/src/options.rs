@@ -285,12 +285,6 @@ impl Options {
         self.durability = durability;
         self
     }
-    /// Sets [`Options::isolation`].
-    #[must_use]
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
-        self
-    }
     /// Sets [`Options::memory_budget`].
     ///
     /// ```

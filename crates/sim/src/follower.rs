@@ -7,7 +7,7 @@ use crate::orders::{self, Key};
 use crate::settings::Settings;
 use perigee::{
     Change, ChangeKind, Commit, Db, ErrorKind, Family, FamilyChange, FamilyChangeKind, KeyOrder, MergeRule,
-    Result,
+    Result, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;

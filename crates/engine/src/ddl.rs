@@ -30,7 +30,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
     core.health.check_writable()?;
     check_new(core, name)?;
     let filter = core.settings.filters.adopt(name, "")?;
-    let seq = number::take(core, &mut commit_section)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let mut made = None;
     let created = core.manifest.commit(
         &core.health,
@@ -59,7 +59,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
         },
     );
     // Also after a failure: then the number is one that nothing has.
-    publish_up_to(core, seq);
+    publish_up_to(core, seq, Vec::new());
     created?;
     core.refresh_limits();
     made.ok_or_else(|| Error::internal("a family was created but not installed"))
@@ -106,7 +106,7 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
         core.families.rename(&family, to);
         return Ok(());
     }
-    let seq = number::take(core, &mut commit_section)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let renamed = core.manifest.commit(
         &core.health,
         &core.ids,
@@ -119,7 +119,7 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
         },
         |()| core.families.rename(&family, to),
     );
-    publish_up_to(core, seq);
+    publish_up_to(core, seq, Vec::new());
     renamed
 }
 
@@ -149,7 +149,7 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
     core.health.check_writable()?;
     let family = find(core, name)?;
     check_undecided(core, &family)?;
-    let seq = number::take(core, &mut commit_section)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let era = core.snapshots.era() + 1;
     let cleared = core.manifest.commit(
         &core.health,
@@ -180,7 +180,7 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
             core.snapshots.begin(era);
         },
     );
-    publish_up_to(core, seq);
+    publish_up_to(core, seq, Vec::new());
     drop(commit_section);
     cleared?;
     tidy(core);
@@ -194,7 +194,7 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
     core.health.check_writable()?;
     check_new(core, name)?;
     source.check()?;
-    let seq = number::take(core, &mut commit_section)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let era = core.snapshots.era() + 1;
     let mut made = None;
     let cloned = core.manifest.commit(
@@ -231,7 +231,7 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
             made = Some(family);
         },
     );
-    publish_up_to(core, seq);
+    publish_up_to(core, seq, Vec::new());
     cloned?;
     core.refresh_limits();
     core.refresh_load();
@@ -287,7 +287,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
         return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
     check_undecided(core, &family)?;
-    let seq = number::take(core, &mut commit_section)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let dropped = core.manifest.commit(
         &core.health,
         &core.ids,
@@ -302,7 +302,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
             family.tree.clear();
         },
     );
-    publish_up_to(core, seq);
+    publish_up_to(core, seq, Vec::new());
     drop(commit_section);
     dropped?;
     tidy(core);

@@ -46,6 +46,7 @@ pub mod past;
 pub mod jobs;
 pub mod ddl;
 pub mod load;
+pub mod spill;
 pub mod recover;
 pub mod verify;
 pub mod safety;

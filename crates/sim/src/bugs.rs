@@ -113,6 +113,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SkipLastCheck
         | Bug::StaleSnapshot
         | Bug::RangeNotTracked
+        | Bug::PrepareOverwritten
         | Bug::ReadOnlyUncounted => &[&ISOLATION, &BANK],
         _ => &[&CRASH, &FAULTS],
     }

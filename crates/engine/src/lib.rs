@@ -43,6 +43,7 @@ pub mod commit;
 pub mod jobs;
 pub mod ddl;
 pub mod load;
+pub mod spill;
 pub mod recover;
 pub mod verify;
 pub mod safety;

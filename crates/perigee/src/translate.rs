@@ -45,6 +45,7 @@ pub(crate) fn txn_settings(o: &TxnOptions, default: Level) -> TxnSettings {
         // A limit of nothing is one all the same.
         timeout_us: o.timeout.map_or(0, |t| micros(t).max(1)),
         max_bytes: o.max_bytes.map_or(0, |n| n.max(1)),
+        spill_bytes: o.spill_bytes.map_or(0, |n| n.max(1)),
     }
 }
 

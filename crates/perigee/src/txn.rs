@@ -200,7 +200,9 @@ impl Txn {
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         let place = || (Place::Key(key.to_vec()), mode);
-        self.inner().write(self.engine.core(), &family.inner, place, write)
+        let mut inner = self.inner();
+        self.engine.make_room(&mut inner)?;
+        inner.write(self.engine.core(), &family.inner, place, write)
     }
     /// Sets `key` to `value`.
     ///
@@ -235,7 +237,9 @@ impl Txn {
     fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
         let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);
         let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
-        self.inner().write(self.engine.core(), &family.inner, place, write)
+        let mut inner = self.inner();
+        self.engine.make_room(&mut inner)?;
+        inner.write(self.engine.core(), &family.inner, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {

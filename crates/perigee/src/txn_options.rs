@@ -64,8 +64,11 @@ pub struct TxnOptions {
     pub lock_timeout: Duration,
     /// When it is older than that every call is answered by `Aborted` (default: never).
     pub timeout: Option<Duration>,
-    /// Writes beyond so many bytes are refused (default: none but what a batch may hold, 2 GiB).
+    /// Writes beyond so many bytes are refused (default: none are).
     pub max_bytes: Option<u64>,
+    /// What it has written stays in memory up to so many bytes, and goes to files beyond (default, and at most: a sixteenth of the
+    /// memory budget, no more than 64 MiB). A smaller one saves memory where many are open, and makes larger ones slower.
+    pub spill_bytes: Option<u64>,
 }
 
 impl Default for TxnOptions {
@@ -77,6 +80,7 @@ impl Default for TxnOptions {
             lock_timeout: Duration::from_secs(1),
             timeout: None,
             max_bytes: None,
+            spill_bytes: None,
         }
     }
 }
@@ -114,6 +118,12 @@ impl TxnOptions {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> TxnOptions {
         self.timeout = Some(timeout);
+        self
+    }
+    /// Sets [`TxnOptions::spill_bytes`].
+    #[must_use]
+    pub fn spill_bytes(mut self, bytes: u64) -> TxnOptions {
+        self.spill_bytes = Some(bytes);
         self
     }
     /// Sets [`TxnOptions::max_bytes`].

@@ -222,12 +222,18 @@ fn side_by_side_against_a_model() {
         let family = db.default_family();
         let (mut committed, mut log) = (Map::new(), Vec::<Op>::new());
         let mut running: Vec<Open> = Vec::new();
+        let mut coarse = false;
         for _ in 0..400 {
             match rng.below(20) {
                 0 | 1 if running.len() < 5 => {
                     let level = levels[rng.below(5) as usize];
+                    let options = TxnOptions::new().isolation(level);
+                    // Every other one has hardly any memory.
+                    let spill = rng.below(2) == 0;
+                    let options = if spill { options.spill_bytes(rng.below(900)) } else { options };
+                    coarse |= spill && level == Isolation::Serializable;
                     running.push(Open {
-                        txn: db.begin(TxnOptions::new().isolation(level)).unwrap(),
+                        txn: db.begin(options).unwrap(),
                         level,
                         base: committed.clone(),
                         began: log.len(),
@@ -249,7 +255,9 @@ fn side_by_side_against_a_model() {
                         }
                         Err(e) => {
                             assert_eq!(e.kind(), ErrorKind::Conflict, "{e}");
-                            assert!(may, "seed {seed}: a false conflict: {e}");
+                            // What lies in files serializable ones know by stretches.
+                            let coarse = coarse && open.level == Isolation::Serializable;
+                            assert!(may || coarse, "seed {seed}: a false conflict: {e}");
                             assert!(e.key().is_some() && e.family() == Some("default"));
                             refused += 1;
                         }

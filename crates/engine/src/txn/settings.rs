@@ -15,6 +15,8 @@ pub struct TxnSettings {
     pub lock_timeout_us: u64,
     /// It is ended when it is older than that; 0: it may last.
     pub timeout_us: u64,
-    /// Writes beyond so many bytes are refused; 0: as many as a batch may hold.
+    /// Writes beyond so many bytes are refused; 0: none are.
     pub max_bytes: u64,
+    /// Beyond so many bytes of memory writes go to files; 0: as the memory budget says.
+    pub spill_bytes: u64,
 }

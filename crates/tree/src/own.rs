@@ -7,7 +7,7 @@
 //! It is a picture: what is written later has a higher number than it shows, so that a cursor goes on undisturbed.
 
 use crate::Memtable;
-use perigee_base::{KeyOrder, SeqNo};
+use perigee_base::{KeyOrder, SeqNo, ValueRef};
 use perigee_file::Found;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,9 +59,9 @@ impl Own {
         self.newest(|at| self.memtable.get(key, hash, at))
     }
     /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen enough (false).
-    pub fn versions(&self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, Found) -> bool) {
+    pub fn versions<'o>(&'o self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, ValueRef<'o>) -> bool) {
         let last = SeqNo(self.end).prev();
-        self.memtable.versions(key, hash, last, |seq, found| !self.sees(seq) || show(seq, found));
+        self.memtable.versions(key, hash, last, |seq, value| !self.sees(seq) || show(seq, value));
     }
     /// The newest of a stretch's range tombstones; `older` answers with the newest at or before a number.
     pub fn range(&self, older: impl Fn(SeqNo) -> Option<SeqNo>) -> Option<SeqNo> {

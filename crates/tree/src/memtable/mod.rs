@@ -228,13 +228,19 @@ impl Memtable {
     }
 
     /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it has seen enough (false).
-    pub fn versions(&self, key: &[u8], hash: u64, at: SeqNo, mut show: impl FnMut(SeqNo, Found) -> bool) {
+    pub fn versions<'m>(
+        &'m self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        mut show: impl FnMut(SeqNo, ValueRef<'m>) -> bool,
+    ) {
         match &self.index {
             Index::Hashed(table) => {
                 let mut next = table.find(key, hash, at, &self.batches);
                 while let Some(i) = next {
                     let node = table.node(i);
-                    if !show(node.seq, self.found(&node)) {
+                    if !show(node.seq, self.value_of(&node)) {
                         return;
                     }
                     next = table.older(i);
@@ -245,7 +251,7 @@ impl Memtable {
                 while let Some(i) = next {
                     let node = list.node(i);
                     let same = self.order.equal(self.key_of(&node), key);
-                    if !same || !show(node.seq, self.found(&node)) {
+                    if !same || !show(node.seq, self.value_of(&node)) {
                         return;
                     }
                     next = list.next(i);

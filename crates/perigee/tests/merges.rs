@@ -604,7 +604,8 @@ fn a_repair_keeps_operands_and_says_what_it_cannot_know() {
     assert!(report.warnings.iter().any(|w| w.contains("operands of merges")), "{report:?}");
     // Without a manifest nobody knows the operator: it is given again.
     let guessed = Db::open("/guessed", options().default_family(small(append()))).unwrap();
-    assert_eq!(guessed.iter().unwrap().map(|e| e.unwrap()).count(), want.len());
+    let found: Result<Vec<_>> = guessed.iter().unwrap().collect();
+    assert_eq!(found.unwrap().len(), want.len());
     guessed.compact().unwrap();
     assert!(guessed.verify().unwrap().errors.is_empty());
 }

@@ -116,6 +116,10 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// A transaction larger than memory is not checked against what came while its tables were made.
+    SpilledUnchecked = 200,
+    /// What such a transaction has taken back stays in its tables.
+    SpilledNotTakenBack = 201,
     /// Operands are joined although a snapshot sees only the older ones.
     FoldAcrossSnapshot = 150,
     /// A read takes the newest operand of a memtable or table for all that it has of the key.
@@ -130,6 +134,8 @@ bugs! {
     PrepareLostWithSegment = 162,
     /// Writers do not look at prepared transactions.
     WriterPassesPrepared = 163,
+    /// A serializable transaction is prepared although what it read was overwritten.
+    PrepareOverwritten = 164,
     /// Replay loses what a commit wrote to the last of its families.
     LosePartOfCommit = 180,
     /// What was committed while a transaction was checked is taken for checked.

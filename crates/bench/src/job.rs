@@ -433,11 +433,12 @@ fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: 
             record.first_failure = record.first_failure.take().or(failure);
         }
     }
-    if let Some((Act::Txn(kind), plan)) = parts.first().map(|p| (p.plan().workload.act, p.plan())) {
-        if let Some(why) = txns::broken(kind, plan, &*engine)?.filter(|_| !refused) {
-            record.wrong += 1;
-            record.first_failure.get_or_insert(format!("wrong: {why}"));
-        }
+    if let Some(plan) = parts.first().map(|p| p.plan())
+        && let Act::Txn(kind) = plan.workload.act
+        && let Some(why) = txns::broken(kind, plan, &*engine)?.filter(|_| !refused)
+    {
+        record.wrong += 1;
+        record.first_failure.get_or_insert(format!("wrong: {why}"));
     }
     engine.close()
 }

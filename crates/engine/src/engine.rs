@@ -15,6 +15,7 @@ use crate::report::{self, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
+use crate::spill::Files;
 use crate::txn::{Txn, TxnSettings};
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
@@ -133,6 +134,11 @@ impl Engine {
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
     pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<SeqNo> {
+        if txn.is_spilled() {
+            let done = txn.commit_spilled(&self.core);
+            txn.end();
+            return done;
+        }
         let finished = txn.finish(&self.core);
         let durability = durability.unwrap_or(self.core.settings.durability);
         let started = self.core.start(Operation::Write, self.core.counters.commits.own());
@@ -145,11 +151,23 @@ impl Engine {
         txn.end();
         done
     }
+    /// Called before a transaction writes: what it cannot keep in memory goes to files.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing has changed.
+    #[inline]
+    pub fn make_room(&self, txn: &mut Txn) -> Result<()> {
+        if !txn.is_full() {
+            return Ok(());
+        }
+        txn.make_room(&self.core, || Box::new(Files::new(&self.core)))
+    }
     /// Prepares a transaction under an identifier, durably. It has ended when this returns, whatever it returns, unless the identifier
     /// cannot be had.
     pub fn prepare(&self, txn: &mut Txn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
         self.core.prepared.check_free(gid)?;
+        txn.check_small()?;
         let level = txn.settings().isolation;
         let leaving = txn.finish_prepare(&self.core);
         let done = leaving.and_then(|l| commit::prepare(&self.core, &self.writers, gid, level, l));

@@ -145,6 +145,7 @@ fn settings() -> Settings {
         salvage: false,
         error_if_exists: false,
         durability: Durability::Full,
+        isolation: crate::isolation::Isolation::Snapshot,
         memory_budget: 0,
         block_cache_bytes: 1 << 16,
         max_open_files: 4,

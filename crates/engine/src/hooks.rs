@@ -16,18 +16,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A user's code.
 pub type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// The operations of one batch on one family.
+/// The operations of one batch on one family, or the news that a transaction larger than memory was committed.
 #[derive(Debug)]
 pub struct Event {
     buffer: Arc<Vec<u8>>,
     base: u64,
     ops: Vec<(Op, SeqNo)>,
+    loaded: Option<u64>,
 }
 
 impl Event {
     /// Of a batch whose first operation has number `base`; each operation has its place in the batch beside it.
     pub fn new(buffer: Arc<Vec<u8>>, base: u64, ops: Vec<(Op, SeqNo)>) -> Event {
-        Event { buffer, base, ops }
+        Event { buffer, base, ops, loaded: None }
+    }
+    /// Of a transaction larger than memory, which has number `base` as a whole: so many entries came into the family.
+    pub fn loaded(base: SeqNo, entries: u64) -> Event {
+        Event { buffer: Arc::default(), base: base.0, ops: Vec::new(), loaded: Some(entries) }
+    }
+    /// The entries, if there are too many of them to be listed.
+    pub fn entries_loaded(&self) -> Option<u64> {
+        self.loaded
     }
     /// The number of the first operation.
     pub fn sequence(&self) -> SeqNo {

@@ -8,6 +8,7 @@
 
 pub mod filters;
 pub mod hooks;
+pub mod isolation;
 pub mod settings;
 pub mod health;
 pub mod dirsync;
@@ -42,6 +43,7 @@ pub mod commit;
 pub mod jobs;
 pub mod ddl;
 pub mod load;
+pub mod spill;
 pub mod recover;
 pub mod verify;
 pub mod safety;

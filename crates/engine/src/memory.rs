@@ -142,6 +142,11 @@ pub fn load_bytes(budget: u64, wanted: usize) -> usize {
     wanted.min(usize::try_from(budget / 8).unwrap_or(usize::MAX).max(16 << 10))
 }
 
+/// What a transaction may keep in memory; the rest goes to files. While it is written there is twice as much for a moment.
+pub fn txn_bytes(budget: u64) -> u64 {
+    (budget / 16).clamp(16 << 10, 64 << 20)
+}
+
 /// Whether it is time to hand freed memory back: where the process is near or above the budget, when a sixteenth of it was
 /// freed; else after a burst.
 pub fn give_back_due(budget: u64, freed: u64, resident: Option<u64>, since_us: u64) -> bool {

@@ -45,6 +45,17 @@ impl Retire {
         }
     }
 
+    /// Lists files that no family has named, or will.
+    pub fn spent(&self, tables: &[Arc<Table>], vlogs: &[Arc<Vlog>]) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for t in tables {
+            waiting.entry(t.meta.id).or_insert_with(|| Holder::Table(Arc::downgrade(t)));
+        }
+        for v in vlogs {
+            waiting.entry(v.meta.id).or_insert_with(|| Holder::Vlog(Arc::downgrade(v)));
+        }
+    }
+
     /// A sealed memtable counts for as long as anybody holds it.
     pub fn follow(&self, memtable: &Arc<Memtable>) {
         let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);

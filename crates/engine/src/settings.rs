@@ -1,6 +1,7 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
 use crate::filters::Filters;
+use crate::isolation::Isolation;
 use perigee_base::merge::Operators;
 use perigee_base::{Error, KeyOrder, MergeRule, Result, limits};
 use perigee_file::Compression;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub error_if_exists: bool,
     /// Durability of writes that do not say.
     pub durability: Durability,
+    /// Isolation of transactions that ask for none.
+    pub isolation: Isolation,
     /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there is.
     pub memory_budget: u64,
     /// The block cache holds this at most, and no more than the budget leaves.
@@ -110,6 +113,8 @@ pub struct FamilySettings {
     pub level1_bytes: u64,
     /// Ratio of the levels.
     pub level_ratio: u32,
+    /// Isolation of transactions that are begun on the family and ask for none; none: the database's.
+    pub isolation: Option<Isolation>,
     /// How operands are merged into values.
     pub merge_operator: Option<MergeRule>,
 }
@@ -126,6 +131,7 @@ impl Default for FamilySettings {
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
             level_ratio: 10,
+            isolation: None,
             merge_operator: None,
         }
     }
@@ -195,6 +201,7 @@ impl FamilySettings {
             line("target_file_bytes", &a.target_file_bytes, &b.target_file_bytes),
             line("level1_bytes", &a.level1_bytes, &b.level1_bytes),
             line("level_ratio", &a.level_ratio, &b.level_ratio),
+            line("isolation", &a.isolation, &b.isolation),
             line("merge_operator", &word(a), &word(b)),
         ];
         all.into_iter().flatten().collect()

@@ -26,6 +26,7 @@ fn settings() -> Settings {
         create_if_missing: true,
         error_if_exists: false,
         durability: Durability::None,
+        isolation: perigee_engine::isolation::Isolation::Snapshot,
         memory_budget: 0,
         block_cache_bytes: 1 << 16,
         max_open_files: 4,

@@ -217,6 +217,28 @@ impl Fragments {
         Fragments(out)
     }
 
+    /// All of them under one number.
+    #[must_use]
+    pub fn under(&self, seq: SeqNo) -> Fragments {
+        let one = |f: &Arc<Fragment>| {
+            Arc::new(Fragment { begin: f.begin.clone(), end: f.end.clone(), seqs: vec![seq] })
+        };
+        Fragments(self.0.iter().map(one).collect())
+    }
+    /// Those of numbers that are not in any of `gone`, which are ascending and apart.
+    #[must_use]
+    pub fn without(&self, gone: &[std::ops::Range<u64>]) -> Fragments {
+        let stays = |seq: &SeqNo| {
+            let at = gone.partition_point(|r| r.end <= seq.0);
+            !gone.get(at).is_some_and(|r| r.contains(&seq.0))
+        };
+        let one = |f: &Arc<Fragment>| {
+            let seqs: Vec<SeqNo> = f.seqs.iter().copied().filter(stays).collect();
+            (!seqs.is_empty()).then(|| Arc::new(Fragment { seqs, ..Fragment::clone(f) }))
+        };
+        Fragments(self.0.iter().filter_map(one).collect())
+    }
+
     /// The raw form.
     pub fn encode(&self) -> Vec<u8> {
         let (mut out, mut cut) = (Vec::new(), Vec::new());

@@ -2,9 +2,10 @@
 //!
 //! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS [FAMILIES]]`: so much written
 //! and read, with so many iterators and snapshots held, in so many families. `memory bulk BUDGET_MIB MIB`: so much loaded unsorted.
+//! `memory txn BUDGET_MIB WRITES [BATCH]`: so many writes in one transaction, or in batches of so many.
 
 use cap::Cap;
-use perigee::{Db, Durability, Options, WriteBatch};
+use perigee::{Db, Durability, Options, TxnOptions, WriteBatch};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -24,9 +25,12 @@ fn main() -> Done {
             let (readers, families) = (number(4).unwrap_or(0) as usize, number(5).unwrap_or(1));
             load(&dir, budget << 20, mb.unwrap_or(1024), readers, families)?;
         }
+        (Some("txn"), Some(budget), n) => {
+            txn(&dir, budget << 20, n.unwrap_or(1_000_000), number(4).unwrap_or(0))?;
+        }
         (Some("bulk"), Some(budget), mb) => bulk(&dir, budget << 20, mb.unwrap_or(1024))?,
         _ => println!(
-            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB"
+            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB | memory txn BUDGET_MIB WRITES [BATCH]"
         ),
     }
     let _ = std::fs::remove_dir_all(&dir);
@@ -173,6 +177,67 @@ fn bulk(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
         Ok(watcher.join().expect("the watcher only reads"))
     })?;
     println!("{mb} MiB loaded, {} reads; budget {:.1}", n / 2, mib(budget));
+    told(&db, most, start, budget);
+    Ok(db.close()?)
+}
+
+/// User and system time of this process, in seconds.
+fn cpu_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// Writes of random keys, all in one transaction, or (`each` > 0) in batches; a tenth of them is read in between.
+fn txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
+    let start = (status("VmRSS") * 1024, HEAP.allocated() as u64);
+    let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
+    let family = db.default_family();
+    let stop = AtomicBool::new(false);
+    let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let value = |i: u64| {
+        let mut value = [i as u8; 100];
+        value[..50]
+            .iter_mut()
+            .enumerate()
+            .for_each(|(at, b)| *b = (i.wrapping_mul(at as u64 * 7 + 3) >> 3) as u8);
+        value
+    };
+    let (begun, cpu) = (Instant::now(), cpu_s());
+    let mut parts = (0.0, 0.0);
+    let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
+        let watcher = s.spawn(|| watch(&stop));
+        if each == 0 {
+            let txn = db.begin(TxnOptions::new())?;
+            for i in 0..n {
+                txn.put(&family, key(i), value(i))?;
+                if i % 10 == 0 {
+                    txn.get_untracked(&family, key(i / 2))?;
+                }
+            }
+            parts = (begun.elapsed().as_secs_f64(), cpu_s() - cpu);
+            txn.commit()?;
+        } else {
+            let mut batch = WriteBatch::new();
+            for i in 0..n {
+                batch.put(&family, key(i), value(i))?;
+                if (i + 1) % each == 0 || i + 1 == n {
+                    db.write(std::mem::take(&mut batch))?;
+                }
+                if i % 10 == 0 {
+                    family.get(key(i / 2))?;
+                }
+            }
+        }
+        stop.store(true, Relaxed);
+        Ok(watcher.join().expect("the watcher only reads"))
+    })?;
+    let (wall, cpu_all) = (begun.elapsed().as_secs_f64(), cpu_s() - cpu);
+    println!(
+        "{n} writes: {wall:.1} s, CPU {cpu_all:.1} s; before the commit {:.1} s, CPU {:.1} s",
+        parts.0, parts.1
+    );
     told(&db, most, start, budget);
     Ok(db.close()?)
 }

@@ -30,9 +30,9 @@
 #![forbid(unsafe_code)]
 
 mod human;
+mod txn_options;
 mod options;
 mod option_table;
-mod txn_options;
 mod batch;
 mod slice;
 mod stats;

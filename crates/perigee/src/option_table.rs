@@ -1,6 +1,7 @@
 //! The one table of options: how each is called, what it trades, how its value is written and read. The TOML file, the tool's
 //! `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
 
+use crate::Isolation;
 use crate::human;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
 use perigee_base::{KeyOrder, MergeRule, limits};
@@ -58,6 +59,8 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Whether to open a damaged database to read what can be read: what cannot be read answers with an error, never as absent.";
     durability, put_durability, take_durability,
         "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
+    isolation, put_level, take_level,
+        "What transactions are protected from if they do not say: `read committed`, `repeatable read`, `snapshot`, `serializable`; stronger finds more conflicts.";
     memory_budget, put_budget, take_budget,
         "Memory for cache, memtables, indexes, filters, jobs and loads together, `auto` for a quarter of what there is: more means fewer reads, larger memtables and tables, fewer rewrites; less leaves it to others.";
     block_cache_bytes, put_size, take_size,
@@ -102,6 +105,8 @@ pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
         "Up to this much data there is one level below level 0: larger means fewer levels to read, and dearer merges out of level 0.";
     level_ratio, put_count, take_count,
         "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
+    isolation, put_own_level, take_own_level,
+        "What transactions begun on the family are protected from if they do not say, `database` for what the database's option says: stronger finds more conflicts.";
     merge_operator, put_merge, take_merge,
         "How operands are merged into values: `none`, `counter`, `append:SEPARATOR`, `user:NAME` for a registered one; writing without reading first, against reads that gather what was written since.";
 };
@@ -226,6 +231,25 @@ fn take_durability(v: &Scalar) -> Result<Durability, String> {
             _ => Err(wrong()),
         },
     }
+}
+
+fn put_level(level: &Isolation) -> String {
+    text(level.name())
+}
+fn take_level(v: &Scalar) -> Result<Isolation, String> {
+    let named = |s: &String| Isolation::ALL.into_iter().find(|level| level.name() == s.trim());
+    let level = if let Scalar::Text(s) = v { named(s) } else { None };
+    level.ok_or_else(|| {
+        let all = Isolation::ALL.map(|level| text(level.name())).join(", ");
+        format!("{} is not one of {all}", say(v))
+    })
+}
+
+fn put_own_level(level: &Option<Isolation>) -> String {
+    level.map_or_else(|| text("database"), |level| put_level(&level))
+}
+fn take_own_level(v: &Scalar) -> Result<Option<Isolation>, String> {
+    if *v == Scalar::Text("database".into()) { Ok(None) } else { take_level(v).map(Some) }
 }
 
 fn put_order(order: &KeyOrder) -> String {

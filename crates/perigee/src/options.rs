@@ -1,5 +1,6 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
+use crate::txn_options::Isolation;
 use perigee_base::merge::Operators;
 use perigee_base::{KeyOrder, MergeRule, limits};
 use perigee_engine::filters::Filters;
@@ -74,6 +75,8 @@ pub struct Options {
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
+    /// What transactions are protected from that do not say otherwise (default [`Isolation::Snapshot`]).
+    pub isolation: Isolation,
     /// One number for the memory of block cache, memtables, resident indexes and filters, flushes, compactions and loads (default
     /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, tables cut small, writers
     /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what. What the
@@ -161,6 +164,7 @@ impl Options {
             read_only: false,
             salvage_readonly: false,
             durability: Durability::Full,
+            isolation: Isolation::Snapshot,
             memory_budget: 0,
             block_cache_bytes: 1 << 40,
             max_open_files: 0,
@@ -270,6 +274,12 @@ impl Options {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+    /// Sets [`Options::isolation`].
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
         self
     }
     /// Sets [`Options::memory_budget`].
@@ -440,6 +450,9 @@ pub struct FamilyOptions {
     /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
     /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
     pub level_ratio: u32,
+    /// What transactions that are begun by [`Family::begin`](crate::Family::begin) are protected from if they do not say (default:
+    /// none, as [`Options::isolation`]).
+    pub isolation: Option<Isolation>,
     /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not at all). A family that has none
     /// may get one at any time; then it stays.
     pub merge_operator: Option<MergeRule>,
@@ -458,6 +471,7 @@ impl FamilyOptions {
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
             level_ratio: 10,
+            isolation: None,
             merge_operator: None,
         }
     }
@@ -524,6 +538,12 @@ impl FamilyOptions {
     #[must_use]
     pub fn level_ratio(mut self, ratio: u32) -> Self {
         self.level_ratio = ratio;
+        self
+    }
+    /// Sets [`FamilyOptions::isolation`].
+    #[must_use]
+    pub fn isolation(mut self, isolation: Option<Isolation>) -> Self {
+        self.isolation = isolation;
         self
     }
     /// Sets [`FamilyOptions::merge_operator`].

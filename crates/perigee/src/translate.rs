@@ -35,21 +35,27 @@ pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
     }
 }
 
-pub(crate) fn txn_settings(o: &TxnOptions) -> TxnSettings {
+/// `default`: of who asks for none.
+pub(crate) fn txn_settings(o: &TxnOptions, default: Level) -> TxnSettings {
     TxnSettings {
-        isolation: match o.isolation {
-            Isolation::ReadUncommitted => Level::ReadUncommitted,
-            Isolation::ReadCommitted => Level::ReadCommitted,
-            Isolation::RepeatableRead => Level::RepeatableRead,
-            Isolation::Snapshot => Level::Snapshot,
-            Isolation::Serializable => Level::Serializable,
-        },
+        isolation: o.isolation.map_or(default, level_of),
         read_only: o.read_only,
         pessimistic: o.pessimistic,
         lock_timeout_us: micros(o.lock_timeout),
         // A limit of nothing is one all the same.
         timeout_us: o.timeout.map_or(0, |t| micros(t).max(1)),
         max_bytes: o.max_bytes.map_or(0, |n| n.max(1)),
+        spill_bytes: o.spill_bytes.map_or(0, |n| n.max(1)),
+    }
+}
+
+pub(crate) fn level_of(isolation: Isolation) -> Level {
+    match isolation {
+        Isolation::ReadUncommitted => Level::ReadUncommitted,
+        Isolation::ReadCommitted => Level::ReadCommitted,
+        Isolation::RepeatableRead => Level::RepeatableRead,
+        Isolation::Snapshot => Level::Snapshot,
+        Isolation::Serializable => Level::Serializable,
     }
 }
 
@@ -76,6 +82,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         salvage: o.salvage_readonly,
         error_if_exists: o.error_if_exists,
         durability: durability(o.durability),
+        isolation: level_of(o.isolation),
         memory_budget: o.memory_budget,
         block_cache_bytes: o.block_cache_bytes,
         max_open_files: u64::from(o.max_open_files),
@@ -102,6 +109,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         read_only: s.read_only,
         salvage_readonly: s.salvage,
         error_if_exists: s.error_if_exists,
+        isolation: isolation_of(s.isolation),
         durability: match s.durability {
             perigee_engine::Durability::Full => Durability::Full,
             perigee_engine::Durability::Interval(us) => Durability::Interval(Duration::from_micros(us)),
@@ -144,6 +152,7 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
         target_file_bytes: o.target_file_bytes,
         level1_bytes: o.level1_bytes,
         level_ratio: o.level_ratio,
+        isolation: o.isolation.map(level_of),
         merge_operator: o.merge_operator.clone(),
     }
 }
@@ -165,6 +174,7 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
         target_file_bytes: s.target_file_bytes,
         level1_bytes: s.level1_bytes,
         level_ratio: s.level_ratio,
+        isolation: s.isolation.map(isolation_of),
         merge_operator: s.merge_operator.clone(),
     }
 }

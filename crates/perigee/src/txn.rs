@@ -200,7 +200,9 @@ impl Txn {
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         let place = || (Place::Key(key.to_vec()), mode);
-        self.inner().write(self.engine.core(), &family.inner, place, write)
+        let mut inner = self.inner();
+        self.engine.make_room(&mut inner)?;
+        inner.write(self.engine.core(), &family.inner, place, write)
     }
     /// Sets `key` to `value`.
     ///
@@ -235,7 +237,9 @@ impl Txn {
     fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
         let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);
         let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
-        self.inner().write(self.engine.core(), &family.inner, place, write)
+        let mut inner = self.inner();
+        self.engine.make_room(&mut inner)?;
+        inner.write(self.engine.core(), &family.inner, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {
@@ -341,10 +345,9 @@ const TRIES: u32 = 100;
 const PAUSE_US: (u64, u64) = (20, 20_000);
 
 impl Db {
-    /// Begins a transaction.
+    /// Begins a transaction; what it is protected from says [`TxnOptions::isolation`], or else [`Options::isolation`](crate::Options).
     pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
-        let inner = self.engine.begin(translate::txn_settings(&options))?;
-        Ok(Txn { inner: Mutex::new(inner), engine: Arc::clone(&self.engine) })
+        begin(&self.engine, &options, None)
     }
 
     /// Runs `work` in a transaction and commits it; after a conflict all of it once more, on the present, with pauses that grow.
@@ -385,5 +388,35 @@ impl Db {
             txn.reset()?;
         }
         Err(Error::internal("a loop without an end has ended"))
+    }
+}
+
+fn begin(engine: &Arc<Engine>, options: &TxnOptions, family: Option<&Family>) -> Result<Txn> {
+    let default = family.and_then(|f| f.inner.settings().isolation);
+    let default = default.unwrap_or(engine.core().settings.isolation);
+    let inner = engine.begin(translate::txn_settings(options, default))?;
+    Ok(Txn { inner: Mutex::new(inner), engine: Arc::clone(engine) })
+}
+
+impl Family {
+    /// Begins a transaction, which may be about other families, too: what it is protected from says [`TxnOptions::isolation`], or else
+    /// this family's [`FamilyOptions::isolation`](crate::FamilyOptions), or else the database's.
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, Isolation, Options, TxnOptions};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    /// let db = Db::open("/doc", Options::in_env(env).isolation(Isolation::ReadCommitted))?;
+    /// let ledger = db.create_family("ledger", FamilyOptions::new().isolation(Some(Isolation::Serializable)))?;
+    /// assert_eq!(ledger.begin(TxnOptions::new())?.isolation(), Isolation::Serializable);
+    /// assert_eq!(db.begin(TxnOptions::new())?.isolation(), Isolation::ReadCommitted);
+    /// let asked = TxnOptions::new().isolation(Isolation::Snapshot);
+    /// assert_eq!(ledger.begin(asked)?.isolation(), Isolation::Snapshot);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
+        begin(&self.engine, &options, Some(self))
     }
 }

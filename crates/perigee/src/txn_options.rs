@@ -22,18 +22,39 @@ pub enum Isolation {
     Serializable,
 }
 
+impl Isolation {
+    /// All, weakest first.
+    pub const ALL: [Isolation; 5] = [
+        Isolation::ReadUncommitted,
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ];
+    /// Its name, as in an options file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadUncommitted => "read uncommitted",
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Snapshot => "snapshot",
+            Isolation::Serializable => "serializable",
+        }
+    }
+}
+
 /// Options of a transaction.
 ///
 /// ```
 /// use perigee::{Isolation, TxnOptions};
 /// let careful = TxnOptions::new().isolation(Isolation::Serializable);
 /// let report = TxnOptions::new().read_only(true);
-/// assert_eq!((careful.isolation, report.read_only), (Isolation::Serializable, true));
+/// assert_eq!((careful.isolation, report.read_only), (Some(Isolation::Serializable), true));
 /// ```
 #[derive(Clone, Debug)]
 pub struct TxnOptions {
-    /// What it is protected from (default: snapshot).
-    pub isolation: Isolation,
+    /// What it is protected from (default: what the options of the family or of the database say, and those say snapshot).
+    pub isolation: Option<Isolation>,
     /// It refuses to write, tracks nothing and never conflicts (default: no).
     pub read_only: bool,
     /// What it writes it locks first, and waits for others that hold it (default: no; it writes at once, and the later of two
@@ -43,19 +64,23 @@ pub struct TxnOptions {
     pub lock_timeout: Duration,
     /// When it is older than that every call is answered by `Aborted` (default: never).
     pub timeout: Option<Duration>,
-    /// Writes beyond so many bytes are refused (default: none but what a batch may hold, 2 GiB).
+    /// Writes beyond so many bytes are refused (default: none are).
     pub max_bytes: Option<u64>,
+    /// What it has written stays in memory up to so many bytes, and goes to files beyond (default, and at most: a sixteenth of the
+    /// memory budget, no more than 64 MiB). A smaller one saves memory where many are open, and makes larger ones slower.
+    pub spill_bytes: Option<u64>,
 }
 
 impl Default for TxnOptions {
     fn default() -> TxnOptions {
         TxnOptions {
-            isolation: Isolation::default(),
+            isolation: None,
             read_only: false,
             pessimistic: false,
             lock_timeout: Duration::from_secs(1),
             timeout: None,
             max_bytes: None,
+            spill_bytes: None,
         }
     }
 }
@@ -68,7 +93,7 @@ impl TxnOptions {
     /// Sets [`TxnOptions::isolation`].
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> TxnOptions {
-        self.isolation = isolation;
+        self.isolation = Some(isolation);
         self
     }
     /// Sets [`TxnOptions::read_only`].
@@ -93,6 +118,12 @@ impl TxnOptions {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> TxnOptions {
         self.timeout = Some(timeout);
+        self
+    }
+    /// Sets [`TxnOptions::spill_bytes`].
+    #[must_use]
+    pub fn spill_bytes(mut self, bytes: u64) -> TxnOptions {
+        self.spill_bytes = Some(bytes);
         self
     }
     /// Sets [`TxnOptions::max_bytes`].

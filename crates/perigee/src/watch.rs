@@ -65,6 +65,11 @@ impl CommitEvent<'_> {
     pub fn sequence(&self) -> u64 {
         self.0.sequence().0
     }
+    /// A transaction larger than memory was committed, which brought so many entries (deletes of keys among them) into the
+    /// family: they are not listed, [`CommitEvent::operations`] is empty. Read the family to know more.
+    pub fn entries_loaded(&self) -> Option<u64> {
+        self.0.entries_loaded()
+    }
     /// The operations, in the order of the batch.
     pub fn operations(&self) -> impl Iterator<Item = CommitOperation<'_>> {
         let buf = self.0.buffer();
@@ -91,7 +96,8 @@ impl CommitEvent<'_> {
 impl Family {
     /// From now on `hook` hears of every batch that writes to this family, once each, in commit order, after the batch has
     /// become visible and as durable as its writer asked. One hook a family: a second one replaces the first. It is not
-    /// stored: set it after each open. A bulk load or an ingest is not told.
+    /// stored: set it after each open. A bulk load or an ingest is not told; of a transaction larger than memory it hears that it
+    /// came, not its operations ([`CommitEvent::entries_loaded`]).
     ///
     /// It runs on the thread of some writer, with no lock held, perhaps after the `write` that caused it has returned on
     /// another thread: that writer's own time is what a slow hook takes, so hand long work to a thread. It may read and

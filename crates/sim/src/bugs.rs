@@ -110,6 +110,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SkipLastCheck
         | Bug::StaleSnapshot
         | Bug::RangeNotTracked
+        | Bug::PrepareOverwritten
         | Bug::ReadOnlyUncounted => &[&ISOLATION, &BANK],
         _ => &[&CRASH, &FAULTS],
     }

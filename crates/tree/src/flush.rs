@@ -19,8 +19,15 @@ pub fn flush(
     let order = setting.options.order;
     let source = MergeCursor::new(order, vec![Source::from(memtable.cursor().through())]);
     let ranges = memtable.ranges().with(Fragments::clone).unwrap_or_default();
-    let input =
-        Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber: false, whole: false };
+    let input = Input {
+        source,
+        ranges,
+        bottom: false,
+        relocate: BTreeSet::new(),
+        renumber: false,
+        whole: false,
+        taken_back: Arc::default(),
+    };
     let output = run(input, setting, created)?;
     let added = |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {

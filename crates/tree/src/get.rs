@@ -4,11 +4,13 @@
 //! any source is the answer.
 
 pub use crate::fetch::{fetch, fetch_for};
+use crate::memtable::Memtable;
 use crate::merged;
+use crate::own::{Own, Shown, Spilled};
 use crate::{Table, View};
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
-use perigee_base::{Error, Now, Result, SeqNo, Shared};
+use perigee_base::{Error, KeyOrder, Now, Result, SeqNo, Shared};
 use perigee_file::{Found, Near};
 
 /// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one starts empty-handed.
@@ -62,7 +64,7 @@ pub(crate) fn look(
     let order = view.version.order;
     let hash = order.filter_hash(key);
     if let Some(own) = &view.own
-        && let Some(found) = newer(own.point(key, hash), own.cover(order, key))
+        && let Some(found) = written(own, order, key, hash)?
     {
         return Ok(Some(found));
     }
@@ -83,6 +85,46 @@ pub(crate) fn look(
         }
     }
     view.version.absent()
+}
+
+/// What a transaction last did to `key`.
+fn written(own: &Own, order: KeyOrder, key: &[u8], hash: u64) -> Result<Option<(SeqNo, Found)>> {
+    let found = in_own(own.memtable(), own.shown(), order, key, hash);
+    match own.spilled().filter(|_| found.is_none()) {
+        Some(spilled) => in_spilled(spilled, own.shown(), order, key, hash),
+        None => Ok(found),
+    }
+}
+
+/// What the memtable of a transaction says last of `key`.
+pub fn in_own(
+    memtable: &Memtable,
+    shown: Shown<'_>,
+    order: KeyOrder,
+    key: &[u8],
+    hash: u64,
+) -> Option<(SeqNo, Found)> {
+    newer(shown.point(memtable, key, hash), shown.cover(memtable, order, key))
+}
+
+/// What the runs of a transaction say last of `key`.
+pub fn in_spilled(
+    spilled: &Spilled,
+    shown: Shown<'_>,
+    order: KeyOrder,
+    key: &[u8],
+    hash: u64,
+) -> Result<Option<(SeqNo, Found)>> {
+    for run in &spilled.runs {
+        let Some(table) = run.covering(order, key) else { continue };
+        let point = shown.try_newest(|at| table.reader.get(key, hash, at))?;
+        let fragment = table.reader.ranges().covering(order, key);
+        let cover = fragment.and_then(|f| shown.range(|at| f.newest(at)));
+        if let Some(found) = newer(point, cover) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// The newest range tombstone of a table over `key` that a reader at `at` sees.

@@ -1,5 +1,8 @@
-//! What was written behind a reader's back: whether a key, or any key of a range, has a version newer than the reader's
-//! sequence number. Exact, and it looks only into sources that hold something newer.
+//! What was written behind a reader's back: whether a key, any key of a range, or any key of a sorted run has a version newer
+//! than the reader's sequence number. Exact, and it looks only into sources that hold something newer.
+//!
+//! In a memtable what is newer is what came last: if that is not much it is gone through from the newest back, and nothing is
+//! sorted. So a check in the commit section, after one before it, takes what came in between and not the whole memtable.
 
 use crate::get;
 use crate::memtable::Memtable;
@@ -7,10 +10,13 @@ use crate::scan::MergeCursor;
 use crate::scan::cursor::{RunCursor, Source};
 use crate::version::{Run, Table};
 use crate::view::View;
-use perigee_base::cut::CutRef;
-use perigee_base::{Result, SeqNo};
+use perigee_base::cut::{Cut, CutRef};
+use perigee_base::{KeyOrder, Result, SeqNo};
 use perigee_file::Fragments;
 use std::sync::Arc;
+
+/// So many entries of a memtable are gone through for one range; for more of them its order is made.
+const LATELY: usize = 512;
 
 /// Between two places.
 pub type Stretch<'a> = (CutRef<'a>, CutRef<'a>);
@@ -55,7 +61,16 @@ pub fn first_between(view: &View, (begin, end): Stretch<'_>, since: SeqNo) -> Re
         return Ok(Some(key));
     }
     let with = |run: &&Arc<Run>| run.tables.iter().any(|t| holds_newer(t, since));
-    let mut sources: Vec<Source> = newer_memtables(view, since).map(|m| Source::from(m.cursor())).collect();
+    let mut sources: Vec<Source> = Vec::new();
+    for m in newer_memtables(view, since) {
+        let Some(mut keys) = m.lately(since, LATELY) else {
+            sources.push(Source::from(m.cursor()));
+            continue;
+        };
+        if let Some(key) = keys.find(|key| begin.is_before(order, key) && !end.is_before(order, key)) {
+            return Ok(Some(key.to_vec()));
+        }
+    }
     let run = |r: &Arc<Run>| Source::Run(RunCursor::new(Arc::clone(r), order, true));
     sources.extend(view.version.runs().filter(with).map(run));
     let mut merge = MergeCursor::new(order, sources);
@@ -77,6 +92,98 @@ pub fn first_between(view: &View, (begin, end): Stretch<'_>, since: SeqNo) -> Re
         merge.step()?;
     }
     Ok(None)
+}
+
+/// A key, or the beginning of a stretch, that the tables of `run` are about (they belong to nobody's version) and that has a
+/// version newer than `since`. The work is that of the smaller side: the run, or what is newer.
+pub fn first_met(view: &View, run: &Arc<Run>, since: SeqNo) -> Result<Option<Vec<u8>>> {
+    let order = view.version.order;
+    for erased in run.tables.iter().flat_map(|t| t.reader.ranges().list()) {
+        let met = first_between(view, (erased.begin.as_ref(), erased.end.as_ref()), since)?;
+        if met.is_some() {
+            return Ok(met);
+        }
+    }
+    for (begin, end) in newer_ranges(view, since) {
+        let mut mine = Source::Run(RunCursor::new(Arc::clone(run), order, false));
+        mine.leave(begin.as_ref(), true)?;
+        if mine.valid() && !end.as_ref().is_before(order, &key_of(&mine)) {
+            return Ok(Some(key_of(&mine)));
+        }
+    }
+    let entries: u64 = run.tables.iter().map(|t| t.meta.summary.entries).sum();
+    let mut sources: Vec<Source> = Vec::new();
+    for m in newer_memtables(view, since) {
+        let Some(keys) = m.lately(since, usize::try_from(entries).unwrap_or(usize::MAX).max(LATELY)) else {
+            sources.push(Source::from(m.cursor()));
+            continue;
+        };
+        for key in keys {
+            let Some(table) = run.covering(order, key) else { continue };
+            if table.reader.get(key, order.filter_hash(key), SeqNo::MAX)?.is_some() {
+                return Ok(Some(key.to_vec()));
+            }
+        }
+    }
+    for other in view.version.runs() {
+        let newer: Vec<_> = other.tables.iter().filter(|t| holds_newer(t, since)).cloned().collect();
+        if !newer.is_empty() {
+            let newer = Arc::new(Run::new(other.id, newer, order));
+            sources.push(Source::Run(RunCursor::new(newer, order, false)));
+        }
+    }
+    let mine = Source::Run(RunCursor::new(Arc::clone(run), order, false));
+    first_common(order, mine, MergeCursor::new(order, sources), since)
+}
+
+fn key_of(source: &Source) -> Vec<u8> {
+    let mut key = Vec::new();
+    source.key().copy_to(&mut key);
+    key
+}
+
+/// The first key of `mine` that `others` have an entry of that is newer than `since`. Each side leaps to where the other is.
+fn first_common(
+    order: KeyOrder,
+    mut mine: Source,
+    mut others: MergeCursor,
+    since: SeqNo,
+) -> Result<Option<Vec<u8>>> {
+    let mut key = Vec::new();
+    mine.seek_first()?;
+    others.seek_first()?;
+    while mine.valid() && others.valid() {
+        mine.key().copy_to(&mut key);
+        others.seek_onward(&key, SeqNo::MAX)?;
+        if !others.valid() {
+            break;
+        }
+        if others.key().is(order, &key) {
+            if others.seq() > since {
+                return Ok(Some(key));
+            }
+            mine.next()?;
+        } else {
+            others.key().copy_to(&mut key);
+            mine.seek(&key, SeqNo::MAX)?;
+        }
+    }
+    Ok(None)
+}
+
+/// Where range tombstones newer than `since` reach from and to.
+fn newer_ranges(view: &View, since: SeqNo) -> Vec<(Cut, Cut)> {
+    let mut all = Vec::new();
+    let mut add = |list: &Fragments| {
+        let newer = list.list().iter().filter(|f| f.newest(SeqNo::MAX).is_some_and(|seq| seq > since));
+        all.extend(newer.map(|f| (f.begin.clone(), f.end.clone())));
+    };
+    for m in newer_memtables(view, since) {
+        m.ranges().with(&mut add);
+    }
+    let tables = view.version.runs().flat_map(|r| &r.tables).filter(|t| holds_newer(t, since));
+    tables.for_each(|t| add(t.reader.ranges()));
+    all
 }
 
 /// The beginning of a range tombstone newer than `since` that reaches into the stretch.

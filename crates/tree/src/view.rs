@@ -27,7 +27,16 @@ impl View {
     /// The view as a transaction sees it that has written `own`.
     #[must_use]
     pub fn under(&self, own: Own) -> View {
-        View { own: Some(own), ..self.clone() }
+        let logs = own.spilled().map(|s| &s.vlogs).filter(|logs| !logs.is_empty());
+        let version = match logs {
+            None => Arc::clone(&self.version),
+            Some(logs) => {
+                let mut version = Version::clone(&self.version);
+                version.vlogs.extend(logs.iter().map(|(id, log)| (*id, Arc::clone(log))));
+                Arc::new(version)
+            }
+        };
+        View { own: Some(own), version, ..self.clone() }
     }
     /// All memtables that everybody reads, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {

@@ -50,9 +50,9 @@ impl Writers {
     }
 }
 
-/// Makes everything up to `seq` visible, in the commit section.
-pub fn publish_up_to(core: &Core, seq: SeqNo) {
-    apply::publish(core, seq.0, Vec::new());
+/// Makes everything up to `seq` visible, in the commit section, and lines up what hooks are told.
+pub fn publish_up_to(core: &Core, seq: SeqNo, told: apply::Told) {
+    apply::publish(core, seq.0, told);
 }
 
 /// Commits a batch; the number of its last operation.

@@ -141,7 +141,7 @@ impl Load {
             let spent = self.pile.take_spent();
             remove(&self.core, &spent);
             self.created.0.retain(|id| !spent.contains(id));
-            self.ready = Some(Part { family: Arc::clone(&self.family), tables, vlogs });
+            self.ready = Some(Part { family: Arc::clone(&self.family), tables, vlogs, open: Vec::new() });
         }
         self.ready.as_ref().ok_or_else(|| Error::internal("a load was built but is not ready"))
     }

@@ -134,7 +134,15 @@ fn rewrite(
     let job = setting(core, &family, &empty, &pace);
     let job = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..job };
     let (ranges, relocate) = (Fragments::default(), BTreeSet::new());
-    let input = Input { source, ranges, bottom: false, relocate, renumber: true, whole: false };
+    let input = Input {
+        source,
+        ranges,
+        bottom: false,
+        relocate,
+        renumber: true,
+        whole: false,
+        taken_back: Arc::default(),
+    };
     let output = run(input, job, created)?;
-    Ok(Part { family, tables: output.tables, vlogs: output.vlogs })
+    Ok(Part { family, tables: output.tables, vlogs: output.vlogs, open: Vec::new() })
 }

@@ -13,6 +13,11 @@
 //! 4. *All or nothing after a crash.* Files and their names are durable, and the log is durable up to G, before the edit is
 //!    written. Without the edit the files are orphans, and G is a number that nothing has.
 //! 5. *Snapshots* have numbers below G or were taken after the watermark moved.
+//!
+//! A transaction larger than memory goes the same way. Its tables hold tombstones too: they hide what lies beneath them, and by 2
+//! everything older does. Its range tombstones have number G - 1, which nobody reads at; what they hid of the transaction's own
+//! writes was dropped when the tables were made. Whether it may commit is asked before anything is locked, once more when
+//! the memtables have been flushed, and for the rest in the commit section, before its number is taken.
 
 use super::number;
 use crate::commit::{publish_up_to, rotate};
@@ -20,17 +25,18 @@ use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::Target;
+use crate::hooks::Event;
 use crate::jobs::flush;
 use crate::manifest::Edit;
-use crate::txn::validate;
+use crate::txn::validate::{self, Conditions, Spilled};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::{LevelNo, Result, RunId, SeqNo};
 use perigee_tree::bulk::target;
 use perigee_tree::compact::Shape;
-use perigee_tree::version::AddedTable;
-use perigee_tree::{TableMeta, VersionEdit, View, VlogMeta};
+use perigee_tree::version::{AddedTable, Opener};
+use perigee_tree::{Table, TableMeta, VersionEdit, View, Vlog, VlogMeta};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -43,6 +49,40 @@ pub struct Part {
     pub tables: Vec<TableMeta>,
     /// Value logs.
     pub vlogs: Vec<VlogMeta>,
+    /// Those of them that are open, and must not be opened once more.
+    pub open: Vec<Arc<Vlog>>,
+}
+
+impl Part {
+    fn has_ranges(&self) -> bool {
+        self.tables.iter().any(|t| t.summary.ranges.is_some())
+    }
+    fn entries(&self) -> u64 {
+        self.tables.iter().map(|t| t.summary.entries).sum()
+    }
+}
+
+/// What a transaction asks of its publication.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// What must hold, if anything.
+    pub conditions: Option<&'a mut Conditions>,
+    /// Its tables.
+    pub spilled: &'a Spilled,
+}
+
+impl Asked<'_> {
+    /// Whether it may be, as far as one can say now.
+    ///
+    /// # Errors
+    /// `Conflict`.
+    pub fn check(&mut self, core: &Core) -> Result<()> {
+        self.conditions.as_mut().map_or(Ok(()), |c| c.check_spilled(core, self.spilled))
+    }
+    /// The last word before its number is taken.
+    fn enter(&self, core: &Core) -> Result<()> {
+        self.conditions.as_ref().map_or(Ok(()), |c| c.enter_spilled(core, self.spilled))
+    }
 }
 
 /// Installs the parts; returns their number.
@@ -51,6 +91,15 @@ pub struct Part {
 /// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
 /// reopen, wholly. Anything else: nothing of it is there.
 pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
+    publish_if(core, parts, None)
+}
+
+/// The same, if it is what a transaction has written and nothing speaks against it.
+///
+/// # Errors
+/// Those of [`publish`]; `Conflict`.
+pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>) -> Result<SeqNo> {
+    let mut check = || asked.as_mut().map_or(Ok(()), |a| a.check(core));
     if !bug::on(Bug::LoadBeforeDirSync) {
         core.sync_dir()?;
     }
@@ -65,15 +114,25 @@ pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
             flush::drain(core, &p.family, &mut None)?;
         }
     }
+    check()?;
     let mut appender = core.wal.appender();
     core.health.check_writable()?;
     parts.iter().try_for_each(|p| p.family.check())?;
+    if !bug::on(Bug::SpilledUnchecked) {
+        check()?;
+    }
     leave_prepared_alone(core, parts)?;
     empty_memtables(core, &mut appender, parts)?;
-    let seq = number::take(core, &mut appender)?;
+    asked.as_ref().map_or(Ok(()), |a| a.enter(core))?;
+    let seq = number::take(core, &mut appender, parts.iter().any(Part::has_ranges))?;
     let installed = install(core, parts, seq);
     // Also after a failure: then the number is one that nothing has.
-    publish_up_to(core, seq);
+    let mut told = Vec::new();
+    if installed.is_ok() && asked.is_some() {
+        let hear = |p: &Part| Some((p.family.hook()?, Event::loaded(seq, p.entries())));
+        told.extend(parts.iter().filter_map(hear));
+    }
+    publish_up_to(core, seq, told);
     installed.map(|()| seq)
 }
 
@@ -84,8 +143,9 @@ fn leave_prepared_alone(core: &Core, parts: &[Part]) -> Result<()> {
     }
     for p in parts {
         for t in &p.tables {
-            let (first, last) = (CutRef::Before(&t.summary.first_key), CutRef::After(&t.summary.last_key));
-            validate::check_undecided(core, p.family.id, Target::Range(first, last))?;
+            let order = p.family.tree.order();
+            let reach = Target::Range(t.summary.begin(order), t.summary.end(order));
+            validate::check_undecided(core, p.family.id, reach)?;
         }
     }
     Ok(())
@@ -105,7 +165,7 @@ fn job(core: &Core, parts: &[Part]) -> Job {
         to: 0,
         files: tables().count(),
         bytes: tables().map(|t| t.summary.bytes).sum(),
-        entries: tables().map(|t| t.summary.entries).sum(),
+        entries: parts.iter().map(Part::entries).sum(),
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         written: AtomicU64::new(0),
@@ -114,12 +174,22 @@ fn job(core: &Core, parts: &[Part]) -> Job {
     }
 }
 
+/// A cut as a place between entries; either end is no place.
+fn place(cut: CutRef<'_>) -> Option<(&[u8], SeqNo)> {
+    match cut {
+        CutRef::Before(key) => Some((key, SeqNo::MAX)),
+        CutRef::After(key) => Some((key, SeqNo::ZERO)),
+        CutRef::First | CutRef::Last => None,
+    }
+}
+
 /// Whether a memtable of the family may hold a key of the part.
 fn in_memtables(part: &Part) -> bool {
+    let order = part.family.tree.order();
     let holds = |view: &View, t: &TableMeta| {
-        let (from, to) = ((&t.summary.first_key[..], SeqNo::MAX), (&t.summary.last_key[..], SeqNo::ZERO));
+        let (from, to) = (place(t.summary.begin(order)), place(t.summary.end(order)));
         // A range tombstone may reach over any key.
-        view.memtables().any(|m| m.ranges().any() || m.count(Some(from), Some(to)) > 0)
+        view.memtables().any(|m| m.ranges().any() || m.count(from, to) > 0)
     };
     let view = part.family.tree.view();
     !bug::on(Bug::LoadUnderMemtables) && part.tables.iter().any(|t| holds(&view, t))
@@ -155,7 +225,8 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
             for p in parts {
                 p.family.check()?;
                 let change = version_edit(p, seq, run);
-                prepared.push((p, p.family.tree.prepare(&change, &core.opener())?));
+                let opener = PartOpener { core, open: &p.open };
+                prepared.push((p, p.family.tree.prepare(&change, &opener)?));
                 edit.versions.push((p.family.id, change));
             }
             Ok((edit, prepared))
@@ -172,10 +243,27 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
     Ok(())
 }
 
+/// Opens what is not open: a file has one object in the process.
+struct PartOpener<'a> {
+    core: &'a Core,
+    open: &'a [Arc<Vlog>],
+}
+
+impl Opener for PartOpener<'_> {
+    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        self.core.opener().table(meta)
+    }
+    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
+        let open = self.open.iter().find(|v| v.meta.id == meta.id);
+        open.map_or_else(|| self.core.opener().vlog(meta), |v| Ok(Arc::clone(v)))
+    }
+}
+
 fn version_edit(part: &Part, seq: SeqNo, run: RunId) -> VersionEdit {
     let shape = Shape::of(&part.family.tree.view().version);
     let added = |t: &TableMeta| {
-        let level = target(&shape, &t.summary.first_key, &t.summary.last_key);
+        let order = part.family.tree.order();
+        let level = target(&shape, (t.summary.begin(order), t.summary.end(order)));
         let stamp = (!bug::on(Bug::LoadWithoutNumber)).then_some(seq);
         let run = if level == LevelNo(0) { run } else { RunId(0) };
         AddedTable { level, run, meta: TableMeta { stamp, ..t.clone() } }

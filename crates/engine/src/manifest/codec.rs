@@ -1,6 +1,7 @@
 //! Edits to bytes and back. The decoder is total.
 
 use super::edit::{CleanClose, Edit};
+use crate::isolation::Isolation;
 use crate::settings::FamilySettings;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::{
@@ -95,6 +96,9 @@ fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
     match s.compression.effort() {
         0 => {}
         effort => numbers(out, 19, &[zigzag(effort)]),
+    }
+    if let Some(level) = s.isolation {
+        numbers(out, 25, &[u64::from(level.code())]);
     }
     if let Some(fingerprint) = s.order.fingerprint() {
         field(out, 21, |b| b.extend_from_slice(&fingerprint.to_le_bytes()));
@@ -327,6 +331,11 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             17 => s.level_ratio = b.varint32()?,
             21 => fingerprint = Some(b.u64()?),
             19 => effort = unzigzag(b.varint32()?),
+            25 => {
+                let level = u8::try_from(b.varint()?).ok().and_then(Isolation::decode);
+                s.isolation =
+                    Some(level.ok_or_else(|| Error::corruption("a family's level of isolation is unknown"))?);
+            }
             other => {
                 unknown(other, "a family's settings")?;
                 continue;

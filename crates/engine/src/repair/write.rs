@@ -232,6 +232,7 @@ impl Making {
             relocate: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
             renumber: false,
             whole: false,
+            taken_back: Arc::default(),
         };
         let setting = Setting {
             version: &version,

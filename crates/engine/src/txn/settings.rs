@@ -1,46 +1,6 @@
 //! What a transaction is asked to be.
 
-/// Isolation of a transaction, weakest first. `docs/transactions.md` says what each forbids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Isolation {
-    /// Served as read committed.
-    ReadUncommitted,
-    /// Each read sees what was committed when it began.
-    ReadCommitted,
-    /// All reads see one moment; keys that were read by themselves must not have changed at commit.
-    RepeatableRead,
-    /// All reads see one moment; keys that were written must not have changed at commit.
-    Snapshot,
-    /// As if transactions ran one after the other, in an order that real time allows: see [`crate::serial`].
-    Serializable,
-}
-
-impl Isolation {
-    /// Its number in a log record.
-    pub fn code(self) -> u8 {
-        match self {
-            Isolation::ReadUncommitted => 0,
-            Isolation::ReadCommitted => 1,
-            Isolation::RepeatableRead => 2,
-            Isolation::Snapshot => 3,
-            Isolation::Serializable => crate::prepared::SERIALIZABLE,
-        }
-    }
-    /// The level of a number.
-    pub fn decode(code: u8) -> Option<Isolation> {
-        use Isolation::*;
-        let all = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
-        all.into_iter().find(|level| level.code() == code)
-    }
-    /// Whether all reads see the moment at which the transaction began.
-    pub fn holds_snapshot(self) -> bool {
-        self >= Isolation::RepeatableRead
-    }
-    /// Whether keys that were read must not have changed at commit.
-    pub fn checks_reads(self) -> bool {
-        self == Isolation::RepeatableRead
-    }
-}
+pub use crate::isolation::Isolation;
 
 /// Settings of a transaction.
 #[derive(Clone, Debug)]
@@ -55,6 +15,8 @@ pub struct TxnSettings {
     pub lock_timeout_us: u64,
     /// It is ended when it is older than that; 0: it may last.
     pub timeout_us: u64,
-    /// Writes beyond so many bytes are refused; 0: as many as a batch may hold.
+    /// Writes beyond so many bytes are refused; 0: none are.
     pub max_bytes: u64,
+    /// Beyond so many bytes of memory writes go to files; 0: as the memory budget says.
+    pub spill_bytes: u64,
 }

@@ -1,5 +1,6 @@
 //! One transaction: its snapshot, its writes, its savepoints, its end.
 
+use super::runs::Runs;
 use super::settings::{Isolation, TxnSettings};
 use super::validate::{Conditions, Depends, refused};
 use super::writes::{Place, Writes};
@@ -7,6 +8,7 @@ use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::{Place as Locked, Reads};
 use crate::locks::{LockMode, Locks, Mine, Owner};
+use crate::memory;
 use crate::serial::{Member, Registry};
 use crate::snapshot::Held;
 use perigee_base::bug::{self, Bug};
@@ -60,6 +62,9 @@ pub struct Txn {
     settings: TxnSettings,
     held: Option<Held>,
     writes: Writes,
+    /// Memory from which on it goes to files; memory at which somebody has to look.
+    spill_bytes: u64,
+    look_bytes: u64,
     reads: Reads,
     /// Its place among the serializable ones, if it is one.
     serial: Option<Arc<Member>>,
@@ -77,10 +82,17 @@ pub struct Txn {
 impl Txn {
     /// Begins one.
     pub fn begin(core: &Core, settings: TxnSettings) -> Result<Txn> {
+        let budget = core.memory.budget;
+        let spill_bytes = match settings.spill_bytes {
+            0 => memory::txn_bytes(budget),
+            wanted => wanted.min(memory::txn_bytes(budget)),
+        };
         let mut txn = Txn {
             settings,
             held: None,
             writes: Writes::new(),
+            spill_bytes,
+            look_bytes: 0,
             reads: Reads::default(),
             serial: None,
             registry: Arc::clone(&core.serial),
@@ -122,6 +134,7 @@ impl Txn {
             us => core.env.clock.monotonic_us().saturating_add(us),
         };
         self.state = Arc::default();
+        self.look_bytes = self.spill_bytes.min(memory::step(core.memory.budget));
         Ok(())
     }
     /// Forgets everything and takes no more calls.
@@ -157,7 +170,31 @@ impl Txn {
     }
     /// Operations written, and bytes that they take in the log.
     pub fn written(&self) -> (usize, u64) {
-        (self.writes.count(), self.writes.bytes())
+        self.writes.written()
+    }
+    /// Whether what it has written lies in files, beyond its memory.
+    pub fn is_spilled(&self) -> bool {
+        self.writes.is_spilled()
+    }
+    /// Whether [`Txn::make_room`] is due before more is written.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.writes.memory_bytes() >= self.look_bytes
+    }
+    /// Tells the budget what it holds, and empties its memory into files if that is too much. `make` makes the room for them.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: what it has written is as it was, and nothing else has changed.
+    pub fn make_room(&mut self, core: &Core, make: impl FnOnce() -> Box<dyn Runs>) -> Result<()> {
+        self.check(core)?;
+        self.writes.have_runs(make);
+        if self.writes.memory_bytes() >= self.spill_bytes && self.writes.may_spill() {
+            self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
+        }
+        let memory = self.writes.tell_memory();
+        let next = memory.saturating_add(memory::step(core.memory.budget));
+        self.look_bytes = if self.writes.may_spill() { next.min(self.spill_bytes).max(1) } else { next };
+        Ok(())
     }
 
     /// Whether it takes calls.
@@ -212,7 +249,8 @@ impl Txn {
         // Of an own operand's value a part is what others committed.
         let merged = own.as_ref().is_some_and(Found::is_operand);
         if let Some(found) = own.filter(|_| !merged) {
-            return live(core, found);
+            let live = get::is_live(&found, &*core.now);
+            return live.then(|| self.writes.value(family.id, found)).transpose();
         }
         if tracked && !self.settings.read_only {
             match &self.serial {
@@ -291,7 +329,7 @@ impl Txn {
         let order = family.tree.order();
         self.writes.know(family.id, order);
         self.writes.add(order, write)?;
-        let (limit, bytes) = (self.settings.max_bytes, self.writes.bytes());
+        let (limit, bytes) = (self.settings.max_bytes, self.writes.written().1);
         if limit != 0 && bytes > limit {
             self.writes.roll_back(place);
             return Err(Error::invalid(
@@ -343,8 +381,7 @@ impl Txn {
             return self.check(core).map(|()| (Batch::new(), None));
         }
         let batch = self.writes.take();
-        let Some(held) = &self.held else { return Ok((batch, None)) };
-        if batch.count() == 0 {
+        if self.held.is_some() && batch.count() == 0 {
             if let Some(member) = self.serial.take() {
                 self.registry.end_reading(&member).map_err(|why| {
                     self.registry.leave(&member);
@@ -353,13 +390,29 @@ impl Txn {
             }
             return Ok((batch, None));
         }
+        Ok((batch, self.conditions()))
+    }
+    fn conditions(&mut self) -> Option<Box<Conditions>> {
+        let held = self.held.as_ref()?;
         let depends = match &self.serial {
             Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
             None => Depends::Reads(std::mem::take(&mut self.reads)),
         };
         let (since, era) = (held.seq(), held.era());
-        let conditions = Some(Box::new(Conditions { since, era, depends, overwritten: false }));
-        Ok((batch, conditions))
+        Some(Box::new(Conditions { since, era, depends, overwritten: false }))
+    }
+    /// Takes no more calls, and commits what lies in files; what is in memory goes there first. The snapshot stays until
+    /// [`Txn::end`].
+    pub fn commit_spilled(&mut self, core: &Core) -> Result<SeqNo> {
+        self.check(core)?;
+        self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
+        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
+            self.check(core)?;
+        }
+        let (numbers, written) = (self.writes.numbers(std::iter::empty()), self.writes.written());
+        let runs =
+            self.writes.take_runs().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
+        runs.commit(&numbers, self.conditions(), written)
     }
 }
 
@@ -375,6 +428,18 @@ pub struct Leaving {
 }
 
 impl Txn {
+    /// Whether it can be prepared.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if what it has written lies in files; it goes on.
+    pub fn check_small(&self) -> Result<()> {
+        if !self.is_spilled() {
+            return Ok(());
+        }
+        let text =
+            "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
+        Err(Error::invalid(text))
+    }
     /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
     pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
         self.check(core)?;
@@ -435,15 +500,4 @@ fn replaced(family: &Family, held: &Held) -> Result<()> {
     family.check_since(held.era()).map_err(|_| {
         Error::conflict(&family.name(), b"", "the family was cleared or replaced after the transaction began")
     })
-}
-
-/// The value of an own entry, if it is one that is still shown.
-fn live(core: &Core, found: Found) -> Result<Option<Shared>> {
-    if !get::is_live(&found, &*core.now) {
-        return Ok(None);
-    }
-    match found {
-        Found::Value(value) | Found::ValueUntil(value, _) => Ok(Some(value)),
-        _ => Err(Error::internal("an own value is in a value log")),
-    }
 }

@@ -3,13 +3,14 @@
 
 use crate::core::Core;
 use crate::family::Family;
-use crate::footprint::{Parts, Reads, Target, Written};
+use crate::footprint::{Parts, Place, Reads, Target, Written};
 use crate::prepared::shown;
 use crate::serial::{Member, Refused, Registry};
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::Cut;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo};
-use perigee_tree::since;
+use perigee_file::log::Op;
+use perigee_tree::{Run, Table, since};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -115,6 +116,59 @@ impl Conditions {
     }
 }
 
+/// What a transaction has written beyond its memory: the final tables of each family, which nobody else knows yet.
+pub type Spilled = [(Arc<Family>, Arc<Run>)];
+
+/// No writes.
+struct Nothing;
+
+impl Parts for Nothing {
+    fn each(&self, _: &mut dyn FnMut(FamilyId, &[u8], &Op)) {}
+}
+
+impl Conditions {
+    /// Refuses if what tables hold, or what was read, was written since. What it has seen need not be looked at again: so
+    /// the last check, in the commit section, has little left to look at.
+    ///
+    /// # Errors
+    /// As [`Conditions::check_early`].
+    pub fn check_spilled(&mut self, core: &Core, spilled: &Spilled) -> Result<()> {
+        let (seen, since, era) = (core.visible(), self.since, self.era);
+        for (family, run) in spilled {
+            let view = family.tree.view();
+            if family.check_since(era).is_err() {
+                let text = "the family was cleared or replaced meanwhile";
+                return Err(Error::conflict(&family.name(), b"", text));
+            }
+            if let Some(key) = since::first_met(&view, run, since)? {
+                return Err(conflict(family, &key));
+            }
+        }
+        self.check(core, &Nothing, &|id, target| written_since(core, id, target, since, era))?;
+        self.since = self.since.max(seen);
+        Ok(())
+    }
+    /// Takes its place among the serializable ones, if it is one, in the commit section. They know of its writes only from
+    /// where to where each table reaches: more may meet what they read, never less.
+    ///
+    /// # Errors
+    /// `Conflict`.
+    pub fn enter_spilled(&self, core: &Core, spilled: &Spilled) -> Result<()> {
+        let Depends::Serial(registry, member) = &self.depends else { return Ok(()) };
+        let of = |(family, run): &(Arc<Family>, Arc<Run>)| {
+            let (id, order) = (family.id, family.tree.order());
+            let reach = |t: &Arc<Table>| {
+                let s = &t.meta.summary;
+                (id, order, 0, Place::Stretch(s.begin(order).to_cut(), s.end(order).to_cut()))
+            };
+            run.tables.iter().map(reach).collect::<Vec<_>>()
+        };
+        let written = Written(spilled.iter().flat_map(of).collect());
+        let next = core.visible().plus(1);
+        registry.commit(member, written, self.overwritten, next).map_err(|r| refused(core, r))
+    }
+}
+
 /// The seeded bug.
 fn seen_late(core: &Core) -> SeqNo {
     core.env.clock.sleep_us(1);
@@ -133,7 +187,7 @@ impl Conditions {
         if !earlier.is_empty() {
             self.check(core, writes, &|id, target| Ok(written_by(core, id, target, earlier)))?;
         }
-        if self.overwritten {
+        if self.overwritten && !bug::on(Bug::PrepareOverwritten) {
             let text = "what it read was overwritten, so it cannot be prepared; begin the transaction anew";
             return Err(Error::new(ErrorKind::Conflict, text));
         }

@@ -22,11 +22,11 @@ use perigee_base::key::VlogPointer;
 use perigee_base::stats::Counters;
 use perigee_base::{EntryKind, Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
 use perigee_env::Dir;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, OnceLock};
 
 /// What a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +122,8 @@ pub struct KlogReader {
     pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
     stamp: AtomicU64,
+    /// The range tombstones under the stamp, if there are both.
+    stamped_ranges: OnceLock<Arc<Fragments>>,
     /// Tombstones in it that scans passed.
     passed: AtomicU64,
 }
@@ -267,6 +269,7 @@ impl KlogReader {
             cache,
             counters,
             stamp: AtomicU64::new(0),
+            stamped_ranges: OnceLock::new(),
             passed: AtomicU64::new(0),
         }
     }
@@ -404,8 +407,12 @@ impl KlogReader {
     }
 
     /// From now on all entries have this sequence number: a table that was loaded, whose number was not known when it was
-    /// written. Its entries are stored under number 0, one for each key. Called before any reader of the tree sees it.
+    /// written. Its entries are stored under number 0, one for each key. Its range tombstones come right before them: they hide
+    /// none of its own entries. Called before any reader of the tree sees it.
     pub fn stamp(&self, seq: SeqNo) {
+        if !self.parts.ranges.is_empty() {
+            let _ = self.stamped_ranges.set(Arc::new(self.parts.ranges.under(seq.prev())));
+        }
         self.stamp.store(seq.0, Release);
     }
     /// The stamp, if there is one.
@@ -497,7 +504,7 @@ impl KlogReader {
     }
     /// Its range tombstones.
     pub fn ranges(&self) -> &Arc<Fragments> {
-        &self.parts.ranges
+        self.stamped_ranges.get().unwrap_or(&self.parts.ranges)
     }
     /// The family it was written for. A clone of that family may share it.
     pub fn family(&self) -> FamilyId {

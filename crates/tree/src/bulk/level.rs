@@ -8,9 +8,8 @@ use crate::compact::plan::Shape;
 use perigee_base::LevelNo;
 use perigee_base::cut::CutRef;
 
-/// The level for a table of a load whose keys are `first..=last`. 0: a new run there.
-pub fn target(shape: &Shape, first: &[u8], last: &[u8]) -> LevelNo {
-    let (from, to) = (CutRef::Before(first), CutRef::After(last));
+/// The level for a table of a load that reaches from one place to another, range tombstones included. 0: a new run there.
+pub fn target(shape: &Shape, (from, to): (CutRef<'_>, CutRef<'_>)) -> LevelNo {
     let in_the_way = (0..=LAST).find(|level| overlapping(shape, *level, from, to).next().is_some());
     LevelNo(in_the_way.map_or(LAST, |level| level.saturating_sub(1)) as u8)
 }
@@ -34,7 +33,9 @@ mod tests {
 
     #[test]
     fn as_deep_as_what_is_in_the_way_allows() {
-        let at = |s: &Shape, first: &str, last: &str| target(s, first.as_bytes(), last.as_bytes()).0;
+        let at = |s: &Shape, first: &str, last: &str| {
+            target(s, (CutRef::Before(first.as_bytes()), CutRef::After(last.as_bytes()))).0
+        };
         assert_eq!(at(&shape(&[]), "a", "z"), 6);
         let some = shape(&[(0, "a", "c", 5), (2, "f", "h", 500), (3, "m", "p", 500), (6, "x", "z", 9)]);
         assert_eq!(at(&some, "b", "b"), 0, "over a run of level 0: a newer run");

@@ -7,7 +7,9 @@
 pub mod chunk;
 pub mod level;
 pub mod pile;
+pub mod spill;
 
 pub use chunk::Chunk;
 pub use level::target;
 pub use pile::Pile;
+pub use spill::Spill;

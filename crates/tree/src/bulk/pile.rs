@@ -126,7 +126,15 @@ impl Pile {
         let setting = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..setting };
         let ranges = perigee_file::Fragments::default();
         run(
-            Input { source, ranges, bottom: false, relocate: BTreeSet::new(), renumber, whole: false },
+            Input {
+                source,
+                ranges,
+                bottom: false,
+                relocate: BTreeSet::new(),
+                renumber,
+                whole: false,
+                taken_back: Arc::default(),
+            },
             setting,
             created,
         )

@@ -36,7 +36,8 @@ pub fn compact(plan: &Plan, setting: Setting<'_>, created: &mut Created) -> Resu
     let setting = Setting { target_bytes, cuts: plan.cuts.clone(), ..setting };
     // Who asks for it wants everything written as the settings are now.
     let whole = plan.reason != Reason::Manual;
-    let input = Input { source, ranges, bottom, relocate, renumber: false, whole };
+    let input =
+        Input { source, ranges, bottom, relocate, renumber: false, whole, taken_back: Arc::default() };
     let output = run(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added(plan, meta.clone())).collect(),

@@ -182,6 +182,26 @@ impl Hashed {
         now
     }
 
+    /// The keys of the entries newer than `since`, the newest first, if there are at most `most`: without a sort.
+    pub fn lately<'a>(
+        &'a self,
+        since: SeqNo,
+        most: usize,
+        batches: &'a Batches,
+    ) -> Option<impl Iterator<Item = &'a [u8]>> {
+        let all = self.published.load(Acquire);
+        let last = u32::try_from(most).ok().and_then(|most| all.checked_sub(most)?.checked_sub(1));
+        if last.is_some_and(|e| self.entries.seq(e) > since) {
+            return None;
+        }
+        let newer = (0..all).rev().take_while(move |e| self.entries.seq(*e) > since);
+        Some(newer.map(move |e| {
+            let (batch, start, len) = self.entries.key(e);
+            let buffer = batches.get(batch).expect("an entry's batch is in its slot before it is published");
+            &buffer[start..start + len]
+        }))
+    }
+
     /// How many entries lie between two places in entry order (`None`: to that end).
     pub fn count(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>, batches: &Batches) -> u64 {
         let sorted = self.sorted(batches);

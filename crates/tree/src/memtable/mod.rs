@@ -227,6 +227,15 @@ impl Memtable {
         Some((node.seq, self.found(&node)))
     }
 
+    /// The keys of the entries newer than `since`, each as often as it was written, the newest first. `None` if there are more
+    /// than `most`, or if they cannot be told without going through all: then a cursor is the way.
+    pub fn lately(&self, since: SeqNo, most: usize) -> Option<impl Iterator<Item = &[u8]>> {
+        match &self.index {
+            Index::Hashed(table) => table.lately(since, most, &self.batches),
+            Index::Listed(_) => None,
+        }
+    }
+
     /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it has seen enough (false).
     pub fn versions<'m>(
         &'m self,

@@ -5,6 +5,7 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryRef, Expiry, KeyOrder, Now, SeqNo, ValueRef};
 use perigee_file::{Fragment, Fragments};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// So many entries that one range tombstone hides are read before the rest of them is sought over.
@@ -31,6 +32,8 @@ pub enum Verdict {
     Cancel,
     /// A tombstone that hides at least what the waiting single delete does: it goes on alone.
     Replace,
+    /// Its transaction has taken it back: it never was.
+    TakenBack,
     /// An operand: it waits for what lies below it.
     Operand,
     /// The value that waiting operands are about.
@@ -78,6 +81,8 @@ pub struct Collapse<'a> {
     /// Asked once, at the first entry that expires.
     now: &'a dyn Now,
     now_ms: Option<u64>,
+    /// Numbers that a transaction has taken back, ascending and apart.
+    taken_back: Arc<[Range<u64>]>,
     /// All range tombstones of the source, and which of them is near.
     ranges: Fragments,
     near: usize,
@@ -96,6 +101,7 @@ impl<'a> Collapse<'a> {
             settle: None,
             now,
             now_ms: None,
+            taken_back: Arc::default(),
             ranges: Fragments::default(),
             near: 0,
             hidden: 0,
@@ -107,6 +113,14 @@ impl<'a> Collapse<'a> {
     #[must_use]
     pub fn settling(self, number: Option<SeqNo>) -> Collapse<'a> {
         Collapse { settle: number.filter(|_| self.bottom), ..self }
+    }
+    /// Of a transaction's own entries, with the numbers that it has taken back.
+    #[must_use]
+    pub fn without(self, taken_back: Arc<[Range<u64>]>) -> Collapse<'a> {
+        if taken_back.is_empty() {
+            return self;
+        }
+        Collapse { ranges: self.ranges.without(&taken_back), taken_back, ..self }
     }
     /// The stratum of a version.
     pub fn stratum(&self, seq: SeqNo) -> usize {
@@ -220,6 +234,12 @@ impl<'a> Collapse<'a> {
 
     /// The verdict on the next entry, and whether it starts a new key; `another`: it is known to.
     pub fn judge(&mut self, e: &EntryRef<'_>, another: bool) -> (Verdict, bool) {
+        if !self.taken_back.is_empty() {
+            let at = self.taken_back.partition_point(|r| r.end <= e.seq.0);
+            if self.taken_back.get(at).is_some_and(|r| r.contains(&e.seq.0)) {
+                return (Verdict::TakenBack, false);
+            }
+        }
         let stratum = self.strata.of(e.seq);
         let new_key = another || !self.last.as_ref().is_some_and(|(key, _)| self.order.equal(key, e.key));
         let spent = self.bottom && stratum == 0;

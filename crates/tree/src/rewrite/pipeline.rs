@@ -19,6 +19,7 @@ use perigee_base::io::Cause;
 use perigee_base::{EntryRef, Error, FileId, Merger, Now, Result, SeqNo, ValueRef};
 use perigee_file::{Fragments, KlogOptions, Shelf};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -71,6 +72,8 @@ pub struct Input {
     pub renumber: bool,
     /// Blocks in which nothing changes may be moved as they are stored.
     pub whole: bool,
+    /// Numbers of entries that their transaction has taken back, ascending and apart.
+    pub taken_back: Arc<[Range<u64>]>,
 }
 
 /// What was made.
@@ -87,7 +90,7 @@ pub struct Output {
 }
 
 /// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled +
-/// filtered + merged`. Range
+/// filtered + merged + taken back`. Range
 /// tombstones are counted apart, once for each fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -111,6 +114,8 @@ pub struct Counts {
     pub covered: u64,
     /// Single deletes and what they cancelled.
     pub cancelled: u64,
+    /// Taken back by the transaction that wrote them.
+    pub taken_back: u64,
     /// Operands, and what lay below them, that became part of another entry.
     pub merged: u64,
     /// Of those written: operands that the merge operator could not join to what is known of what lies below.
@@ -132,10 +137,11 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
     let sink = sink.leaving_syncs_to(job.later);
     let mut exit = Exit { version: job.version, place, split, sink, renumber: input.renumber };
     let collapse = Collapse::new(order, job.strata.clone(), input.bottom, job.now);
-    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle);
+    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle).without(input.taken_back);
     let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
     let (ranges, of_ranges) = collapse.ranges();
     counts.ranges = of_ranges;
+    let ranges = if input.renumber { ranges.under(SeqNo::ZERO) } else { ranges };
     exit.sink.set_ranges(ranges.joined(order));
     let mut held: Option<Held> = None;
     let mut chain = Chain::default();
@@ -215,6 +221,7 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
                 }
             }
             Verdict::Shadowed | Verdict::Deletes => counts.shadowed += 1,
+            Verdict::TakenBack => counts.taken_back += 1,
             Verdict::SpentTombstone => counts.tombstones += 1,
             Verdict::Expired => counts.expired += 1,
             Verdict::Operand | Verdict::Base | Verdict::NoBase => {
@@ -442,7 +449,14 @@ fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>)
 /// What went in came out, or was dropped for a reason.
 fn check_counts(c: &Counts, sink: &Sink<'_>) -> Result<()> {
     let in_tables: u64 = sink.tables.iter().map(|t| t.summary.entries).sum();
-    let dropped = c.shadowed + c.tombstones + c.expired + c.covered + c.cancelled + c.filtered + c.merged;
+    let dropped = c.shadowed
+        + c.tombstones
+        + c.expired
+        + c.covered
+        + c.cancelled
+        + c.filtered
+        + c.merged
+        + c.taken_back;
     if (c.read != c.written + dropped || c.written != in_tables) && !bug::on(Bug::LoseLastEntry) {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
     }

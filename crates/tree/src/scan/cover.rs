@@ -37,7 +37,7 @@ impl Cover {
     /// Over a view; `None` if nothing in it has range tombstones.
     pub fn over(view: &View, at: SeqNo) -> Option<Box<Cover>> {
         let with = |m: &&Arc<Memtable>| m.ranges().any();
-        let own = view.own.iter().filter(|o| with(&o.memtable()));
+        let own = view.own.iter().filter(|o| o.has_ranges());
         let mut sources: Vec<Source> = own.cloned().map(Source::Own).collect();
         sources.extend(view.memtables().filter(with).map(|m| Source::Mem(Arc::clone(m))));
         if view.version.has_ranges {
@@ -83,10 +83,17 @@ impl Cover {
                     let w = r.window(order, key);
                     narrow(w, w.newest(at));
                 }
-                Source::Own(own) => drop(own.memtable().ranges().with(|list| {
-                    let w = list.window(order, key);
-                    narrow(w, own.range(|at| w.newest(at)));
-                })),
+                Source::Own(own) => {
+                    let shown = own.shown();
+                    own.memtable().ranges().with(|list| {
+                        let w = list.window(order, key);
+                        narrow(w, shown.range(|at| w.newest(at)));
+                    });
+                    for run in own.runs() {
+                        let w = run.window(order, key);
+                        narrow(w, shown.range(|at| w.newest(at)));
+                    }
+                }
             }
         }
         self.window = Some((begin, end));

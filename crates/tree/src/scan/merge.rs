@@ -9,7 +9,7 @@ use super::cursor::{RunCursor, Source};
 use super::turns::Turns;
 use crate::View;
 use crate::own::Own;
-use crate::version::Version;
+use crate::version::Run;
 use perigee_base::cut::CutRef;
 use perigee_base::{EntryKind, EntryRef, Error, KeyOrder, KeyRef, Result, SeqNo, ValueRef};
 use perigee_file::{Block, Found, KlogCursor, Spot};
@@ -43,6 +43,8 @@ const NOWHERE: Spot = Spot { head: 0, seq: SeqNo::ZERO, kind: EntryKind::Delete 
 pub struct MergeCursor {
     order: KeyOrder,
     sources: Vec<Source>,
+    /// So many of the runs among them, the first, are a transaction's own.
+    own_runs: usize,
     lanes: Vec<Lane>,
     skip: Vec<u8>,
     current: Option<usize>,
@@ -73,6 +75,7 @@ impl MergeCursor {
             order,
             lanes: vec![Lane { spot: NOWHERE, valid: false }; sources.len()],
             sources,
+            own_runs: 0,
             skip: Vec::new(),
             current: None,
             second: None,
@@ -89,24 +92,22 @@ impl MergeCursor {
         }
     }
 
-    /// Over everything in a view: own writes, memtables, then runs, each from the newest to the oldest.
+    /// Over everything in a view: own writes in memory, memtables, own runs, then runs, each from the newest to the oldest.
     pub fn over_view(view: &View, fill_cache: bool) -> MergeCursor {
         let order = view.version.order;
         let memtables = view.own.iter().map(Own::memtable).chain(view.memtables());
         let mut sources: Vec<Source> = memtables.map(|m| Source::from(m.cursor())).collect();
-        sources.extend(Self::runs(&view.version, fill_cache));
-        MergeCursor::new(order, sources)
+        let own_runs = view.own.as_ref().map_or(&[][..], Own::runs);
+        let run = |r: &Arc<Run>| Source::Run(RunCursor::new(Arc::clone(r), order, fill_cache));
+        sources.extend(own_runs.iter().chain(view.version.runs()).map(run));
+        MergeCursor { own_runs: own_runs.len(), ..MergeCursor::new(order, sources) }
     }
 
-    fn runs(version: &Version, fill_cache: bool) -> impl Iterator<Item = Source> {
-        version.runs().map(move |r| Source::Run(RunCursor::new(Arc::clone(r), version.order, fill_cache)))
-    }
-
-    /// The run of that number, of a cursor over a view; then it is nowhere until the next seek.
+    /// The run of that number in the version of a view that this is over; then it is nowhere until the next seek.
     pub fn run(&mut self, number: usize) -> Option<&mut RunCursor> {
         self.current = None;
         let mut runs = self.sources.iter_mut();
-        runs.by_ref().filter_map(Source::as_run).nth(number)
+        runs.by_ref().filter_map(Source::as_run).nth(self.own_runs + number)
     }
 
     /// Positions every source by `go`, then chooses.
@@ -255,7 +256,9 @@ impl MergeCursor {
     /// Whether the block at hand of the current source, or of the run of that number, reaches as far as `key`.
     pub fn reaches(&self, run: Option<usize>, key: &[u8]) -> bool {
         let source = match run {
-            Some(number) => self.sources.iter().filter(|s| matches!(s, Source::Run(_))).nth(number),
+            Some(number) => {
+                self.sources.iter().filter(|s| matches!(s, Source::Run(_))).nth(self.own_runs + number)
+            }
             None => self.current.map(|i| &self.sources[i]),
         };
         source.is_some_and(|s| s.reaches(key))

@@ -10,14 +10,17 @@ pub struct TableMeta {
     pub id: FileId,
     /// Its bounds, counts, length and checksum.
     pub summary: KlogSummary,
-    /// The sequence number of all its entries, if it was loaded: it was not known when the file was written.
+    /// The sequence number of all its entries, if it was loaded: it was not known when the file was written. Range tombstones
+    /// have the number before.
     pub stamp: Option<SeqNo>,
 }
 
 impl TableMeta {
     /// The oldest and the newest sequence number that readers see in it.
     pub fn seqs(&self) -> (SeqNo, SeqNo) {
-        self.stamp.map_or((self.summary.smallest, self.summary.largest), |stamp| (stamp, stamp))
+        let stamped =
+            |stamp: SeqNo| (if self.summary.ranges.is_some() { stamp.prev() } else { stamp }, stamp);
+        self.stamp.map_or((self.summary.smallest, self.summary.largest), stamped)
     }
 }
 

@@ -156,7 +156,13 @@ pub fn is_live(found: &Found, now: &dyn Now) -> bool {
 
 /// The newest version, if a reader at `at` sees a value in it. An expired one hides the older ones, as a tombstone does.
 pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
-    let Some((seq, found)) = lookup(view, key, at)? else { return Ok(None) };
+    match lookup(view, key, at)? {
+        Some(newest) => live_of(view, key, newest),
+        None => Ok(None),
+    }
+}
+
+fn live_of(view: &View, key: &[u8], (seq, found): (SeqNo, Found)) -> Result<Option<Found>> {
     if is_live(&found, &*view.now) {
         return Ok(Some(found));
     }
@@ -168,7 +174,17 @@ pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
 
 /// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
 pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
-    live(view, key, at)?.map(|found| value(view, key, at, found)).transpose()
+    match lookup(view, key, at)? {
+        // What most keys have needs no more questions.
+        Some((_, Found::Value(v))) => Ok(Some(v)),
+        Some((seq, found)) => of_version(view, key, at, (seq, found)),
+        None => Ok(None),
+    }
+}
+
+#[inline(never)]
+fn of_version(view: &View, key: &[u8], at: SeqNo, (seq, found): (SeqNo, Found)) -> Result<Option<Shared>> {
+    live_of(view, key, (seq, found))?.map(|found| value(view, key, at, found)).transpose()
 }
 
 /// The bytes of what was found live under `key` by a reader at `at`.

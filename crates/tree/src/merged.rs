@@ -132,6 +132,7 @@ fn held(found: Found) -> Bytes<'static> {
 ///
 /// # Errors
 /// The operator's, which names itself and the key; those of a read.
+#[cold]
 pub fn value(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Shared> {
     let mut chain = gather(view, key, at, cause)?;
     let Some(merger) = &view.merger else {

@@ -97,6 +97,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
+        | Bug::FloorStays
+        | Bug::FeedSkipsEnd
+        | Bug::ForgetNamedSnapshot
         | Bug::FoldAcrossSnapshot
         | Bug::OneOperandPerSource
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],

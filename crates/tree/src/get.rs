@@ -156,13 +156,7 @@ pub fn is_live(found: &Found, now: &dyn Now) -> bool {
 
 /// The newest version, if a reader at `at` sees a value in it. An expired one hides the older ones, as a tombstone does.
 pub fn live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Found>> {
-    match lookup(view, key, at)? {
-        Some(newest) => live_of(view, key, newest),
-        None => Ok(None),
-    }
-}
-
-fn live_of(view: &View, key: &[u8], (seq, found): (SeqNo, Found)) -> Result<Option<Found>> {
+    let Some((seq, found)) = lookup(view, key, at)? else { return Ok(None) };
     if is_live(&found, &*view.now) {
         return Ok(Some(found));
     }
@@ -174,17 +168,7 @@ fn live_of(view: &View, key: &[u8], (seq, found): (SeqNo, Found)) -> Result<Opti
 
 /// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
 pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Shared>> {
-    match lookup(view, key, at)? {
-        // What most keys have needs no more questions.
-        Some((_, Found::Value(v))) => Ok(Some(v)),
-        Some((seq, found)) => of_version(view, key, at, (seq, found)),
-        None => Ok(None),
-    }
-}
-
-#[inline(never)]
-fn of_version(view: &View, key: &[u8], at: SeqNo, (seq, found): (SeqNo, Found)) -> Result<Option<Shared>> {
-    live_of(view, key, (seq, found))?.map(|found| value(view, key, at, found)).transpose()
+    live(view, key, at)?.map(|found| value(view, key, at, found)).transpose()
 }
 
 /// The bytes of what was found live under `key` by a reader at `at`.

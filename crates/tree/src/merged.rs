@@ -9,68 +9,35 @@ use crate::View;
 use crate::fetch::fetch_for;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
-use perigee_base::key::VlogPointer;
-use perigee_base::{Error, Result, SeqNo, Shared, ValueRef};
+use perigee_base::{Error, Result, SeqNo, Shared};
 use perigee_file::Found;
-
-/// Bytes of a value or operand, where they are.
-#[derive(Debug)]
-enum Bytes<'v> {
-    /// In a memtable.
-    Here(&'v [u8]),
-    /// In a block, which is held.
-    Held(Shared),
-    /// In a value log.
-    Apart(VlogPointer),
-}
-
-impl Bytes<'_> {
-    /// Those of a pointer were fetched.
-    fn get(&self) -> &[u8] {
-        match self {
-            Bytes::Here(bytes) => bytes,
-            Bytes::Held(shared) => shared,
-            Bytes::Apart(_) => &[],
-        }
-    }
-}
 
 /// What was found, the newest first.
 #[derive(Debug, Default)]
-struct Chain<'v> {
-    operands: Vec<Bytes<'v>>,
+struct Chain {
+    operands: Vec<Found>,
     /// What they are merged onto.
-    base: Option<Bytes<'v>>,
+    base: Option<Found>,
     /// Something said what is below.
     ended: bool,
 }
 
-impl<'v> Chain<'v> {
-    /// Takes a version of a source whose newest range tombstone over the key is `cover`; whether an older one matters. `held`: its
-    /// bytes, if they lie beside the entry.
-    fn take(
-        &mut self,
-        view: &View,
-        (seq, value): (SeqNo, ValueRef<'_>),
-        cover: Option<SeqNo>,
-        held: impl FnOnce() -> Bytes<'v>,
-    ) -> bool {
+impl Chain {
+    /// Takes a version of a source whose newest range tombstone over the key is `cover`; whether an older one matters.
+    fn take(&mut self, view: &View, seq: SeqNo, found: Found, cover: Option<SeqNo>) -> bool {
         let hidden = cover.is_some_and(|cover| cover >= seq);
-        let gone = || value.expiry().is_some_and(|x| x.passed(view.now.now_ms()));
-        if !hidden && !value.is_tombstone() && !gone() {
-            let bytes = value.apart().map_or_else(held, Bytes::Apart);
-            if value.is_operand() {
-                self.operands.push(bytes);
+        let gone = || found.expiry().is_some_and(|x| x.passed(view.now.now_ms()));
+        match &found {
+            Found::Operand(_) | Found::OperandPointer(_) if !hidden => {
+                self.operands.push(found);
                 return !bug::on(Bug::OneOperandPerSource);
             }
-            self.base = Some(bytes);
+            Found::Tombstone => {}
+            _ if hidden || gone() => {}
+            _ => self.base = Some(found),
         }
         self.ended = true;
         false
-    }
-    /// The same of a memtable.
-    fn take_here(&mut self, view: &View, seq: SeqNo, value: ValueRef<'v>, cover: Option<SeqNo>) -> bool {
-        self.take(view, (seq, value), cover, || Bytes::Here(value.beside().unwrap_or_default()))
     }
     /// A source has nothing more; whether older ones matter.
     fn goes_on(&mut self, cover: Option<SeqNo>) -> bool {
@@ -79,20 +46,20 @@ impl<'v> Chain<'v> {
     }
 }
 
-fn gather<'v>(view: &'v View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Chain<'v>> {
+fn gather(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Chain> {
     let order = view.version.order;
     let hash = order.filter_hash(key);
     let mut chain = Chain::default();
     if let Some(own) = &view.own {
         let cover = own.cover(order, key);
-        own.versions(key, hash, |seq, value| chain.take_here(view, seq, value, cover));
+        own.versions(key, hash, |seq, found| chain.take(view, seq, found, cover));
         if !chain.goes_on(cover) {
             return Ok(chain);
         }
     }
     for memtable in view.memtables() {
         let cover = memtable.cover(key, at);
-        memtable.versions(key, hash, at, |seq, value| chain.take_here(view, seq, value, cover));
+        memtable.versions(key, hash, at, |seq, found| chain.take(view, seq, found, cover));
         if !chain.goes_on(cover) {
             return Ok(chain);
         }
@@ -104,8 +71,8 @@ fn gather<'v>(view: &'v View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Cha
             cursor.seek(key, at)?;
             while cursor.valid() && cursor.key().is(order, key) {
                 // A table under a stamp may show what is too new.
-                let version = (cursor.seq(), cursor.value());
-                if version.0 <= at && !chain.take(view, version, cover, || held(cursor.found())) {
+                let seq = cursor.seq();
+                if seq <= at && !chain.take(view, seq, cursor.found(), cover) {
                     break;
                 }
                 cursor.next()?;
@@ -120,30 +87,24 @@ fn gather<'v>(view: &'v View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Cha
     Ok(chain)
 }
 
-fn held(found: Found) -> Bytes<'static> {
-    match found {
-        Found::Value(v) | Found::ValueUntil(v, _) | Found::Operand(v) => Bytes::Held(v),
-        Found::Pointer(p) | Found::PointerUntil(p, _) | Found::OperandPointer(p) => Bytes::Apart(p),
-        Found::Tombstone => Bytes::Here(&[]),
-    }
-}
-
 /// The value of `key`, whose newest version that a reader at `at` sees is an operand.
 ///
 /// # Errors
 /// The operator's, which names itself and the key; those of a read.
-#[cold]
 pub fn value(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Shared> {
-    let mut chain = gather(view, key, at, cause)?;
+    let chain = gather(view, key, at, cause)?;
+    let bytes = |found: &Found| match found {
+        Found::Value(v) | Found::ValueUntil(v, _) | Found::Operand(v) => Ok(v.clone()),
+        Found::Pointer(p) | Found::PointerUntil(p, _) | Found::OperandPointer(p) => {
+            fetch_for(&view.version, p, cause)
+        }
+        Found::Tombstone => Err(Error::internal("a tombstone has no value")),
+    };
+    let base = chain.base.as_ref().map(bytes).transpose()?;
+    let operands: Vec<Shared> = chain.operands.iter().rev().map(bytes).collect::<Result<_>>()?;
     let Some(merger) = &view.merger else {
         return Err(Error::corruption("the family has operands of merges, and no merge operator"));
     };
-    for bytes in chain.operands.iter_mut().chain(&mut chain.base) {
-        if let Bytes::Apart(p) = bytes {
-            *bytes = Bytes::Held(fetch_for(&view.version, p, cause)?);
-        }
-    }
-    let base = chain.base.as_ref().map(Bytes::get);
-    let operands: Vec<&[u8]> = chain.operands.iter().rev().map(Bytes::get).collect();
-    merger.fold(key, base, &operands).map(Shared::from)
+    let borrowed: Vec<&[u8]> = operands.iter().map(|o| &**o).collect();
+    merger.fold(key, base.as_deref(), &borrowed).map(Shared::from)
 }

@@ -12,7 +12,7 @@
 
 use crate::Memtable;
 use crate::version::{Run, Vlog};
-use perigee_base::{FileId, KeyOrder, SeqNo, ValueRef};
+use perigee_base::{FileId, KeyOrder, SeqNo};
 use perigee_file::Found;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -129,9 +129,9 @@ impl Own {
         self.shown().sees(seq)
     }
     /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen enough (false).
-    pub fn versions<'o>(&'o self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, ValueRef<'o>) -> bool) {
+    pub fn versions(&self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, Found) -> bool) {
         let last = SeqNo(self.end).prev();
-        self.memtable.versions(key, hash, last, |seq, value| !self.sees(seq) || show(seq, value));
+        self.memtable.versions(key, hash, last, |seq, found| !self.sees(seq) || show(seq, found));
     }
     /// The newest of its range tombstones in memory over `key`.
     pub fn cover(&self, order: KeyOrder, key: &[u8]) -> Option<SeqNo> {

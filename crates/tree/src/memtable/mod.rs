@@ -237,19 +237,13 @@ impl Memtable {
     }
 
     /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it has seen enough (false).
-    pub fn versions<'m>(
-        &'m self,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        mut show: impl FnMut(SeqNo, ValueRef<'m>) -> bool,
-    ) {
+    pub fn versions(&self, key: &[u8], hash: u64, at: SeqNo, mut show: impl FnMut(SeqNo, Found) -> bool) {
         match &self.index {
             Index::Hashed(table) => {
                 let mut next = table.find(key, hash, at, &self.batches);
                 while let Some(i) = next {
                     let node = table.node(i);
-                    if !show(node.seq, self.value_of(&node)) {
+                    if !show(node.seq, self.found(&node)) {
                         return;
                     }
                     next = table.older(i);
@@ -260,7 +254,7 @@ impl Memtable {
                 while let Some(i) = next {
                     let node = list.node(i);
                     let same = self.order.equal(self.key_of(&node), key);
-                    if !same || !show(node.seq, self.value_of(&node)) {
+                    if !same || !show(node.seq, self.found(&node)) {
                         return;
                     }
                     next = list.next(i);

@@ -84,7 +84,6 @@ impl Follower {
             if change.sequence() < self.position {
                 return Err(format!("{change:?} was told behind {}", self.position));
             }
-            self.position = change.sequence();
             match &change {
                 Change::Commit(commit) => self.commit(commit, order)?,
                 Change::Family(change) => {
@@ -92,8 +91,9 @@ impl Follower {
                 }
                 other => return Err(format!("what is {other:?}?")),
             }
+            self.position = changes.position();
         }
-        self.position = self.position.max(changes.position());
+        self.position = changes.position();
         Ok(())
     }
 

@@ -458,6 +458,10 @@ impl Txn {
             "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
         Err(Error::invalid(text))
     }
+    /// It could not be prepared, and its locks are released: tried again, it is no younger than it was.
+    pub fn stays(&mut self, owner: Owner) {
+        self.owner = owner;
+    }
     /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
     pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
         self.check(core)?;
@@ -472,7 +476,7 @@ impl Txn {
             };
             Box::new(Conditions { since: held.seq(), era: held.era(), depends, overwritten: false })
         });
-        // Tried again, it is another owner of locks.
+        // While this one is undecided, the next is another owner of locks.
         let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
         Ok(Leaving { batch, conditions, locks })
     }

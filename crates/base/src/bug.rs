@@ -116,6 +116,14 @@ bugs! {
     LoadFirstWins = 144,
     /// The compaction filter is asked about versions that a snapshot sees.
     FilterUnderSnapshot = 145,
+    /// The feed of changes tells what is not durable yet.
+    FeedAheadOfSync = 170,
+    /// The feed of changes loses the last operation of longer commits.
+    FeedSkipsEnd = 171,
+    /// What a rewrite may drop is not noted: numbers pass for readable that are not.
+    FloorStays = 172,
+    /// A named snapshot is forgotten by the next open: compaction drops what it holds.
+    ForgetNamedSnapshot = 173,
     /// A transaction larger than memory is not checked against what came while its tables were made.
     SpilledUnchecked = 200,
     /// What such a transaction has taken back stays in its tables.
@@ -134,6 +142,8 @@ bugs! {
     PrepareLostWithSegment = 162,
     /// Writers do not look at prepared transactions.
     WriterPassesPrepared = 163,
+    /// A serializable transaction is prepared although what it read was overwritten.
+    PrepareOverwritten = 164,
     /// Replay loses what a commit wrote to the last of its families.
     LosePartOfCommit = 180,
     /// What was committed while a transaction was checked is taken for checked.

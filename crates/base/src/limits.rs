@@ -15,6 +15,8 @@ pub const GID_BYTES_MAX: usize = 255;
 pub const BATCH_OPS_MAX: u32 = 1 << 28;
 /// Longest family name, in bytes of UTF-8.
 pub const FAMILY_NAME_BYTES_MAX: usize = 255;
+/// Most changes of families that the manifest remembers for readers of the log.
+pub const FAMILY_EVENTS_MAX: usize = 1024;
 /// Most families alive at once.
 pub const FAMILIES_MAX: usize = 1 << 20;
 /// Number of levels in a tree (level 0 holds overlapping runs, each deeper level one sorted run).

@@ -174,3 +174,23 @@ fn the_worked_examples_of_the_format_pages_are_understood() {
         assert_eq!(w.run(&["dump", "db", "7"]).code, 3, "bit {bit}");
     }
 }
+
+#[test]
+fn a_log_shows_what_waits_for_a_decision() {
+    let w = World::new();
+    let db = Db::open(w.path("db"), Options::new()).unwrap();
+    for gid in ["first", "second"] {
+        let txn = db.begin(perigee::TxnOptions::new()).unwrap();
+        txn.put(&db.default_family(), gid, "value").unwrap();
+        txn.prepare(gid).unwrap();
+    }
+    db.commit_prepared("first").unwrap();
+    db.rollback_prepared("second").unwrap();
+    db.close().unwrap();
+    let text = w.ok(&["dump", "db", &file(&w, ".wal")]);
+    for part in
+        ["prepare", "gid second", "operations 1", "decided", "what commit", "what nothing", "put first"]
+    {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}

@@ -22,7 +22,7 @@ use crate::serial::Registry;
 use crate::settings::Settings;
 use crate::shared::SharedBatches;
 use crate::signal::Signal;
-use crate::snapshot::Snapshots;
+use crate::snapshot::{Held, Readers, Snapshots};
 use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
@@ -36,6 +36,7 @@ use perigee_env::{Dir, Env};
 use perigee_file::{Shelf, name};
 use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, SeqCst},
@@ -84,6 +85,8 @@ pub struct Core {
     pub prepared: Prepared,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
+    /// Those with a name, as the manifest has them.
+    pub named: std::sync::Mutex<BTreeMap<String, Held>>,
     /// Files waiting to be deleted.
     pub retire: Retire,
     /// Table files.
@@ -161,6 +164,14 @@ impl Core {
     /// The last visible operation.
     pub fn visible(&self) -> SeqNo {
         SeqNo(self.visible.load(Acquire))
+    }
+    /// Whom a rewrite must respect; of operations up to which number, if it is not only a question.
+    pub fn readers(&self, newest: Option<SeqNo>) -> Readers {
+        let now = self.env.clock.monotonic_us();
+        match newest {
+            Some(newest) => self.snapshots.claim(&self.visible, now, newest),
+            None => self.snapshots.readers(&self.visible, now),
+        }
     }
     /// Looks at every family again; called where a memtable is sealed or a version installed.
     pub fn refresh_load(&self) {

@@ -1,9 +1,10 @@
 //! Creating, dropping, renaming, clearing and cloning families: one manifest edit each. The log is made durable first, so that the manifest never overtakes it: a power cut
 //! cannot keep the change and lose the writes before it.
 
+use crate::commit::{number, publish_up_to};
 use crate::core::Core;
 use crate::family::Family;
-use crate::manifest::{Catalog, Edit, FamilyEntry};
+use crate::manifest::{Befell, Catalog, Edit, FamilyEntry, FamilyEvent};
 use crate::prepared::shown;
 use crate::settings::FamilySettings;
 use perigee_base::bug::{self, Bug};
@@ -20,29 +21,30 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates a family, durably.
+/// Creates a family, durably, under a number of its own.
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
     settings.check()?;
     settings.order.check_known(&core.settings.orders)?;
     core.settings.operators.check_known(settings.merge_operator.as_ref())?;
-    let _commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
     let filter = core.settings.filters.adopt(name, "")?;
-    let flushed = core.wal.sync(&core.health)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let mut made = None;
-    core.manifest.commit(
+    let created = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
             let id = FamilyId(catalog.next.1);
-            let version = VersionEdit { flushed: Some(SeqNo(flushed)), ..VersionEdit::default() };
+            let version = VersionEdit { flushed: Some(seq), ..VersionEdit::default() };
             let edit = Edit {
                 next: Some((0, id.0 + 1, 0)),
                 families: vec![(id, name.to_owned(), settings.clone())],
                 filters: if filter.is_empty() { Vec::new() } else { vec![(id, filter)] },
                 versions: vec![(id, version)],
-                durable: Some(flushed),
+                events: event(seq, id, Befell::Created { name: name.to_owned() }),
+                durable: Some(seq.0),
                 ..Edit::default()
             };
             let tree = Tree::new(Version::empty(settings.order), core.now.clone());
@@ -55,7 +57,10 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
             core.families.insert(Arc::clone(&family));
             made = Some(family);
         },
-    )?;
+    );
+    // Also after a failure: then the number is one that nothing has.
+    publish_up_to(core, seq, Vec::new());
+    created?;
     core.refresh_limits();
     made.ok_or_else(|| Error::internal("a family was created but not installed"))
 }
@@ -87,7 +92,7 @@ pub fn check_new(core: &Core, name: &str) -> Result<()> {
 
 /// Gives a family another name, durably. Handles and batches made before go on working: they hold its number.
 pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
-    let _commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     if family.id == FamilyId::DEFAULT {
@@ -101,17 +106,21 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
         core.families.rename(&family, to);
         return Ok(());
     }
-    let durable = core.wal.sync(&core.health)?;
-    core.manifest.commit(
+    let seq = number::take(core, &mut commit_section, false)?;
+    let renamed = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
             let entry = entry(catalog, family.id)?;
             let renamed = (family.id, to.to_owned(), entry.settings.clone());
-            Ok((Edit { families: vec![renamed], durable: Some(durable), ..Edit::default() }, ()))
+            let befell = Befell::Renamed { from: name.to_owned(), to: to.to_owned() };
+            let events = event(seq, family.id, befell);
+            Ok((Edit { families: vec![renamed], events, durable: Some(seq.0), ..Edit::default() }, ()))
         },
         |()| core.families.rename(&family, to),
-    )
+    );
+    publish_up_to(core, seq, Vec::new());
+    renamed
 }
 
 /// Refuses to take away what a prepared transaction writes, or depends on.
@@ -129,15 +138,20 @@ fn check_undecided(core: &Core, family: &Family) -> Result<()> {
     }
 }
 
-/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it brings nothing back.
+fn event(at: SeqNo, family: FamilyId, what: Befell) -> Vec<FamilyEvent> {
+    vec![FamilyEvent { at, family, what }]
+}
+
+/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it
+/// brings nothing back.
 pub fn clear(core: &Core, name: &str) -> Result<()> {
-    let commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     check_undecided(core, &family)?;
-    let last = core.wal.sync(&core.health)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let era = core.snapshots.era() + 1;
-    core.manifest.commit(
+    let cleared = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
@@ -145,21 +159,30 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
             let version = VersionEdit {
                 removed: entry.tables.values().map(|t| (t.level, t.meta.id)).collect(),
                 vlogs_removed: entry.vlogs.keys().copied().collect(),
-                flushed: (!bug::on(Bug::ClearReplays)).then_some(SeqNo(last)),
+                flushed: (!bug::on(Bug::ClearReplays)).then_some(seq),
                 ..VersionEdit::default()
             };
-            let versions = vec![(family.id, version)];
-            Ok((Edit { versions, durable: Some(last), ..Edit::default() }, family.tree.view()))
+            let edit = Edit {
+                versions: vec![(family.id, version)],
+                begun: vec![(family.id, seq)],
+                events: event(seq, family.id, Befell::Cleared),
+                durable: Some(seq.0),
+                ..Edit::default()
+            };
+            Ok((edit, family.tree.view()))
         },
         |view| {
             family.set_since(era);
+            family.set_begun(seq);
             family.tree.clear();
             core.retire.difference(&view.version, &Version::empty(family.tree.order()));
             // Here, not behind the commit: that may fail after this, and the family would be older than all snapshots to come.
             core.snapshots.begin(era);
         },
-    )?;
+    );
+    publish_up_to(core, seq, Vec::new());
     drop(commit_section);
+    cleared?;
     tidy(core);
     Ok(())
 }
@@ -167,14 +190,14 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
 /// Makes the family `name` of the tables that `source` has now, in one edit. The files are shared until a compaction of
 /// either replaces them.
 pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family>> {
-    let _commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new(core, name)?;
     source.check()?;
-    let durable = core.wal.sync(&core.health)?;
+    let seq = number::take(core, &mut commit_section, false)?;
     let era = core.snapshots.era() + 1;
     let mut made = None;
-    core.manifest.commit(
+    let cloned = core.manifest.commit(
         &core.health,
         &core.ids,
         |catalog| {
@@ -189,7 +212,9 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
                 next: Some((0, id.0 + 1, 0)),
                 families: vec![(id, name.to_owned(), of.settings.clone())],
                 versions: vec![(id, version)],
-                durable: Some(durable),
+                begun: vec![(id, seq)],
+                events: event(seq, id, Befell::Cloned { name: name.to_owned(), source: source.id }),
+                durable: Some(seq.0),
                 ..Edit::default()
             };
             // Installing happens under this same lock: the version is what the catalog says.
@@ -200,11 +225,14 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
         },
         |family| {
             family.set_since(era);
+            family.set_begun(seq);
             core.families.insert(Arc::clone(&family));
             core.snapshots.begin(era);
             made = Some(family);
         },
-    )?;
+    );
+    publish_up_to(core, seq, Vec::new());
+    cloned?;
     core.refresh_limits();
     core.refresh_load();
     core.signal.ring();
@@ -252,26 +280,31 @@ fn tidy(core: &Core) {
 
 /// Drops a family with everything in it, durably.
 pub fn drop_family(core: &Core, name: &str) -> Result<()> {
-    let commit_section = core.wal.appender();
+    let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find(core, name)?;
     if family.id == FamilyId::DEFAULT {
         return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
     check_undecided(core, &family)?;
-    let durable = core.wal.sync(&core.health)?;
-    core.manifest.commit(
+    let seq = number::take(core, &mut commit_section, false)?;
+    let dropped = core.manifest.commit(
         &core.health,
         &core.ids,
-        |_| Ok((Edit { dropped: vec![family.id], durable: Some(durable), ..Edit::default() }, ())),
+        |_| {
+            let events = event(seq, family.id, Befell::Dropped { name: name.to_owned() });
+            Ok((Edit { dropped: vec![family.id], events, durable: Some(seq.0), ..Edit::default() }, ()))
+        },
         |()| {
             family.drop_it();
             core.families.remove(family.id);
             core.retire.difference(&family.tree.view().version, &Version::empty(family.tree.order()));
             family.tree.clear();
         },
-    )?;
+    );
+    publish_up_to(core, seq, Vec::new());
     drop(commit_section);
+    dropped?;
     tidy(core);
     Ok(())
 }

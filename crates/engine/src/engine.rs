@@ -5,10 +5,12 @@ use crate::control::Kind;
 use crate::core::Core;
 use crate::events::{self, Event};
 use crate::family::Family;
+use crate::feed::Feed;
 use crate::jobs::{self, Workers};
 use crate::load::{self, Load};
 use crate::manifest::{CleanClose, Edit};
 use crate::now::LogicalClock;
+use crate::past;
 use crate::prepared::Undecided;
 use crate::recover;
 use crate::report::{self, Status, TableStatus};
@@ -221,7 +223,7 @@ impl Engine {
         self.core.health.check_open()?;
         family.check()?;
         let view = family.tree.pin();
-        family.check_since(held.era())?;
+        family.check_held(held)?;
         Ok(view)
     }
     /// The view of a family for a held snapshot.
@@ -229,7 +231,7 @@ impl Engine {
         self.core.health.check_open()?;
         family.check()?;
         let view = family.tree.view();
-        family.check_since(held.era())?;
+        family.check_held(held)?;
         Ok(view)
     }
     /// The time for entries that expire.
@@ -249,6 +251,34 @@ impl Engine {
     pub fn snapshot(&self) -> Result<Held> {
         self.core.health.check_open()?;
         Ok(self.core.snapshots.take(&self.core.visible))
+    }
+    /// Holds on to a number of the past.
+    pub fn snapshot_at(&self, seq: SeqNo) -> Result<Held> {
+        past::at(&self.core, seq)
+    }
+    /// The oldest number of the past that can be held.
+    pub fn oldest_readable(&self) -> SeqNo {
+        self.core.snapshots.floor()
+    }
+    /// Gives the present a name.
+    pub fn create_snapshot(&self, name: &str) -> Result<SeqNo> {
+        past::create(&self.core, name)
+    }
+    /// Holds on to what a name holds.
+    pub fn named_snapshot(&self, name: &str) -> Result<Held> {
+        past::find(&self.core, name)
+    }
+    /// Names of snapshots, with their numbers.
+    pub fn named_snapshots(&self) -> Vec<(String, SeqNo)> {
+        past::all(&self.core)
+    }
+    /// Forgets a name.
+    pub fn drop_snapshot(&self, name: &str) -> Result<()> {
+        past::drop_named(&self.core, name)
+    }
+    /// A feed of everything behind a number.
+    pub fn feed(&self, since: SeqNo) -> Result<Feed> {
+        Feed::new(&self.core, since)
     }
     /// Begins a point read: the time, if it is one that is measured.
     #[inline]
@@ -501,7 +531,9 @@ impl Engine {
         let next = Some((core.ids.load(SeqCst), 0, core.runs.load(SeqCst)));
         let unused = core.wal.spare().hold().take().map(|spare| spare.id());
         let logs_removed = unused.into_iter().collect();
-        let edit = Edit { next, logs_removed, durable: Some(durable), clean: Some(clean), ..Edit::default() };
+        let (durable, clean) = (Some(durable), Some(clean));
+        let floor = Some(core.snapshots.floor());
+        let edit = Edit { next, logs_removed, floor, durable, clean, ..Edit::default() };
         core.manifest.close(&edit, &core.health)?;
         if let Some(id) = unused {
             // What cannot be removed is an orphan of the next open.

@@ -4,7 +4,8 @@ use crate::filters::Filter;
 use crate::hooks::Hook;
 use crate::picked::Picked;
 use crate::settings::FamilySettings;
-use perigee_base::{Error, ErrorKind, FamilyId, Result};
+use crate::snapshot::Held;
+use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::KlogOptions;
 use perigee_tree::{Memtable, Tree};
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub struct Family {
     hook: RwLock<Option<Hook>>,
     /// Older snapshots must not read it: its contents were not made by operations of the log.
     since: AtomicU64,
+    /// The same for numbers of the past: its contents begin with this one.
+    begun: AtomicU64,
 }
 
 impl std::fmt::Debug for Family {
@@ -52,6 +55,7 @@ impl Family {
             filter: OnceLock::new(),
             hook: RwLock::new(None),
             since: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
         }
     }
     /// The user's compaction filter.
@@ -82,12 +86,22 @@ impl Family {
     }
     /// `NotFound` if a snapshot of `era` is older than the contents. Ask after taking the view.
     pub fn check_since(&self, era: u64) -> Result<()> {
-        if era < self.since.load(SeqCst) {
-            let text =
-                format!("the family {:?} was cleared or cloned after the snapshot was taken", self.name());
-            return Err(Error::new(ErrorKind::NotFound, text));
+        if era < self.since.load(SeqCst) { Err(self.is_younger()) } else { Ok(()) }
+    }
+    fn is_younger(&self) -> Error {
+        let text = format!("the family {:?} was cleared or cloned after the snapshot was taken", self.name());
+        Error::new(ErrorKind::NotFound, text)
+    }
+    /// Its contents begin with this number; called before they are put in place.
+    pub fn set_begun(&self, seq: SeqNo) {
+        self.begun.store(seq.0, SeqCst);
+    }
+    /// `NotFound` if a snapshot is older than the contents. Ask after taking the view.
+    pub fn check_held(&self, held: &Held) -> Result<()> {
+        if held.seq().0 < self.begun.load(SeqCst) {
+            return Err(self.is_younger());
         }
-        Ok(())
+        self.check_since(held.era())
     }
     /// Its settings now.
     pub fn settings(&self) -> Arc<FamilySettings> {

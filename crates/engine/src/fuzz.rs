@@ -154,6 +154,8 @@ fn settings() -> Settings {
         background_bytes_per_second: 0,
         space_amplification: 150,
         scrub_interval_us: 0,
+        log_retention: 4 << 10,
+        history: Default::default(),
         latency_stats: true,
         log_file_bytes: 1 << 20,
         log_files_kept: 1,
@@ -224,6 +226,10 @@ fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
             cursor.prev()?;
         }
     }
+    let core = engine.core();
+    let oldest = core.manifest.look(|catalog| catalog.oldest_position());
+    let mut feed = engine.feed(oldest)?;
+    while feed.next(core)?.is_some() {}
     engine.verify(&mut |_, _| {})?;
     engine.close()
 }

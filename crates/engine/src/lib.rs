@@ -8,6 +8,7 @@
 
 pub mod filters;
 pub mod hooks;
+pub mod history;
 pub mod isolation;
 pub mod settings;
 pub mod health;
@@ -40,6 +41,8 @@ pub mod scrub;
 pub mod core;
 pub mod txn;
 pub mod commit;
+pub mod feed;
+pub mod past;
 pub mod jobs;
 pub mod ddl;
 pub mod load;

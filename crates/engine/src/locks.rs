@@ -149,23 +149,28 @@ impl Ground {
     fn upgrades(&self, owner: Owner, place: &Place) -> bool {
         self.on(place).any(|h| h.owner == owner)
     }
-    /// Whom request number `at` waits for: holders, and who came before it with something that collides.
-    fn awaited(&self, at: usize) -> BTreeSet<Owner> {
+    /// Whom a request would wait for: holders, and those of `before` that collide with it.
+    fn in_the_way<'a>(
+        &'a self,
+        (owner, mode, place): (Owner, LockMode, &'a Place),
+        before: &'a [Request],
+    ) -> impl Iterator<Item = Owner> + 'a {
+        let upgrades = self.upgrades(owner, place);
+        let forgets = upgrades && bug::on(Bug::UpgradeForgetsHolder);
+        let rivals = before.iter().filter(move |w| {
+            !upgrades
+                && w.answer == Answer::Waiting
+                && w.owner != owner
+                && collide(w.mode, mode)
+                && w.place.target().meets(self.order, place.target())
+        });
+        let holders = self.holders(owner, mode, place).filter(move |_| !forgets);
+        holders.chain(rivals.map(|w| w.owner))
+    }
+    /// Whom request number `at` waits for.
+    fn awaited(&self, at: usize) -> impl Iterator<Item = Owner> + '_ {
         let r = &self.waiting[at];
-        let mut all: BTreeSet<Owner> = self.holders(r.owner, r.mode, &r.place).collect();
-        if bug::on(Bug::UpgradeForgetsHolder) && self.upgrades(r.owner, &r.place) {
-            all.clear();
-        }
-        if !self.upgrades(r.owner, &r.place) {
-            let before = self.waiting[..at].iter().filter(|w| w.answer == Answer::Waiting);
-            let rivals = before.filter(|w| {
-                w.owner != r.owner
-                    && collide(w.mode, r.mode)
-                    && w.place.target().meets(self.order, r.place.target())
-            });
-            all.extend(rivals.map(|w| w.owner));
-        }
-        all
+        self.in_the_way((r.owner, r.mode, &r.place), &self.waiting[..at])
     }
     fn take(&mut self, held: Held, place: Place) {
         match place {
@@ -195,7 +200,7 @@ impl Ground {
     /// Grants what nobody stands against any more.
     fn grant(&mut self) {
         for at in 0..self.waiting.len() {
-            if self.waiting[at].answer == Answer::Waiting && self.awaited(at).is_empty() {
+            if self.waiting[at].answer == Answer::Waiting && self.awaited(at).next().is_none() {
                 self.waiting[at].answer = Answer::Granted;
                 self.waiting[at].bell.notify_one();
                 let r = &self.waiting[at];
@@ -254,13 +259,18 @@ impl Locks {
         {
             return Ok(());
         }
+        if ground.in_the_way((owner, mode, &place), &ground.waiting).next().is_none() {
+            ground.take(Held { owner, mode, number: mine.taken }, place.clone());
+            mine.taken += 1;
+            mine.places.push((family, place));
+            return Ok(());
+        }
         let bell = Arc::new(Condvar::new());
         let (place_of, number) = (place.clone(), mine.taken);
         let (answer, rings) = (Answer::Waiting, Arc::clone(&bell));
         ground.waiting.push(Request { owner, mode, place: place_of, number, answer, bell: rings });
-        ground.grant();
         // Who does not wait closes no circle.
-        if patience_us > 0 && answer_of(&grounds, family, &bell) == Answer::Waiting {
+        if patience_us > 0 && closes_circle(&grounds, family) {
             break_circles(&mut grounds);
         }
         let until = clock.monotonic_us().saturating_add(patience_us);
@@ -385,6 +395,17 @@ fn settle(
 fn answer_of(grounds: &HashMap<FamilyId, Ground>, family: FamilyId, bell: &Arc<Condvar>) -> Answer {
     let request = grounds.get(&family).and_then(|g| g.waiting.iter().find(|r| Arc::ptr_eq(&r.bell, bell)));
     request.map_or(Answer::Waiting, |r| r.answer)
+}
+
+/// Whether the newest request of a family may close a circle: only one who waits for somebody that waits can.
+///
+/// Every new edge of the graph is its own, or leads to an owner that was granted something and so waits for nobody.
+fn closes_circle(grounds: &HashMap<FamilyId, Ground>, family: FamilyId) -> bool {
+    let waits = |owner: Owner| {
+        let requests = grounds.values().flat_map(|g| &g.waiting);
+        requests.filter(|r| r.answer == Answer::Waiting).any(|r| r.owner == owner)
+    };
+    grounds.get(&family).is_some_and(|g| !g.waiting.is_empty() && g.awaited(g.waiting.len() - 1).any(waits))
 }
 
 /// Chooses a victim of every circle of transactions that wait for each other.

@@ -167,6 +167,11 @@ impl Undecided {
         *self.mine() = mine;
         Ok(())
     }
+    /// Bytes of memory, about.
+    pub fn memory_bytes(&self) -> u64 {
+        let guards = self.guards.iter().map(|g| 160 + 2 * g.place.target().key().len() as u64);
+        self.payload.len() as u64 + guards.sum::<u64>()
+    }
     /// Whether it wrote to a family, or read it where that counts.
     fn is_about(&self, family: FamilyId) -> bool {
         self.guards.iter().any(|g| g.family == family)

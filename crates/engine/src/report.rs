@@ -126,13 +126,14 @@ pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
 pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     let families: Vec<FamilyStatus> = core.families.all().into_iter().map(family).collect();
     let data_bytes = data_bytes(core);
+    let kept: u64 = core.manifest.look(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
     let wal = {
         let appender = core.wal.appender();
         (appender.older.len() + 1, appender.total_bytes())
     };
     Status {
         counters: core.counters.all(),
-        disk_bytes: data_bytes + wal.1 + core.manifest.bytes(),
+        disk_bytes: data_bytes + wal.1 + kept + core.manifest.bytes(),
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),

@@ -1,6 +1,7 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
 use crate::filters::Filters;
+use crate::history::History;
 use crate::isolation::Isolation;
 use perigee_base::merge::Operators;
 use perigee_base::{Error, KeyOrder, MergeRule, Result, limits};
@@ -62,6 +63,10 @@ pub struct Settings {
     pub space_amplification: u32,
     /// The scrub reads every table and value log once in so many microseconds; 0: never.
     pub scrub_interval_us: u64,
+    /// Bytes of the log that stay for readers behind what recovery needs.
+    pub log_retention: u64,
+    /// How far back every version stays.
+    pub history: History,
     /// Measure how long operations take.
     pub latency_stats: bool,
     /// Bytes of a file of the log for people; 0: none is written.

@@ -109,7 +109,7 @@ impl Mine {
     ) -> Result<T> {
         let empty = Version::empty(self.family.tree.order());
         let pace = LoadPace::new(core);
-        work(&mut self.spill, setting(core, &self.family, &empty, &pace))
+        work(&mut self.spill, setting(core, &self.family, &empty, &pace, SeqNo::ZERO))
     }
     /// Changes the runs; what is left over goes, also after an error, when nothing has changed.
     fn rewrite(

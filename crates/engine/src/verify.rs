@@ -98,6 +98,10 @@ fn log_files(core: &Core) -> Vec<LogFile> {
     };
     let mut all: Vec<LogFile> = appender.older.iter().map(|s| wal(s.id, s.bytes)).collect();
     all.push(wal(appender.writer.id(), appender.writer.offset()));
+    let kept = core.manifest.look(|catalog| catalog.retained.clone());
+    let known = |id| all.iter().any(|l| l.id == Some(id));
+    let kept: Vec<LogFile> = kept.iter().filter(|s| !known(s.id)).map(|s| wal(s.id, s.bytes)).collect();
+    all.extend(kept);
     all.push(LogFile {
         name: name::MANIFEST.into(),
         kind: FileKind::Manifest,

@@ -35,6 +35,8 @@ fn settings() -> Settings {
         background_bytes_per_second: 0,
         space_amplification: 150,
         scrub_interval_us: 0,
+        log_retention: 0,
+        history: Default::default(),
         latency_stats: true,
         log_file_bytes: 1 << 20,
         log_files_kept: 1,
@@ -224,7 +226,7 @@ fn a_rewrite_that_failed_is_forgotten_when_one_succeeds() {
             engine.create_family(&format!("{i:0>255}"), FamilySettings::default()).unwrap();
         }
         fill_manifest(&engine, &env);
-        disk.set_capacity(disk.total_bytes() + 25_000);
+        disk.set_capacity(disk.total_bytes() + 60_000);
         let clear = || engine.clear_family("default").unwrap();
         while engine.status().background_error.is_none() {
             clear();

@@ -161,7 +161,7 @@ impl Db {
     /// # Errors
     /// `OutcomeUnknown`: the commit may or may not be there after reopen, as a whole. Any other error: it is not
     /// there and never will be. `NoSpace`: free space and try again, no reopen needed. `Poisoned`: an
-    /// earlier failure stopped writes.
+    /// earlier failure stopped writes. `Conflict`: a prepared transaction that nobody has decided yet wrote, or read, what the batch writes.
     pub fn write(&self, batch: WriteBatch) -> Result<u64> {
         self.write_with(batch, WriteOptions::new())
     }

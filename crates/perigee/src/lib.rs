@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod human;
+mod history;
 mod txn_options;
 mod options;
 mod option_table;
@@ -58,16 +59,20 @@ mod table_writer;
 mod watch;
 mod txn;
 mod merge;
+mod changes;
+mod past;
 mod two_phase;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use bulk::{BulkLoad, LoadProgress, LoadReport};
+pub use changes::{Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind};
 pub use config::FILE_NAME as OPTIONS_FILE_NAME;
 pub use db::Db;
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
+pub use history::History;
 pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use option_table::OptionValue;

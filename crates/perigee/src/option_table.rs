@@ -2,6 +2,7 @@
 //! `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
 
 use crate::Isolation;
+use crate::history::History;
 use crate::human;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
 use perigee_base::{KeyOrder, MergeRule, limits};
@@ -77,6 +78,10 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
         "Percent of what readers see that tables may take up when keys are overwritten faster than compaction keeps up, 0 for anything: less slows such writers down more.";
     scrub_interval, put_time, take_time,
         "Time in which the background reads and checks every table and value log once, 0 for never: shorter finds damage sooner and reads more.";
+    log_retention, put_size, take_size,
+        "Bytes of the log that stay for `Db::changes` behind what recovery needs: more lets a consumer lag further, and takes disk.";
+    history, put_history, take_history,
+        "How far back every version is kept, `none`, `1000 operations` or `10 min`: more of the past can be read, and takes disk and merging.";
     latency_stats, put_flag, take_flag,
         "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
     log_file_bytes, put_size, take_size,
@@ -233,6 +238,25 @@ fn take_durability(v: &Scalar) -> Result<Durability, String> {
     }
 }
 
+fn put_history(h: &History) -> String {
+    text(match h {
+        History::None => "none".to_owned(),
+        History::Operations(n) => format!("{n} operations"),
+        History::Time(t) => human::time(*t),
+    })
+}
+fn take_history(v: &Scalar) -> Result<History, String> {
+    let wrong = || format!("{} is not one of \"none\", \"1000 operations\", \"10 min\"", say(v));
+    let Scalar::Text(s) = v else { return Err(wrong()) };
+    match s.trim() {
+        "none" => Ok(History::None),
+        other => match other.strip_suffix("operations") {
+            Some(n) => n.trim().parse().map(History::Operations).map_err(|_| wrong()),
+            None => human::parse_time(other).map(History::Time).map_err(|_| wrong()),
+        },
+    }
+}
+
 fn put_level(level: &Isolation) -> String {
     text(level.name())
 }
@@ -376,6 +400,11 @@ mod tests {
             let read = take_durability(&Scalar::Text(durability.into())).unwrap();
             assert_eq!(put_durability(&read), text(durability));
         }
+        for history in ["none", "1000 operations", "10 min"] {
+            let read = take_history(&Scalar::Text(history.into())).unwrap();
+            assert_eq!(take_history(&Scalar::Text(put_history(&read).trim_matches('"').into())), Ok(read));
+        }
+        assert!(take_history(&Scalar::Text("some operations".into())).is_err());
         assert_eq!(take_filter(&Scalar::Text("1 %".into())), Ok(11));
         assert_eq!(take_filter(&Scalar::Text("off".into())), Ok(0));
     }

@@ -1,5 +1,6 @@
 //! Settings. Plain data; every one has an effect, and its doc says what it trades.
 
+use crate::history::History;
 use crate::txn_options::Isolation;
 use perigee_base::merge::Operators;
 use perigee_base::{KeyOrder, MergeRule, limits};
@@ -131,6 +132,12 @@ pub struct Options {
     /// # }
     /// ```
     pub scrub_interval: Duration,
+    /// Bytes of the log that stay for [`Db::changes`](crate::Db::changes), behind what recovery needs: so far may a consumer lag, or be
+    /// away (default 0: only what recovery needs, which a flush takes away). Whole segments of about a memtable each, the
+    /// newest that fit.
+    pub log_retention: u64,
+    /// How far back every version is kept (default: not at all). Only what is written while it is kept can be read again.
+    pub history: History,
     /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
     pub latency_stats: bool,
     /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
@@ -173,6 +180,8 @@ impl Options {
             background_rate: None,
             space_amplification: 150,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),
+            log_retention: 0,
+            history: History::None,
             latency_stats: true,
             log_file_bytes: 1 << 20,
             log_files_kept: 4,
@@ -274,12 +283,6 @@ impl Options {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
-        self
-    }
-    /// Sets [`Options::isolation`].
-    #[must_use]
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
         self
     }
     /// Sets [`Options::memory_budget`].

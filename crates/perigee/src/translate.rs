@@ -1,5 +1,6 @@
 //! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
 
+use crate::history::History;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
 use crate::safety::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
@@ -12,6 +13,7 @@ use crate::txn_options::{Isolation, TxnOptions};
 use perigee_base::io::{Cause, Moved};
 use perigee_base::latency::{Operation, Summary};
 use perigee_engine::control::Job;
+use perigee_engine::history::History as Kept;
 use perigee_engine::report::{FamilyStatus, Status, TableStatus};
 use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
 use perigee_engine::stalls::Stall;
@@ -91,6 +93,12 @@ pub(crate) fn settings(o: &Options) -> Settings {
         background_bytes_per_second: o.background_rate.map_or(0, |rate| rate.max(1)),
         space_amplification: o.space_amplification,
         scrub_interval_us: micros(o.scrub_interval),
+        log_retention: o.log_retention,
+        history: match o.history {
+            History::None => Kept::None,
+            History::Operations(n) => Kept::Operations(n),
+            History::Time(t) => Kept::Time(micros(t)),
+        },
         latency_stats: o.latency_stats,
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
@@ -123,6 +131,12 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         background_rate: Some(s.background_bytes_per_second).filter(|rate| *rate > 0),
         space_amplification: s.space_amplification,
         scrub_interval: Duration::from_micros(s.scrub_interval_us),
+        log_retention: s.log_retention,
+        history: match s.history {
+            Kept::None => History::None,
+            Kept::Operations(n) => History::Operations(n),
+            Kept::Time(us) => History::Time(Duration::from_micros(us)),
+        },
         latency_stats: s.latency_stats,
         log_file_bytes: s.log_file_bytes,
         log_files_kept: s.log_files_kept,

@@ -1,7 +1,9 @@
 //! Transactions: see [`Txn`] and `docs/transactions.md`.
 
 use crate::iter::bounds;
-use crate::{Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Result, Slice, TxnOptions};
+use crate::{
+    Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Options, Result, Slice, TxnOptions,
+};
 use crate::{erase, translate};
 use perigee_base::cut::Cut;
 use perigee_engine::Engine;
@@ -418,5 +420,14 @@ impl Family {
     /// ```
     pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
         begin(&self.engine, &options, Some(self))
+    }
+}
+
+impl Options {
+    /// Sets [`Options::isolation`].
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
     }
 }

@@ -48,7 +48,7 @@ pub enum CommitOperation<'a> {
 }
 
 /// A cut of the keys as the bound of a range that begins, or ends, there.
-fn bound(cut: CutRef<'_>, begins: bool) -> Bound<&[u8]> {
+pub(crate) fn bound(cut: CutRef<'_>, begins: bool) -> Bound<&[u8]> {
     match (cut, begins) {
         (CutRef::First | CutRef::Last, _) => Bound::Unbounded,
         (CutRef::Before(k), true) | (CutRef::After(k), false) => Bound::Included(k),

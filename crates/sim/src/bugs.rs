@@ -97,6 +97,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
+        | Bug::FloorStays
+        | Bug::FeedSkipsEnd
+        | Bug::ForgetNamedSnapshot
         | Bug::FoldAcrossSnapshot
         | Bug::OneOperandPerSource
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
@@ -112,6 +115,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SkipLastCheck
         | Bug::StaleSnapshot
         | Bug::RangeNotTracked
+        | Bug::PrepareOverwritten
         | Bug::ReadOnlyUncounted => &[&ISOLATION, &BANK],
         _ => &[&CRASH, &FAULTS],
     }

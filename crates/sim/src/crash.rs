@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::runner::{Case, Common, Tally, conclude, run_cases};
 use crate::session::{Action, Life, Spec, When, last_look};
 use crate::settings::Settings;
-use perigee::{Compression, Durability, FamilyOptions};
+use perigee::{Compression, Durability, FamilyOptions, History};
 use perigee_env::fs::memory::{Crash, SimDisk};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn durability(rng: &mut Rng) -> Durability {
 fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
-        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3]) {
+        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3, 4]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
@@ -79,6 +79,7 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
             7 => Action::Cancel(rng.log_uniform(2000)),
             8 => Action::CompactRange(rng.next()),
             9 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
+            11 if writer == 0 => Action::Listen,
             10 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
             _ => {
                 let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
@@ -184,6 +185,8 @@ fn plain_settings(number: u64) -> Settings {
         verify_outputs: true,
         log_file_bytes: 0,
         scrub_us: 0,
+        log_retention: if number % 4 < 2 { 0 } else { 1 << 50 },
+        history: if number.is_multiple_of(5) { History::Operations(2) } else { History::None },
     }
 }
 

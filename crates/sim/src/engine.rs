@@ -1,6 +1,7 @@
 //! The engine as a [`Target`]: slots become handles, results become outcomes.
 
-use crate::history::{CURSORS, FAMILIES, How, Move, Op, SNAPSHOTS, Span, Value, Write, family_name};
+use crate::follower::Follower;
+use crate::history::{CURSORS, FAMILIES, How, MOMENTS, Move, Op, SNAPSHOTS, Span, Value, Write, family_name};
 use crate::oracle::{DAY_MS, Outcome, START_MS, Target};
 use crate::settings::Settings;
 use perigee::env::Env;
@@ -70,6 +71,9 @@ pub struct Engine {
     settings: Settings,
     families: [Option<Family>; FAMILIES],
     snapshots: [Option<Snapshot>; SNAPSHOTS],
+    /// Numbers, and whether a name holds them.
+    moments: [Option<(u64, bool)>; MOMENTS],
+    follower: Follower,
     open: [Option<Open>; CURSORS],
 }
 
@@ -95,6 +99,8 @@ impl Engine {
             settings,
             families: Default::default(),
             snapshots: Default::default(),
+            moments: Default::default(),
+            follower: Follower::default(),
             open: Default::default(),
         };
         engine.take_handles()?;
@@ -138,6 +144,9 @@ impl Engine {
                 Ok(Outcome::Done)
             }
             Op::DropSnapshot { slot } => Ok(drop_slot(&mut self.snapshots[*slot])),
+            Op::Remember { moment, named } => self.remember(*moment, *named),
+            Op::Past { moment, family } => self.past(*moment, *family),
+            Op::Follow { family } => self.follow(*family),
             Op::OpenCursor { slot, family, range, snapshot } => {
                 let Some((family, snapshot)) = self.place(*family, *snapshot) else {
                     return Ok(Outcome::Skipped);
@@ -167,6 +176,46 @@ impl Engine {
             Op::DropCursor { slot } => Ok(drop_slot(&mut self.open[*slot])),
             other => self.manage(other),
         }
+    }
+
+    fn remember(&mut self, moment: usize, named: bool) -> Result<Outcome> {
+        let name = format!("moment {moment}");
+        if let Some((_, true)) = self.moments[moment] {
+            self.db.drop_snapshot(&name)?;
+        }
+        let seq = if named { self.db.create_snapshot(&name)? } else { self.db.latest_seq() };
+        self.moments[moment] = Some((seq, named));
+        Ok(Outcome::Done)
+    }
+
+    fn past(&self, moment: usize, family: usize) -> Result<Outcome> {
+        let (Some((seq, named)), Some(family)) = (self.moments[moment], &self.families[family]) else {
+            return Ok(Outcome::Skipped);
+        };
+        let snapshot = if named {
+            self.db.named_snapshot(&format!("moment {moment}"))?
+        } else {
+            match self.db.snapshot_at(seq) {
+                Err(e) if self.settings.keeps_history() => return Ok(Outcome::Failed(e.to_string())),
+                snapshot => snapshot?,
+            }
+        };
+        drain(snapshot.iter(family)?, 0, usize::MAX)
+    }
+
+    /// What the consumer knows of a family, if its changes are kept.
+    fn follow(&mut self, family: usize) -> Result<Outcome> {
+        let Some(family) = self.families[family].clone() else { return Ok(Outcome::Skipped) };
+        let there = drain(family.iter()?, 0, usize::MAX)?;
+        if !self.settings.keeps_log() {
+            return Ok(there);
+        }
+        self.db.sync()?;
+        if let Err(e) = self.follower.follow(&self.db, &self.settings) {
+            return Ok(Outcome::Failed(e));
+        }
+        let known = self.follower.entries(family.id(), self.db.clock().now_ms);
+        Ok(known.map_or(there, Outcome::Entries))
     }
 
     /// Operations on the database as a whole.

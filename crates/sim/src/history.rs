@@ -8,6 +8,8 @@ use std::ops::Bound;
 pub const FAMILIES: usize = 4;
 /// Snapshot slots.
 pub const SNAPSHOTS: usize = 3;
+/// Moments of the past that are remembered.
+pub const MOMENTS: usize = 3;
 /// Slots that hold an open cursor or iterator.
 pub const CURSORS: usize = 4;
 
@@ -118,6 +120,12 @@ pub enum Op {
     StepIter { slot: usize, back: bool },
     /// Drops what the slot holds.
     DropCursor { slot: usize },
+    /// Remembers the number of the present, or (named) makes a snapshot of that name, in the place of an older one.
+    Remember { moment: usize, named: bool },
+    /// Everything in a family at a remembered moment.
+    Past { moment: usize, family: usize },
+    /// Everything in a family as a consumer of the feed of changes knows it.
+    Follow { family: usize },
     /// Creates the family of a slot.
     Create { family: usize },
     /// Drops it.
@@ -236,8 +244,8 @@ impl Generator {
     }
 
     fn op(&mut self) -> Op {
-        const WEIGHTS: [u32; 22] =
-            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9, 9];
+        const WEIGHTS: [u32; 23] =
+            [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9, 9, 30];
         let family = self.family();
         match self.rng.weighted(&WEIGHTS) {
             0 => self.put(family),
@@ -275,7 +283,17 @@ impl Generator {
             18 => self.rare(),
             20 => self.control(family),
             21 => self.clock(),
+            22 => self.past(family),
             _ => Op::Reopen,
+        }
+    }
+
+    fn past(&mut self, family: usize) -> Op {
+        let moment = self.rng.index(MOMENTS);
+        match self.rng.below(6) {
+            0 | 1 => Op::Remember { moment, named: self.rng.percent(30) },
+            2..5 => Op::Past { moment, family },
+            _ => Op::Follow { family },
         }
     }
 
@@ -550,6 +568,9 @@ mod tests {
             "Clear",
             "WaitIdle",
             "CompactRange",
+            "Remember",
+            "Past",
+            "Follow",
             "Purge",
             "Pause",
             "Cancel",

@@ -11,6 +11,7 @@
 
 use crate::history::Bytes;
 use crate::incarnations::{Affairs, Incarnations, changes};
+use crate::past::Past;
 use std::collections::BTreeMap;
 
 /// Contents of the families, by name.
@@ -79,6 +80,8 @@ pub struct Ledger {
     clock: u64,
     /// The families that come and go. Only writer 0 changes them and writes to them.
     pub changing: Incarnations,
+    /// What lives remember of each other beside it.
+    pub past: Past,
 }
 
 /// The counter key of a writer.

@@ -4,7 +4,7 @@
 //! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
 
 use crate::history::{
-    Bytes, CURSORS, FAMILIES, How, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name,
+    Bytes, CURSORS, FAMILIES, How, MOMENTS, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name,
 };
 use crate::orders::{self, Key};
 use crate::settings::SEPARATOR;
@@ -125,6 +125,8 @@ pub struct Oracle {
     handles: [Option<Handle>; FAMILIES],
     maps: Maps,
     snapshots: [Option<Maps>; SNAPSHOTS],
+    /// Remembered moments, and whether they are certainly still there.
+    moments: [Option<(Maps, bool)>; MOMENTS],
     open: [Option<Open>; CURSORS],
     incarnations: u64,
     /// The time, in milliseconds.
@@ -148,6 +150,7 @@ impl Oracle {
             handles,
             maps,
             snapshots: Default::default(),
+            moments: Default::default(),
             open: Default::default(),
             incarnations: 0,
             now: START_MS,
@@ -206,6 +209,22 @@ impl Target for Oracle {
                 Outcome::Done
             }
             Op::DropSnapshot { slot } => drop_slot(&mut self.snapshots[*slot]),
+            Op::Remember { moment, named } => {
+                self.moments[*moment] = Some((self.maps.clone(), *named));
+                Outcome::Done
+            }
+            Op::Past { moment, family } => {
+                let Some((maps, certain)) = &self.moments[*moment] else { return Outcome::Skipped };
+                match (self.map_in(*family, maps).map(|(_, map)| self.all(&map)), certain) {
+                    (Err(Outcome::Skipped), _) => Outcome::Skipped,
+                    (answer, true) => answer.unwrap_or_else(|refused| refused),
+                    (answer, false) => {
+                        let answer = answer.unwrap_or_else(|refused| refused);
+                        Outcome::Either(Box::new(answer), ErrorKind::NotFound)
+                    }
+                }
+            }
+            Op::Follow { family } => self.read(*family, None, |map| self.all(map)),
             Op::Create { family } => self.create(*family),
             Op::Drop { family } => self.drop_family(*family),
             Op::Rename { family, to } => self.rename(*family, *to),
@@ -319,11 +338,24 @@ impl Oracle {
 
     /// The map that a reader of the family sees, or why not.
     fn map(&self, family: usize, snapshot: Option<usize>) -> Result<(u64, Arc<Map>), Outcome> {
+        self.handles[family].ok_or(Outcome::Skipped)?;
+        self.map_in(
+            family,
+            match snapshot {
+                Some(slot) => self.snapshots[slot].as_ref().ok_or(Outcome::Skipped)?,
+                None => &self.maps,
+            },
+        )
+    }
+
+    /// Everything that is not over.
+    fn all(&self, map: &Map) -> Outcome {
+        let seen = |(k, v): (&Key, &Stored)| Some((k.bytes.to_vec(), v.seen(self.now)?));
+        Outcome::Entries(map.iter().filter_map(seen).collect())
+    }
+
+    fn map_in(&self, family: usize, maps: &Maps) -> Result<(u64, Arc<Map>), Outcome> {
         let handle = self.handles[family].ok_or(Outcome::Skipped)?;
-        let maps = match snapshot {
-            Some(slot) => self.snapshots[slot].as_ref().ok_or(Outcome::Skipped)?,
-            None => &self.maps,
-        };
         if !handle.live {
             return Err(Outcome::Refused(ErrorKind::NotFound));
         }

@@ -1,6 +1,6 @@
 //! `perigee-sim prepared`: two-phase commit under crashes. A case is a history of prepares, decisions, plain writes, flushes and
-//! compactions, beside another writer; it is crashed at every I/O from its first prepare on, as a process and as a machine, and
-//! what is found after reopening must be what was answered: prepared and undecided, or decided, wholly; guarded as long as it is undecided.
+//! compactions, beside another writer; it is crashed at every I/O from its first prepare on, as a process and as a machine, and calls
+//! of the disk fail at some of them; what is found after reopening must be what was answered: prepared and undecided, or decided, wholly; guarded as long as it is undecided.
 
 use crate::engine::{PATH, clean};
 use crate::rng::{Rng, mix};
@@ -8,6 +8,7 @@ use crate::runner::{Case, Common, conclude, held, run_cases};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, TxnOptions};
+use perigee_env::fs::fault::Fault;
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::World;
 use std::path::Path;
@@ -109,22 +110,49 @@ fn history(case: &Case) -> History {
     History { seed: rng.next(), settings: settings.durability(durability), steps }
 }
 
+/// A call of the disk in so many fails, in every way.
+const FAULT_EVERY: usize = 7;
+const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
+
+/// What happens to a life.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Nothing,
+    /// The n-th I/O is the last.
+    CrashAt(u64),
+    /// The n-th fails like that, perhaps all later ones too.
+    FailAt(u64, Fault, bool),
+}
+
 /// Lives the history once to count its I/Os, then once for each of them and each kind of crash.
 fn every_point(case: &Case) -> Result<(), String> {
     let h = history(case);
-    let (disk, ledger) = h.live(None).map_err(|e| format!("{h:?}: {e}"))?;
+    let (disk, ledger) = h.live(Trouble::Nothing).map_err(|e| format!("{h:?}: {e}"))?;
     let (first, all) = (ledger.first.unwrap_or(0), disk.io_count());
     for io in first + 1..=all {
         for crash in [Crash::Process, Crash::Power] {
             case.count("crash points", 1);
             let point = || {
-                let (disk, ledger) = h.live(Some(io))?;
+                let (disk, ledger) = h.live(Trouble::CrashAt(io))?;
                 case.keep("crashed", &disk);
-                let undecided = h.look(disk.crash_clone(mix(h.seed, io), crash), crash, ledger)?;
+                let undecided =
+                    h.look(disk.crash_clone(mix(h.seed, io), crash), crash == Crash::Process, ledger)?;
                 case.count("undecided after the crash", undecided);
                 Ok(())
             };
             point().map_err(|e: String| format!("{h:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
+        }
+    }
+    for (i, io) in (first + 1..=all).step_by(FAULT_EVERY).enumerate() {
+        for fault in FAULTS {
+            case.count("faults", 1);
+            let sticky = i % 2 == 1;
+            let point = || {
+                let (disk, ledger) = h.live(Trouble::FailAt(io, fault, sticky))?;
+                // A failed sync may have lost what was not synced.
+                h.look(disk.crash_clone(mix(h.seed, io), Crash::Power), false, ledger).map(drop)
+            };
+            point().map_err(|e| format!("{h:?}, {fault:?} (sticky: {sticky}) at I/O {io} of {all}: {e}"))?;
         }
     }
     Ok(())
@@ -132,17 +160,22 @@ fn every_point(case: &Case) -> Result<(), String> {
 
 impl History {
     /// Until the crash, or the end; what is owed then.
-    fn live(&self, crash_at: Option<u64>) -> Result<(Arc<SimDisk>, Ledger), String> {
+    fn live(&self, trouble: Trouble) -> Result<(Arc<SimDisk>, Ledger), String> {
         let disk = SimDisk::new(self.seed);
-        if let Some(io) = crash_at {
-            disk.crash_at(io);
+        match trouble {
+            Trouble::Nothing => {}
+            Trouble::CrashAt(io) => disk.crash_at(io),
+            Trouble::FailAt(io, fault, sticky) => disk.fail_at(io, fault, sticky),
         }
+        let calm = matches!(trouble, Trouble::Nothing);
         let entry = Entry { state: State::Free, generation: 0, committed: 0 };
         let ledger = Ledger { entries: [entry; GIDS], plain: Default::default(), first: None };
         let shared = Arc::new(Mutex::new(ledger));
         let root = |env: Env| {
             let lived = self.root(&env, &disk, &shared);
-            if disk.crashed() { Ok(()) } else { lived.map_err(|e| e.to_string()) }
+            lived.or_else(
+                |e| if calm || e.kind() == ErrorKind::Internal { Err(e.to_string()) } else { Ok(()) },
+            )
         };
         World::new(self.seed).run(disk.clone(), root)?;
         let ledger = held(&shared).clone();
@@ -162,17 +195,26 @@ impl History {
             }
         };
         let beside = env.spawn.spawn("beside", Box::new(body))?;
-        let mut actor = Actor { db: &db, families: &families, ledger, seed: self.seed };
-        let acted = self.steps.iter().try_for_each(|step| actor.step(*step, env, disk));
-        let joined = beside.join().map_err(|panic| Error::new(ErrorKind::Internal, panic));
-        acted.and(joined)?;
-        db.close()
+        let actor = Actor { db: &db, families: &families, ledger, disk, seed: self.seed };
+        let mut failed = None;
+        for step in &self.steps {
+            let Err(e) = actor.step(*step, env) else { continue };
+            // What fails may work again, unless nobody knows what happened.
+            let again = matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::Io | ErrorKind::Busy);
+            failed = Some(e);
+            if !again || disk.crashed() {
+                break;
+            }
+        }
+        beside.join().map_err(|panic| Error::new(ErrorKind::Internal, panic))?;
+        failed.map_or_else(|| db.close(), Err)
     }
 
-    /// Opens what a crash left, compares, decides, cuts the power, and compares again. How many were undecided.
-    fn look(&self, disk: Arc<SimDisk>, crash: Crash, mut ledger: Ledger) -> Result<u64, String> {
+    /// Opens what a crash left (`all_kept`: with all that was acknowledged), compares, decides, cuts the power, and compares again. How
+    /// many were undecided.
+    fn look(&self, disk: Arc<SimDisk>, all_kept: bool, mut ledger: Ledger) -> Result<u64, String> {
         let mut undecided = 0;
-        if crash == Crash::Process || self.settings.durability == Durability::Full {
+        if all_kept || self.settings.durability == Durability::Full {
             ledger.plain.iter_mut().for_each(|p| p.floor = p.acked);
         }
         let mut disk = disk;
@@ -286,9 +328,20 @@ fn verdict(db: &Db, n: usize, commit: bool) -> Result<(), Error> {
 
 fn plain(family: &Family, ledger: &Mutex<Ledger>, writer: usize, n: u64) -> Result<(), Error> {
     held(ledger).plain[writer].tried = n;
-    family.put(format!("plain {writer}"), [vec![b'x'; n as usize], vec![b'.'; 60]].concat())?;
-    held(ledger).plain[writer].acked = n;
-    Ok(())
+    let done = family.put(format!("plain {writer}"), [vec![b'x'; n as usize], vec![b'.'; 60]].concat());
+    let p = &mut held(ledger).plain[writer];
+    match &done {
+        Ok(()) => p.acked = n,
+        Err(e) if e.kind() == ErrorKind::OutcomeUnknown || is_crash(e) => {}
+        // It is not there and never will be.
+        Err(_) => p.tried = p.acked,
+    }
+    done
+}
+
+/// Whether the machine has stopped: then nobody heard the answer.
+fn is_crash(e: &Error) -> bool {
+    e.to_string().contains("simulated crash")
 }
 
 /// Nobody writes what an undecided one wrote or read, and nobody locks it.
@@ -314,18 +367,19 @@ struct Actor<'a> {
     db: &'a Db,
     families: &'a [Family; 2],
     ledger: &'a Mutex<Ledger>,
+    disk: &'a SimDisk,
     seed: u64,
 }
 
 impl Actor<'_> {
-    fn step(&mut self, step: Step, env: &Env, disk: &SimDisk) -> Result<(), Error> {
+    fn step(&self, step: Step, env: &Env) -> Result<(), Error> {
         match step {
             Step::Turn(n, commit, bytes) => {
                 let state = held(self.ledger).entries[n].state;
                 match state {
                     State::Prepared => self.decide(n, commit),
                     _ => {
-                        held(self.ledger).first.get_or_insert(disk.io_count());
+                        held(self.ledger).first.get_or_insert(self.disk.io_count());
                         self.prepare(n, bytes)
                     }
                 }
@@ -348,6 +402,9 @@ impl Actor<'_> {
     fn durable(&self, act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let before = held(self.ledger).plain;
         act()?;
+        if self.disk.crashed() {
+            return Ok(());
+        }
         for (p, before) in held(self.ledger).plain.iter_mut().zip(before) {
             p.floor = p.floor.max(before.acked);
         }
@@ -375,19 +432,30 @@ impl Actor<'_> {
                 None => txn.delete_range(family, key(n, k)..=key(n, k))?,
             }
         }
-        self.durable(|| txn.prepare(gid(n)))?;
-        held(self.ledger).entries[n].state = State::Prepared;
-        Ok(())
+        let done = self.durable(|| txn.prepare(gid(n)));
+        self.settle(n, &done, State::Prepared, State::Free);
+        done
+    }
+
+    /// What an answer says: done, or it will never be; after others nobody knows.
+    fn settle(&self, n: usize, done: &Result<(), Error>, yes: State, no: State) {
+        let entry = &mut held(self.ledger).entries[n];
+        match done {
+            Ok(()) => entry.state = yes,
+            Err(e) if e.kind() == ErrorKind::OutcomeUnknown || self.disk.crashed() => {}
+            Err(_) => entry.state = no,
+        }
     }
 
     fn decide(&self, n: usize, commit: bool) -> Result<(), Error> {
         held(self.ledger).entries[n].state = State::Deciding(commit);
-        self.durable(|| verdict(self.db, n, commit))?;
-        let mut ledger = held(self.ledger);
-        let entry = &mut ledger.entries[n];
-        entry.state = State::Free;
-        entry.committed = if commit { entry.generation } else { entry.committed };
-        Ok(())
+        let done = self.durable(|| verdict(self.db, n, commit));
+        self.settle(n, &done, State::Free, State::Prepared);
+        if done.is_ok() && commit {
+            let entry = &mut held(self.ledger).entries[n];
+            entry.committed = entry.generation;
+        }
+        done
     }
 
     /// Nobody gets in between prepare and decision.

@@ -66,6 +66,8 @@ pub enum Action {
     Sleep(u64),
     /// Waits for background work.
     WaitIdle,
+    /// The consumer of the feed hears what is durable by now.
+    Listen,
 }
 
 /// When the machine stops.
@@ -183,12 +185,16 @@ impl Life {
     fn compare(&self, db: &Db, ledger: &Arc<Mutex<Ledger>>, owed: Owed) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
-        let mut ledger = held(ledger);
-        let ends = ledger
+        let mut known = held(ledger);
+        let ends = known
             .check(&found, owed)
-            .map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}\n  {:?}", ledger.changing))?;
-        ledger.settle(&ends, &found);
-        drop(ledger);
+            .map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}\n  {:?}", known.changing))?;
+        known.settle(&ends, &found);
+        let mut past = std::mem::take(&mut known.past);
+        drop(known);
+        let looked = past.look(db, &found, &self.settings, self.seed);
+        held(ledger).past = past;
+        looked?;
         if self.verify {
             let report = db.verify().map_err(|e| format!("verify: {e}"))?;
             clean(&report).map_err(|e| format!("verify found: {e}"))?;
@@ -348,12 +354,20 @@ impl<'a> Writer<'a> {
                 cancelled.and_then(|()| db.resume_background_work()).map_err(|e| ("cancel", e))
             }
             Action::WaitIdle => unless_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
+            Action::Listen => self.listen().map_err(|e| ("the feed", e)),
             Action::Change | Action::Clear | Action::Clone | Action::Rename => self.change(action),
             Action::Sleep(us) => {
                 self.shared.env.clock.sleep_us(us);
                 Ok(())
             }
         }
+    }
+
+    fn listen(&self) -> Result<(), Error> {
+        let mut past = std::mem::take(&mut held(&self.shared.ledger).past);
+        let heard = past.listen(&self.shared.db, &self.shared.settings);
+        held(&self.shared.ledger).past = past;
+        heard.map_err(|e| Error::new(ErrorKind::Internal, e))
     }
 
     fn commit(&mut self, spec: Spec, durability: Option<Durability>) -> Result<(), Error> {

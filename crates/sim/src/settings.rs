@@ -4,7 +4,7 @@
 use crate::orders;
 use crate::rng::Rng;
 use perigee::env::Env;
-use perigee::{Compression, Durability, FamilyOptions, KeyOrder, MergeRule, Options};
+use perigee::{Compression, Durability, FamilyOptions, History, KeyOrder, MergeRule, Options};
 use std::time::Duration;
 
 /// What the oracle puts between operands.
@@ -27,9 +27,16 @@ pub struct Settings {
     pub verify_outputs: bool,
     /// Bytes of a file of the log for people; 0: none.
     pub log_file_bytes: u64,
+    /// Bytes of the log that stay for the feed of changes.
+    pub log_retention: u64,
+    /// How far back versions are kept.
+    pub history: History,
     /// The interval of the scrub; 0: off. Off, a world in which all wait for ever is known as such at once.
     pub scrub_us: u64,
 }
+
+/// As good as everything.
+const KEPT: u64 = 1 << 50;
 
 impl Settings {
     /// A random set.
@@ -61,6 +68,14 @@ impl Settings {
             verify_outputs: rng.percent(50),
             log_file_bytes: rng.pick(&[0, 0, 0, 500]),
             scrub_us: rng.pick(&[0, 0, 1, 200_000]),
+            log_retention: rng.pick(&[0, 3 << 10, KEPT, KEPT]),
+            history: rng.pick(&[
+                History::None,
+                History::None,
+                History::Operations(25),
+                History::Operations(KEPT),
+                History::Time(Duration::from_millis(2)),
+            ]),
         }
     }
 
@@ -72,6 +87,14 @@ impl Settings {
         Ok(self)
     }
 
+    /// Whether nothing of the log goes that the feed of changes may ask for.
+    pub fn keeps_log(&self) -> bool {
+        self.log_retention == KEPT
+    }
+    /// Whether every version stays.
+    pub fn keeps_history(&self) -> bool {
+        self.history == History::Operations(KEPT)
+    }
     /// The same with the operator that the oracle knows, or with none.
     #[must_use]
     pub fn merging(mut self, merges: bool) -> Self {
@@ -98,6 +121,8 @@ impl Settings {
             .max_open_files(4)
             .verify_outputs(self.verify_outputs)
             .scrub_interval(Duration::from_micros(self.scrub_us))
+            .log_retention(self.log_retention)
+            .history(self.history)
             .log_file_bytes(self.log_file_bytes)
             .log_files_kept(1)
             .default_family(self.family.clone())

@@ -13,7 +13,13 @@ pub fn visible(seq: SeqNo, at: SeqNo) -> bool {
 /// Every version belongs to the stratum of the first reader that can see it; of each key, only the newest version of a
 /// stratum can ever be seen.
 #[derive(Clone, Debug)]
-pub struct Strata(Vec<SeqNo>, Option<SeqNo>);
+pub struct Strata {
+    readers: Vec<SeqNo>,
+    /// The newest snapshot.
+    newest: Option<SeqNo>,
+    /// Each version above it is the only one of its stratum.
+    horizon: SeqNo,
+}
 
 impl Strata {
     /// From the live snapshots and the present, which must not be older than any input of the rewrite.
@@ -22,16 +28,32 @@ impl Strata {
         snapshots.push(present);
         snapshots.sort_unstable();
         snapshots.dedup();
-        Strata(snapshots, newest)
+        Strata { readers: snapshots, newest, horizon: SeqNo::MAX }
+    }
+    /// The same for readers that may yet come, at any number from `horizon` on: every version above it can be seen.
+    #[must_use]
+    pub fn keeping(mut self, horizon: Option<SeqNo>) -> Strata {
+        if let Some(horizon) = horizon {
+            self.horizon = horizon;
+            let at = self.readers.partition_point(|reader| *reader < horizon);
+            if self.readers.get(at) != Some(&horizon) {
+                self.readers.insert(at, horizon);
+            }
+        }
+        self
     }
     /// The stratum of a version.
     pub fn of(&self, seq: SeqNo) -> usize {
-        self.0.partition_point(|&reader| reader < seq)
+        if seq > self.horizon {
+            let above = usize::try_from(seq.0 - self.horizon.0).unwrap_or(usize::MAX);
+            return self.readers.len().saturating_add(above);
+        }
+        self.readers.partition_point(|&reader| reader < seq)
     }
-    /// Whether no snapshot sees the version.
+    /// Whether no snapshot sees the version, nor one that may yet be taken of the past.
     pub fn newest(&self, seq: SeqNo) -> bool {
         // Not by the stratum: a snapshot taken since the last write is the present too.
-        self.1.is_none_or(|snapshot| snapshot < seq)
+        seq <= self.horizon && self.newest.is_none_or(|snapshot| snapshot < seq)
     }
     /// Whether every reader sees the version (or something newer): it lies in the oldest stratum.
     pub fn oldest(&self, seq: SeqNo) -> bool {
@@ -52,6 +74,11 @@ mod tests {
         assert_eq!(s.of(SeqNo(11)), 2);
         assert!(s.oldest(SeqNo(1)) && !s.oldest(SeqNo(6)));
         assert!(s.newest(SeqNo(11)) && !s.newest(SeqNo(10)));
+        let kept = Strata::new(vec![SeqNo(5)], SeqNo(20)).keeping(Some(SeqNo(10)));
+        let all: Vec<usize> = [4, 5, 6, 10, 11, 12].into_iter().map(|seq| kept.of(SeqNo(seq))).collect();
+        assert_eq!(all[..4], [0, 0, 1, 1], "below the horizon as before");
+        assert!(all[3] < all[4] && all[4] < all[5], "above it each is alone");
+        assert!(kept.newest(SeqNo(10)) && !kept.newest(SeqNo(11)), "a reader may yet come");
         let of_now = Strata::new(vec![SeqNo(20)], SeqNo(20));
         assert!(!of_now.newest(SeqNo(20)), "a snapshot of the present");
     }

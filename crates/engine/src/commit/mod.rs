@@ -17,6 +17,7 @@ pub mod segment;
 mod log;
 mod apply;
 pub mod rotate;
+pub mod number;
 mod two_phase;
 
 use crate::core::Core;

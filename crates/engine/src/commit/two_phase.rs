@@ -32,10 +32,18 @@ pub fn prepare(core: &Core, writers: &Writers, gid: &[u8], level: Isolation, lea
     let made = build(core, gid, level, &batch, conditions.as_deref(), (owner, &mine));
     let (undecided, work) = made.inspect_err(|_| core.locks.release(owner, &mut mine, 0))?;
     undecided.hold(mine);
+    count(core, 0, undecided.memory_bytes());
     enter(core, writers, &undecided, work, conditions).inspect_err(|_| {
         core.prepared.leave(&undecided);
         undecided.release(&core.locks);
+        count(core, undecided.memory_bytes(), 0);
     })
+}
+
+/// Tells the memory budget what a transaction held, and holds.
+fn count(core: &Core, mut before: u64, now: u64) {
+    core.memory.load_holds(&mut before, now);
+    core.jobs_hold();
 }
 
 /// The transaction as others will know it, and its record.
@@ -99,6 +107,7 @@ pub fn decide(core: &Core, writers: &Writers, gid: &[u8], verdict: Verdict) -> R
     });
     let last = decided.inspect_err(|_| core.prepared.unclaim(&undecided))?;
     undecided.release(&core.locks);
+    count(core, undecided.memory_bytes(), 0);
     core.counters.commits.add(u64::from(verdict == Verdict::Commit));
     core.counters.operations.add(u64::from(operations));
     core.counters.user_bytes_written.add(user_bytes);
@@ -155,6 +164,7 @@ pub fn restore(core: &Core, found: Vec<(u64, Arc<Vec<u8>>)>) -> Result<()> {
         undecided.set_lsn(lsn);
         undecided.lock_again(&core.locks, &order_of)?;
         core.prepared.enter(&undecided)?;
+        count(core, 0, undecided.memory_bytes());
     }
     Ok(())
 }

@@ -12,11 +12,12 @@ use crate::memory;
 use perigee_base::format::HEADER_BYTES;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
-use perigee_base::{ErrorKind, FileId, Result};
-use perigee_tree::Version;
+use perigee_base::{Error, ErrorKind, FileId, Result, SeqNo};
+use perigee_tree::compact::pick::covered;
 use perigee_tree::compact::pick::manual::{self, Span};
 use perigee_tree::compact::{Plan, Reason, Shape, compact, settle};
 use perigee_tree::rewrite::{Created, Filtering, Later, Pace, Setting};
+use perigee_tree::{Table, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -186,13 +187,30 @@ fn run(core: &Core, merges: &mut [Merge], threads: usize, running: &Running<'_>)
     built.and(install_all(core, merges))
 }
 
+/// The newest operation of which a merge may drop something: whoever reads at an older number may miss what it dropped.
+fn newest(m: &Merge) -> SeqNo {
+    if m.due.plan.trivial {
+        return SeqNo::ZERO;
+    }
+    let named: BTreeSet<FileId> = m.due.plan.inputs.iter().map(|(_, id)| *id).collect();
+    let covering = |t: &Arc<Table>| m.due.plan.reason == Reason::Covered && t.meta.summary.ranges.is_some();
+    let tables = m.due.version.tables().map(|(_, _, t)| t);
+    let counts = tables.filter(|t| named.contains(&t.meta.id) || covering(t));
+    counts.map(|t| t.meta.seqs().1).max().unwrap_or_default()
+}
+
 /// Writes the tables of a merge.
 fn build(core: &Core, m: &mut Merge, pace: &dyn Pace, later: &Later) -> Result<Made> {
     let since = core.env.clock.monotonic_us();
     let Due { family, version, plan, .. } = &m.due;
     let filter = family.filter();
     let filter = filter.as_deref().map(|filter| Filtering { filter, level: plan.to });
-    let mut setting = Setting { filter, later: Some(later), ..setting(core, family, version, pace) };
+    let mut setting =
+        Setting { filter, later: Some(later), ..setting(core, family, version, pace, newest(m)) };
+    if plan.reason == Reason::Covered && !covered::still(plan, &Shape::of(version), &setting.strata) {
+        // A reader of the past has come between: another plan will know it.
+        return Err(Error::new(ErrorKind::Busy, "a reader needs what was to be dropped"));
+    }
     setting.settle = settle::number(plan, &family.tree.view(), &setting.strata);
     let (edit, output) = compact(plan, setting, &mut m.created)?;
     Ok(Made { edit, output, us: core.env.clock.monotonic_us().saturating_sub(since) })
@@ -212,7 +230,7 @@ fn install_all(core: &Core, merges: &mut [Merge]) -> Result<()> {
         return Ok(());
     }
     core.sync_dir()?;
-    let installed = install(core, changes, &Logs::default())?;
+    let installed = install(core, changes, &mut Logs::default())?;
     let whole = |m: &&mut Merge| m.made.is_some() && installed.contains(&m.due.family.id);
     for m in merges.iter_mut().filter(whole) {
         m.installed = true;

@@ -1,6 +1,7 @@
 //! Which compactions are due, and which of them one job carries out: a large one alone, small ones of many families together, as
 //! `group` does for flushes. Must not carry anything out.
 
+use super::flush::strata;
 use crate::core::Core;
 use crate::family::Family;
 use crate::memory;
@@ -10,7 +11,6 @@ use perigee_file::KlogSummary;
 use perigee_tree::Version;
 use perigee_tree::compact::pick::{Limits, Progress, covered, dense, expired, passed, pick, spooky};
 use perigee_tree::compact::{Plan, Reason, Shape};
-use perigee_tree::mvcc::Strata;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -152,8 +152,7 @@ fn unneeded(core: &Core, family: &Arc<Family>) -> Option<Due> {
     if !version.has_ranges && !version.is_dense && !expired && !passed {
         return None;
     }
-    let (snapshots, present) = core.snapshots.strata(&core.visible);
-    let (shape, strata) = (Shape::of(&version), Strata::new(snapshots, present));
+    let (shape, strata) = (Shape::of(&version), strata(core.readers(None)));
     let plan = covered::pick(&shape, &strata).or_else(|| dense::pick(&shape, &strata));
     let plan = plan.or_else(|| {
         let plan = passed::pick(&shape, &strata).filter(|_| passed);

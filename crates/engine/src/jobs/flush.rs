@@ -10,13 +10,15 @@ use crate::events::{self, Event};
 use crate::family::Family;
 use crate::manifest::Edit;
 use crate::memory;
-use crate::wal::Appender;
+use crate::snapshot::Readers;
+use crate::wal;
+use crate::wal::{Appender, LogSpan, keep};
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::format::FileKind;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId};
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId, SeqNo};
 use perigee_file::name;
 use perigee_tree::compact::Shape;
 use perigee_tree::compact::pick::passed::is_paid;
@@ -75,8 +77,7 @@ fn seal_passed(core: &Core) {
     if !core.passed.look_at_memtables() || core.control.check(Kind::Flush).is_err() {
         return;
     }
-    let (snapshots, present) = core.snapshots.strata(&core.visible);
-    let strata = Strata::new(snapshots, present);
+    let strata = strata(core.readers(None));
     let due = |f: &Arc<Family>| {
         let m = f.tree.active();
         is_paid(m.passed(), m.entries()) && strata.oldest(m.last_seq())
@@ -86,6 +87,11 @@ fn seal_passed(core: &Core) {
         // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will hear why.
         let _ = rotate::seal(core, &mut core.wal.appender(), &families);
     }
+}
+
+/// The readers as rewrites see them.
+pub fn strata(readers: Readers) -> Strata {
+    Strata::new(readers.snapshots, readers.present).keeping(readers.horizon)
 }
 
 /// The flush as it is listed while it runs.
@@ -154,7 +160,7 @@ fn build(core: &Core, m: &mut Member, pace: &(dyn Pace + Sync), later: &Later) -
     let run = RunId(core.runs.fetch_add(1, SeqCst));
     // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are compressed.)
     let everywhere = (CutRef::First, CutRef::Last);
-    let setting = setting(core, &m.family, &view.version, pace);
+    let setting = setting(core, &m.family, &view.version, pace, m.memtable.last_seq());
     let shape = Shape::of(&view.version);
     let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
     let setting = Setting { cuts, later: Some(later), ..setting };
@@ -174,7 +180,7 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
         core.wal.sync(&core.health)?;
     }
     let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
-    let logs = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
+    let mut logs = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
     if logs.carried {
         core.wal.sync(&core.health)?;
     }
@@ -185,11 +191,12 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
         let edit = std::mem::take(&mut m.made.as_mut()?.edit);
         Some(Change { family: Arc::clone(&m.family), edit, flushed: Some(Arc::clone(&m.memtable)) })
     };
-    let installed = install(core, group.iter_mut().filter_map(change).collect(), &logs);
+    let installed = install(core, group.iter_mut().filter_map(change).collect(), &mut logs);
     core.flushed.store(0, Relaxed);
     let installed = installed?;
     in_section(core, held, |appender| appender.forget(&logs.removable));
-    remove_logs(core, &logs.removable);
+    remove_logs(core, &logs.gone);
+    trim_logs(core, &logs.kept);
     core.now.flushed();
     for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
         m.installed = true;
@@ -218,13 +225,20 @@ fn count(core: &Core, family: &str, made: &Made) {
     core.counters.dropped_expired.add(output.counts.expired + output.counts.buried);
 }
 
-/// What a rewrite of `family` needs to know. The readers are listed now, after the inputs were fixed.
-pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: &'a dyn Pace) -> Setting<'a> {
-    let (snapshots, present) = core.snapshots.strata(&core.visible);
-    let snapshots = if bug::on(Bug::IgnoreSnapshots) { Vec::new() } else { snapshots };
+/// What a rewrite of `family` needs to know, whose newest operation is `newest` (0: readers see nothing of it). The readers are
+/// listed now, after the inputs were fixed.
+pub fn setting<'a>(
+    core: &'a Core,
+    family: &Family,
+    version: &'a Version,
+    pace: &'a dyn Pace,
+    newest: SeqNo,
+) -> Setting<'a> {
+    let readers = core.readers(Some(newest));
+    let readers = if bug::on(Bug::IgnoreSnapshots) { readers.forgotten() } else { readers };
     Setting {
         version,
-        strata: Strata::new(snapshots, present),
+        strata: strata(readers),
         options: family.klog_options(core.database),
         threshold: family.settings().value_threshold as usize,
         target_bytes: memory::table_bytes(core.memory.budget, family.settings().target_file_bytes),
@@ -244,8 +258,11 @@ pub fn setting<'a>(core: &'a Core, family: &Family, version: &'a Version, pace: 
 /// What the end of a job says of the log.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// Segments that go.
-    removable: Vec<FileId>,
+    /// Segments that recovery does not need any more.
+    removable: Vec<LogSpan>,
+    /// Those of them that stay for readers, and all that go now.
+    kept: Vec<LogSpan>,
+    gone: Vec<LogSpan>,
     /// Where those that stay begin.
     known: Vec<(FileId, u64)>,
     /// Something of them was copied, and is not synced yet.
@@ -268,8 +285,9 @@ fn removable_logs(core: &Core, appender: &mut Appender, flushing: &HashSet<*cons
     }
     let (floor, carried) = carry_prepared(core, appender, floor);
     let removable = appender.below(floor);
-    let known = appender.firsts().into_iter().filter(|(id, _)| !removable.contains(id)).collect();
-    Logs { removable, known, carried }
+    let stays = |(id, _): &(FileId, u64)| !removable.iter().any(|s| s.id == *id);
+    let known = appender.firsts().into_iter().filter(stays).collect();
+    Logs { removable, known, carried, ..Logs::default() }
 }
 
 /// Records of prepared transactions in segments that would go are copied to the end of the log, or keep theirs. A copy is made when
@@ -297,11 +315,28 @@ fn carry_prepared(core: &Core, appender: &mut Appender, mut floor: u64) -> (u64,
     (floor, carried)
 }
 
-fn remove_logs(core: &Core, ids: &[FileId]) {
-    for id in ids {
+fn remove_logs(core: &Core, gone: &[LogSpan]) {
+    for span in gone {
         // What cannot be removed now is an orphan of the next open.
-        let _ = core.dir.remove(&name::file_name(*id, FileKind::Wal));
+        let _ = core.dir.remove(&name::file_name(span.id, FileKind::Wal));
     }
+}
+
+/// Gives back what complete segments had taken ahead. What stays is given back by the next open.
+fn trim_logs(core: &Core, kept: &[LogSpan]) {
+    for span in kept {
+        let _ = wal::trim(&*core.dir, span);
+    }
+}
+
+/// What becomes of segments that recovery does not need: some stay for readers.
+fn retain(logs: &mut Logs, kept: &[LogSpan], limit: u64, edit: &mut Edit) {
+    let (stay, gone) = keep(kept, &logs.removable, limit);
+    let is_in = |list: &[LogSpan], s: &LogSpan| list.iter().any(|other| other.id == s.id);
+    edit.logs_removed = logs.removable.iter().map(|s| s.id).collect();
+    edit.logs_retained = stay.iter().filter(|s| !is_in(kept, s)).copied().collect();
+    edit.retained_removed = gone.iter().filter(|s| is_in(kept, s)).map(|s| s.id).collect();
+    (logs.kept, logs.gone) = (edit.logs_retained.clone(), gone);
 }
 
 /// What a job does to one family.
@@ -338,7 +373,7 @@ impl Change {
 ///
 /// # Errors
 /// Nothing was installed; also if no family is left.
-pub fn install(core: &Core, mut changes: Vec<Change>, logs: &Logs) -> Result<HashSet<FamilyId>> {
+pub fn install(core: &Core, mut changes: Vec<Change>, logs: &mut Logs) -> Result<HashSet<FamilyId>> {
     let mut installed = HashSet::new();
     core.manifest.commit(
         &core.health,
@@ -353,10 +388,11 @@ pub fn install(core: &Core, mut changes: Vec<Change>, logs: &Logs) -> Result<Has
             let mut whole = Edit {
                 next: Some((0, 0, core.runs.load(SeqCst))),
                 logs_added: catalog.logs_begun(&logs.known),
-                logs_removed: logs.removable.clone(),
+                floor: Some(core.snapshots.floor()).filter(|floor| *floor > catalog.floor),
                 durable: Some(core.wal.durable()),
                 ..Edit::default()
             };
+            retain(logs, &catalog.retained, core.settings.log_retention, &mut whole);
             for c in changes {
                 let (family, mut edit) = (c.family, c.edit);
                 let mut version = family.tree.prepare(&edit, &core.opener())?;

@@ -1,6 +1,8 @@
 //! Reads the files that nobody reads, slowly, so that damage is found while there is still a good copy somewhere. A thread of
 //! its own: it may sleep in the middle of a file, and no flush or compaction waits for it.
 //!
+//! Segments of the log that stay for readers are read too: no open reads them.
+//!
 //! It holds one table or value log at a time, by which the file stays (see `retire`), and lets go of one that was replaced. It
 //! writes nothing and stops nobody.
 
@@ -9,7 +11,11 @@ use crate::core::Core;
 use crate::events::Event;
 use crate::scrub::{Pass, QUANTUM_BYTES, pause_us};
 use crate::throttle::{Class, Debt};
+use crate::wal::LogSpan;
+use perigee_base::format::FileKind;
 use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_file::log::{LogReader, Step};
+use perigee_file::name;
 use perigee_tree::{Table, Vlog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +28,7 @@ const YIELD_US_MAX: u64 = 10_000_000;
 enum File {
     Table(Arc<Table>),
     Vlog(Arc<Vlog>),
+    Log(LogSpan),
 }
 
 impl File {
@@ -29,12 +36,14 @@ impl File {
         match self {
             File::Table(t) => t.meta.id,
             File::Vlog(v) => v.meta.id,
+            File::Log(s) => s.id,
         }
     }
     fn bytes(&self) -> u64 {
         match self {
             File::Table(t) => t.meta.summary.bytes,
             File::Vlog(v) => v.meta.bytes,
+            File::Log(s) => s.bytes,
         }
     }
     /// Whether no version and no reader holds it any more.
@@ -42,12 +51,34 @@ impl File {
         match self {
             File::Table(t) => Arc::strong_count(t) == 1,
             File::Vlog(v) => Arc::strong_count(v) == 1,
+            // Nothing holds it: whoever reads it finds out.
+            File::Log(_) => false,
         }
     }
-    fn verify(&self, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    fn verify(&self, core: &Core, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         match self {
             File::Table(t) => t.reader.verify_paced(t.meta.summary.checksum, pace),
             File::Vlog(v) => v.reader.verify_paced(v.meta.checksum, pace),
+            File::Log(span) => check_log(core, span, pace),
+        }
+    }
+}
+
+/// Reads a segment of the log, unless it was removed.
+fn check_log(core: &Core, span: &LogSpan, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    let (name, database) = (name::file_name(span.id, FileKind::Wal), Some(core.database));
+    let opened = LogReader::open(&*core.dir, &name, FileKind::Wal, Some(span.id), database, Some(span.bytes));
+    let mut log = match opened {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return Err(Error::new(ErrorKind::Busy, "the segment is no longer kept"));
+        }
+        opened => opened?,
+    };
+    loop {
+        match log.next_record()? {
+            Step::Record(_) => pace(log.offset())?,
+            Step::End => return Ok(()),
+            Step::Bad(bad) => return Err(bad.why),
         }
     }
 }
@@ -120,6 +151,11 @@ fn files(core: &Core, pass: &Pass) -> BTreeMap<u64, File> {
             }
         }
     }
+    for span in core.manifest.look(|catalog| catalog.retained.clone()) {
+        if let Some(place) = pass.place(span.id) {
+            files.insert(place, File::Log(span));
+        }
+    }
     files
 }
 
@@ -135,7 +171,7 @@ fn step(core: &Core, pass: &Pass) -> (u64, u64) {
 fn read(core: &Core, mut pass: Pass, file: &File, left: u64) -> Result<(Pass, u64)> {
     let (total, before, mut paid, mut seen) = (pass.bytes + left, pass.bytes, 0, 0);
     let interval = core.settings.scrub_interval_us;
-    let read = file.verify(&mut |done| {
+    let read = file.verify(core, &mut |done| {
         check_closing(core)?;
         core.counters.scrub_bytes.add(done - seen);
         seen = done;

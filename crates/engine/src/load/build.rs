@@ -114,7 +114,7 @@ impl Load {
         let empty = Version::empty(self.family.tree.order());
         let pace = LoadPace::new(&self.core);
         pace.room(self.chunk.memory_bytes() as u64)?;
-        let setting = setting(&self.core, &self.family, &empty, &pace);
+        let setting = setting(&self.core, &self.family, &empty, &pace, SeqNo::ZERO);
         work(&mut self.pile, &mut self.chunk, setting, &mut self.created)?;
         let spent = self.pile.take_spent();
         remove(&self.core, &spent);

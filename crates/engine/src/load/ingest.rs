@@ -131,7 +131,7 @@ fn rewrite(
     let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), order));
     let source = MergeCursor::new(order, vec![Source::Run(RunCursor::new(all, order, false))]);
     let (empty, pace) = (Version::empty(order), LoadPace::new(core));
-    let job = setting(core, &family, &empty, &pace);
+    let job = setting(core, &family, &empty, &pace, SeqNo::ZERO);
     let job = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..job };
     let (ranges, relocate) = (Fragments::default(), BTreeSet::new());
     let input = Input {

@@ -1,11 +1,10 @@
 //! Bulk load: tables are built beside the living tree, then installed by one edit at one sequence number.
 //!
-//! Rooms: `number` (a sequence number for the whole load), `publish` (the argument why nothing can see half of it, or see
+//! Rooms: `publish` (the argument why nothing can see half of it, or see
 //! it under the wrong age), `build` (a load in the making, on a caller's thread).
 //!
 //! Invariant: whoever builds holds a [`Working`], so that closing waits for it; outputs that no edit named are removed.
 
-pub mod number;
 pub mod publish;
 pub mod build;
 pub mod ingest;

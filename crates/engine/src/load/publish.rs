@@ -19,15 +19,14 @@
 //! writes was dropped when the tables were made. Whether it may commit is asked before anything is locked, once more when
 //! the memtables have been flushed, and for the rest in the commit section, before its number is taken.
 
-use super::number;
-use crate::commit::{publish_up_to, rotate};
+use crate::commit::{number, publish_up_to, rotate};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::Target;
 use crate::hooks::Event;
 use crate::jobs::flush;
-use crate::manifest::Edit;
+use crate::manifest::{Befell, Edit, FamilyEvent};
 use crate::txn::validate::{self, Conditions, Spilled};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
@@ -224,6 +223,7 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
                 ..Edit::default()
             };
             for p in parts {
+                edit.events.push(FamilyEvent { at: seq, family: p.family.id, what: Befell::Loaded });
                 p.family.check()?;
                 let change = version_edit(p, seq, run);
                 let opener = PartOpener { core, open: &p.open };

@@ -1,8 +1,9 @@
 //! The state that the edits add up to. Pure.
 
-use super::edit::{CleanClose, Edit};
+use super::edit::{CleanClose, Edit, FamilyEvent};
 use crate::settings::FamilySettings;
-use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
+use crate::wal::LogSpan;
+use perigee_base::{Error, FamilyId, FileId, Result, SeqNo, limits};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub struct FamilyEntry {
     pub flushed: SeqNo,
     /// The name of its compaction filter (empty: none).
     pub filter: String,
+    /// Its contents begin with this number: older readers would miss what was there before.
+    pub begun: SeqNo,
 }
 
 /// Everything the manifest says.
@@ -36,6 +39,16 @@ pub struct Catalog {
     pub families: BTreeMap<FamilyId, FamilyEntry>,
     /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the one before; never of the first).
     pub logs: Vec<(FileId, u64)>,
+    /// Complete segments that stay for readers, oldest first, without a gap between them.
+    pub retained: Vec<LogSpan>,
+    /// What befell families beside the log, as far back as the log is there.
+    pub events: Vec<FamilyEvent>,
+    /// Up to here they were too many to remember.
+    pub events_forgotten: SeqNo,
+    /// Readers at this number or a newer one find everything.
+    pub floor: SeqNo,
+    /// Named snapshots.
+    pub snapshots: BTreeMap<String, SeqNo>,
     /// The log is durable up to here.
     pub durable: u64,
     /// Entries may have expired by this time, in milliseconds (0: none ever did).
@@ -83,8 +96,41 @@ impl Catalog {
             }
         }
         self.logs = self.logs_after(e);
+        self.enact_history(e);
         self.durable = self.durable.max(e.durable.unwrap_or(0));
         self.clock = self.clock.max(e.clock.unwrap_or(0));
+    }
+
+    fn enact_history(&mut self, e: &Edit) {
+        for (id, seq) in &e.begun {
+            if let Some(f) = self.families.get_mut(id) {
+                f.begun = *seq;
+            }
+        }
+        self.floor = self.floor.max(e.floor.unwrap_or_default());
+        self.snapshots.retain(|name, _| !e.snapshots_dropped.contains(name));
+        self.snapshots.extend(e.snapshots.iter().cloned());
+        self.retained.retain(|s| !e.retained_removed.contains(&s.id));
+        self.retained.extend(&e.logs_retained);
+        self.events.extend(e.events.iter().cloned());
+        self.events_forgotten = self.events_forgotten.max(e.events_forgotten.unwrap_or_default());
+        self.forget_events();
+    }
+
+    /// Everything behind this number is told by the log that is still there, with what is retained, and by the events.
+    pub fn oldest_position(&self) -> SeqNo {
+        let first = self.logs.first().map(|(_, first)| *first);
+        let logged = self.retained.first().map(|s| s.first).or(first).unwrap_or(0);
+        SeqNo(logged).prev().max(self.events_forgotten)
+    }
+    /// Events go with the log before them; the oldest, if there are too many.
+    pub fn forget_events(&mut self) {
+        let excess = self.events.len().saturating_sub(limits::FAMILY_EVENTS_MAX);
+        if let Some(last) = excess.checked_sub(1) {
+            self.events_forgotten = self.events_forgotten.max(self.events[last].at);
+        }
+        let oldest = self.oldest_position();
+        self.events.retain(|e| e.at > oldest);
     }
 
     /// Those of the segments whose first LSN is not known here.
@@ -144,6 +190,25 @@ impl Catalog {
         if !in_order(&logs) {
             return Err(Error::corruption("an edit adds a log segment that starts before its predecessor"));
         }
+        self.check_history(e)
+    }
+
+    fn check_history(&self, e: &Edit) -> Result<()> {
+        let wrong = |what: &str| Err(Error::corruption(format!("an edit {what}")));
+        let stay = self.retained.iter().filter(|s| !e.retained_removed.contains(&s.id));
+        let all: Vec<_> = stay.chain(&e.logs_retained).collect();
+        if all.windows(2).any(|w| w[0].end != w[1].first) || all.iter().any(|s| s.first >= s.end) {
+            return wrong("keeps log segments with a gap between them");
+        }
+        if e.retained_removed.iter().any(|id| !self.retained.iter().any(|s| s.id == *id)) {
+            return wrong("removes a log segment that was not kept");
+        }
+        if e.snapshots_dropped.iter().any(|name| !self.snapshots.contains_key(name)) {
+            return wrong("drops a snapshot that does not exist");
+        }
+        if e.snapshots.iter().any(|(name, _)| self.snapshots.contains_key(name)) {
+            return wrong("makes a snapshot a second time");
+        }
         Ok(())
     }
 
@@ -180,6 +245,14 @@ impl Catalog {
         if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn > NUMBERS_MAX) {
             return wrong("the log segments are out of order");
         }
+        if self.retained.iter().any(|s| s.id.0 >= files || s.end.max(s.bytes) > NUMBERS_MAX) {
+            return wrong("a log segment that is kept has a number that was not given out");
+        }
+        let begun = self.families.values().map(|f| f.begun);
+        let named = self.snapshots.values().copied().chain(self.events.iter().map(|e| e.at));
+        if begun.chain(named).chain([self.floor, self.events_forgotten]).any(|seq| seq.0 > NUMBERS_MAX) {
+            return wrong("a sequence number is too large");
+        }
         Ok(())
     }
 
@@ -199,6 +272,12 @@ impl Catalog {
             filters: filters.map(|(id, f)| (*id, f.filter.clone())).collect(),
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
             logs_added: self.logs.clone(),
+            logs_retained: self.retained.clone(),
+            events: self.events.clone(),
+            events_forgotten: Some(self.events_forgotten).filter(|seq| seq.0 > 0),
+            begun: self.families.iter().map(|(id, f)| (*id, f.begun)).filter(|(_, s)| s.0 > 0).collect(),
+            floor: Some(self.floor).filter(|floor| floor.0 > 0),
+            snapshots: self.snapshots.iter().map(|(name, seq)| (name.clone(), *seq)).collect(),
             durable: Some(self.durable),
             clock: (self.clock > 0).then_some(self.clock),
             ..Edit::default()
@@ -228,6 +307,7 @@ impl FamilyEntry {
             vlogs: BTreeMap::new(),
             flushed: SeqNo::ZERO,
             filter: String::new(),
+            begun: SeqNo::ZERO,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Edits to bytes and back. The decoder is total.
 
-use super::edit::{CleanClose, Edit};
+use super::edit::{Befell, CleanClose, Edit, FamilyEvent};
 use crate::isolation::Isolation;
 use crate::settings::FamilySettings;
+use crate::wal::LogSpan;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::{
     Error, ErrorKind, FamilyId, FileId, KeyOrder, LevelNo, MergeRule, Result, RunId, SeqNo, limits,
@@ -27,6 +28,14 @@ const CLEAN: u64 = 27;
 const CLOCK: u64 = 29;
 const STAMP: u64 = 31;
 const FILTER: u64 = 33;
+const RETAINED: u64 = 51;
+const RETAINED_GONE: u64 = 53;
+const EVENT: u64 = 55;
+const BEGUN: u64 = 57;
+const FLOOR: u64 = 59;
+const NAMED: u64 = 61;
+const NAMED_GONE: u64 = 63;
+const EVENTS_FORGOTTEN: u64 = 65;
 
 fn field(out: &mut Vec<u8>, tag: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -67,6 +76,7 @@ pub fn encode(e: &Edit) -> Vec<u8> {
     }
     e.logs_added.iter().for_each(|(id, lsn)| numbers(&mut out, LOG, &[id.0, *lsn]));
     e.logs_removed.iter().for_each(|id| numbers(&mut out, LOG_GONE, &[id.0]));
+    put_history(&mut out, e);
     if let Some(seq) = e.durable {
         numbers(&mut out, DURABLE, &[seq]);
     }
@@ -77,6 +87,39 @@ pub fn encode(e: &Edit) -> Vec<u8> {
         numbers(&mut out, CLEAN, &[c.log.0, c.bytes, c.last]);
     }
     out
+}
+
+/// What feeds and readers of the past need.
+fn put_history(out: &mut Vec<u8>, e: &Edit) {
+    e.logs_retained.iter().for_each(|s| numbers(out, RETAINED, &[s.id.0, s.first, s.end, s.bytes]));
+    e.retained_removed.iter().for_each(|id| numbers(out, RETAINED_GONE, &[id.0]));
+    e.events.iter().for_each(|event| field(out, EVENT, |b| put_event(b, event)));
+    e.events_forgotten.iter().for_each(|seq| numbers(out, EVENTS_FORGOTTEN, &[seq.0]));
+    e.begun.iter().for_each(|(id, seq)| numbers(out, BEGUN, &[u64::from(id.0), seq.0]));
+    e.floor.iter().for_each(|seq| numbers(out, FLOOR, &[seq.0]));
+    for (name, seq) in &e.snapshots {
+        field(out, NAMED, |b| {
+            put_varint(b, seq.0);
+            put_bytes(b, name.as_bytes());
+        });
+    }
+    e.snapshots_dropped.iter().for_each(|name| field(out, NAMED_GONE, |b| put_bytes(b, name.as_bytes())));
+}
+
+fn put_event(b: &mut Vec<u8>, e: &FamilyEvent) {
+    let (code, texts): (u64, &[&String]) = match &e.what {
+        Befell::Created { name } => (1, &[name]),
+        Befell::Dropped { name } => (2, &[name]),
+        Befell::Renamed { from, to } => (3, &[from, to]),
+        Befell::Cleared => (4, &[]),
+        Befell::Cloned { name, .. } => (5, &[name]),
+        Befell::Loaded => (6, &[]),
+    };
+    [e.at.0, u64::from(e.family.0), code].iter().for_each(|n| put_varint(b, *n));
+    texts.iter().for_each(|text| put_bytes(b, text.as_bytes()));
+    if let Befell::Cloned { source, .. } = &e.what {
+        put_varint(b, u64::from(source.0));
+    }
 }
 
 fn put_settings(out: &mut Vec<u8>, s: &FamilySettings) {
@@ -236,9 +279,58 @@ fn take_field(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
         CLEAN => {
             e.clean = Some(CleanClose { log: FileId(b.varint()?), bytes: b.varint()?, last: b.varint()? })
         }
+        _ => return take_history(e, tag, b),
+    }
+    Ok(true)
+}
+
+fn take_history(e: &mut Edit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
+    match tag {
+        RETAINED => e.logs_retained.push(LogSpan {
+            id: FileId(b.varint()?),
+            first: b.varint()?,
+            end: b.varint()?,
+            bytes: b.varint()?,
+        }),
+        RETAINED_GONE => e.retained_removed.push(FileId(b.varint()?)),
+        EVENT => e.events.push(take_event(b)?),
+        EVENTS_FORGOTTEN => e.events_forgotten = Some(SeqNo(b.varint()?)),
+        BEGUN => e.begun.push((FamilyId(b.varint32()?), SeqNo(b.varint()?))),
+        FLOOR => e.floor = Some(SeqNo(b.varint()?)),
+        NAMED => {
+            let seq = SeqNo(b.varint()?);
+            e.snapshots.push((take_name(b)?, seq));
+        }
+        NAMED_GONE => e.snapshots_dropped.push(take_name(b)?),
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn take_name(b: &mut Decoder<'_>) -> Result<String> {
+    let name = std::str::from_utf8(b.bytes(limits::FAMILY_NAME_BYTES_MAX)?);
+    Ok(name.map_err(|_| Error::corruption("a name in the manifest is not UTF-8"))?.to_owned())
+}
+
+fn take_event(b: &mut Decoder<'_>) -> Result<FamilyEvent> {
+    let (at, family) = (SeqNo(b.varint()?), FamilyId(b.varint32()?));
+    let what = match b.varint()? {
+        1 => Befell::Created { name: take_name(b)? },
+        2 => Befell::Dropped { name: take_name(b)? },
+        3 => Befell::Renamed { from: take_name(b)?, to: take_name(b)? },
+        4 => Befell::Cleared,
+        5 => Befell::Cloned { name: take_name(b)?, source: FamilyId(b.varint32()?) },
+        6 => Befell::Loaded,
+        other => {
+            return Err(Error::new(
+                ErrorKind::FormatTooNew,
+                format!(
+                    "a family's event has kind {other}, which this version does not know: open it with a newer Perigee"
+                ),
+            ));
+        }
+    };
+    Ok(FamilyEvent { at, family, what })
 }
 
 fn version(e: &mut Edit, family: FamilyId) -> &mut VersionEdit {

@@ -1,7 +1,8 @@
 //! A change of the catalog (drawn in `docs/format/manifest.md`).
 
 use crate::settings::FamilySettings;
-use perigee_base::{FamilyId, FileId};
+use crate::wal::LogSpan;
+use perigee_base::{FamilyId, FileId, SeqNo};
 use perigee_tree::VersionEdit;
 
 /// The mark of a clean close.
@@ -13,6 +14,50 @@ pub struct CleanClose {
     pub bytes: u64,
     /// The last operation.
     pub last: u64,
+}
+
+/// What befell a family beside the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Befell {
+    /// It was created, empty.
+    Created {
+        /// Its name.
+        name: String,
+    },
+    /// It was dropped.
+    Dropped {
+        /// The name that it had.
+        name: String,
+    },
+    /// It was renamed.
+    Renamed {
+        /// The old name.
+        from: String,
+        /// The new one.
+        to: String,
+    },
+    /// Everything in it was removed.
+    Cleared,
+    /// It was created with the contents of another.
+    Cloned {
+        /// Its name.
+        name: String,
+        /// The other family.
+        source: FamilyId,
+    },
+    /// Entries were loaded into it.
+    Loaded,
+}
+
+/// What befell which family, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyEvent {
+    /// Under this number, which no operation has.
+    pub at: SeqNo,
+    /// The family.
+    pub family: FamilyId,
+    /// What it was.
+    pub what: Befell,
 }
 
 /// One edit. Everything in it happens together.
@@ -34,6 +79,22 @@ pub struct Edit {
     pub logs_added: Vec<(FileId, u64)>,
     /// Log segments that go.
     pub logs_removed: Vec<FileId>,
+    /// Log segments that stay for readers although recovery does not need them.
+    pub logs_retained: Vec<LogSpan>,
+    /// Those of them that go.
+    pub retained_removed: Vec<FileId>,
+    /// What befell families beside the log.
+    pub events: Vec<FamilyEvent>,
+    /// What befell them up to here was too much to remember.
+    pub events_forgotten: Option<SeqNo>,
+    /// Families whose contents begin with this number: before it they were others.
+    pub begun: Vec<(FamilyId, SeqNo)>,
+    /// What older numbers would read may be gone.
+    pub floor: Option<SeqNo>,
+    /// Named snapshots that come.
+    pub snapshots: Vec<(String, SeqNo)>,
+    /// Named snapshots that go.
+    pub snapshots_dropped: Vec<String>,
     /// The log is on stable storage up to here.
     pub durable: Option<u64>,
     /// The latest time, in milliseconds, that entries may have expired by.

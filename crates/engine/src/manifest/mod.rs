@@ -8,7 +8,7 @@ mod writer;
 
 pub use catalog::{Catalog, FamilyEntry};
 pub use codec::{decode, encode};
-pub use edit::{CleanClose, Edit};
+pub use edit::{Befell, CleanClose, Edit, FamilyEvent};
 pub use writer::{Manifest, Place, write_snapshot, write_snapshot_file};
 
 #[cfg(test)]

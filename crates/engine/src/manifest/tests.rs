@@ -2,11 +2,30 @@
 
 use super::*;
 use crate::settings::FamilySettings;
+use crate::wal::LogSpan;
 use perigee_base::cut::Cut;
-use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo};
+use perigee_base::{FamilyId, FileId, LevelNo, RunId, SeqNo, limits};
 use perigee_file::{KlogSummary, RangeSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
+
+fn span(id: u64, first: u64, end: u64) -> LogSpan {
+    LogSpan { id: FileId(id), first, end, bytes: 500 }
+}
+
+fn events() -> Vec<FamilyEvent> {
+    let name = || "tides".to_string();
+    let all = [
+        Befell::Created { name: name() },
+        Befell::Dropped { name: name() },
+        Befell::Renamed { from: name(), to: "ebb".into() },
+        Befell::Cleared,
+        Befell::Cloned { name: name(), source: FamilyId(1) },
+        Befell::Loaded,
+    ];
+    let event = |(i, what)| FamilyEvent { at: SeqNo(5 + i as u64), family: FamilyId(1), what };
+    all.into_iter().enumerate().map(event).collect()
+}
 
 fn sample() -> Edit {
     let summary = KlogSummary {
@@ -44,6 +63,14 @@ fn sample() -> Edit {
         versions: vec![(FamilyId(1), version)],
         logs_added: vec![(FileId(9), 13)],
         logs_removed: vec![FileId(2)],
+        logs_retained: vec![span(2, 1, 5), span(3, 5, 13)],
+        retained_removed: vec![FileId(1)],
+        events: events(),
+        events_forgotten: Some(SeqNo(4)),
+        begun: vec![(FamilyId(1), SeqNo(9))],
+        floor: Some(SeqNo(11)),
+        snapshots: vec![("before the tide".into(), SeqNo(10))],
+        snapshots_dropped: vec!["old".into()],
         durable: Some(12),
         clock: Some(1_800_000_000_000),
         clean: Some(CleanClose { log: FileId(9), bytes: 72, last: 12 }),
@@ -134,6 +161,37 @@ fn segments_made_ahead_learn_later_where_they_begin() {
 }
 
 #[test]
+fn what_is_kept_for_readers_has_no_gap_and_events_go_with_the_log() {
+    let mut c = Catalog::default();
+    c.apply(&Edit { logs_added: vec![(FileId(4), 13)], events: events(), ..Edit::default() }).unwrap();
+    assert!(c.events.is_empty(), "the log begins behind them");
+    let kept = Edit { logs_retained: vec![span(2, 1, 5), span(3, 5, 13)], ..Edit::default() };
+    c.apply(&kept).unwrap();
+    c.apply(&Edit { events: events(), ..Edit::default() }).unwrap();
+    assert_eq!((c.oldest_position(), c.events.len()), (SeqNo(0), 6));
+    let many = Edit { events: vec![events()[3].clone(); limits::FAMILY_EVENTS_MAX - 3], ..Edit::default() };
+    let mut full = c.clone();
+    full.apply(&many).unwrap();
+    assert_eq!(full.oldest_position(), SeqNo(7), "the oldest three are forgotten");
+    assert_eq!(full.events.iter().filter(|e| e.at <= SeqNo(7)).count(), 0);
+    let refused = |e: Edit| assert!(c.clone().apply(&e).is_err(), "{e:?}");
+    refused(Edit { logs_retained: vec![span(5, 14, 15)], ..Edit::default() });
+    refused(Edit { logs_retained: vec![span(5, 13, 13)], ..Edit::default() });
+    refused(Edit { retained_removed: vec![FileId(9)], ..Edit::default() });
+    refused(Edit { snapshots_dropped: vec!["none".into()], ..Edit::default() });
+    let named = Edit { snapshots: vec![("a".into(), SeqNo(3))], floor: Some(SeqNo(2)), ..Edit::default() };
+    c.apply(&named).unwrap();
+    assert!(c.clone().apply(&named).is_err(), "the name is taken");
+    c.apply(&Edit { floor: Some(SeqNo(1)), ..Edit::default() }).unwrap();
+    assert_eq!(c.floor, SeqNo(2), "it never goes back");
+    let mut again = Catalog::default();
+    again.apply(&c.snapshot()).unwrap();
+    assert_eq!(again, c);
+    c.apply(&Edit { retained_removed: vec![FileId(2), FileId(3)], ..Edit::default() }).unwrap();
+    assert_eq!(c.events, [], "they end before the log begins");
+}
+
+#[test]
 fn the_worked_example_of_the_format_page() {
     let edit = Edit {
         next: Some((10, 2, 5)),
@@ -143,10 +201,27 @@ fn the_worked_example_of_the_format_page() {
         durable: Some(12),
         ..Edit::default()
     };
-    let hex: String = encode(&edit).iter().map(|b| format!("{b:02x}")).collect();
+    let hex = |edit: &Edit| encode(edit).iter().map(|b| format!("{b:02x}")).collect::<String>();
     let page = include_str!("../../../../docs/format/manifest.md");
-    let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();
-    let flat: String =
-        block.lines().map(|l| l.split(';').next().unwrap()).collect::<String>().split_whitespace().collect();
-    assert_eq!(flat, hex);
+    let block = |n| page.split("```hex").nth(n).unwrap().split("```").next().unwrap();
+    let flat = |n| -> String {
+        let bytes = block(n).lines().map(|l| l.split(';').next().unwrap());
+        bytes.collect::<String>().split_whitespace().collect()
+    };
+    assert_eq!(flat(1), hex(&edit));
+    let event = |at, what| FamilyEvent { at: SeqNo(at), family: FamilyId(1), what };
+    let history = Edit {
+        logs_removed: vec![FileId(9)],
+        logs_retained: vec![LogSpan { id: FileId(9), first: 13, end: 40, bytes: 4096 }],
+        events: vec![
+            event(38, Befell::Renamed { from: "tides".into(), to: "ebb".into() }),
+            event(39, Befell::Cleared),
+        ],
+        begun: vec![(FamilyId(1), SeqNo(39))],
+        floor: Some(SeqNo(30)),
+        snapshots: vec![("eve".into(), SeqNo(35))],
+        snapshots_dropped: vec!["old".into()],
+        ..Edit::default()
+    };
+    assert_eq!(flat(2), hex(&history));
 }

@@ -28,7 +28,7 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
-use crate::wal::Wal;
+use crate::wal::{Wal, keep, trim};
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
@@ -96,7 +96,8 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
     let write = |found: &manifest::Found| {
-        write_anew(&dir, found, boot, &replayed, &ids, (&counters, now.high_water()))
+        let limit = settings.log_retention;
+        write_anew(&dir, found, boot, (&replayed, limit), &ids, (&counters, now.high_water()))
     };
     let written = match write(&found) {
         Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found, boot, cut)? => {
@@ -105,11 +106,11 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
         written => written,
     };
     let (writer, (manifest, dir_sync)) = written?;
-    if !cut {
-        remove_copied(&*dir, &found.catalog);
-    }
     // The database is whole already: what cannot be tidied now is left for the next open.
     let catalog = manifest.catalog();
+    if !cut {
+        remove_copied(&*dir, &found.catalog, &catalog);
+    }
     let orphans = orphans::tidy(&*dir, &catalog, manifest.edits(), cut).unwrap_or(0);
 
     let report = Report {
@@ -161,6 +162,10 @@ fn assemble(
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
     let throttle = Throttle::new(settings.background_bytes_per_second);
     let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
+    let (floor, named) = manifest.look(|catalog| (catalog.floor, catalog.snapshots.clone()));
+    let snapshots = Arc::new(Snapshots::new(settings.history, floor));
+    let named = if bug::on(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
+    let named = named.into_iter().map(|(name, seq)| (name, snapshots.hold(seq))).collect();
     let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let core = Core {
         memory,
@@ -184,7 +189,8 @@ fn assemble(
         locks: Arc::default(),
         serial: Arc::default(),
         prepared: Default::default(),
-        snapshots: Arc::new(Snapshots::default()),
+        snapshots,
+        named: std::sync::Mutex::new(named),
         retire: Retire::default(),
         shelf,
         manifest,
@@ -210,6 +216,8 @@ fn assemble(
     };
     core.refresh_limits();
     core.refresh_load();
+    // History counts from now.
+    core.readers(None);
     crate::commit::restore(&core, std::mem::take(&mut replayed.undecided).into_values().collect())?;
     Ok(core)
 }
@@ -250,7 +258,9 @@ fn open_families(
         let opener: &dyn Opener = if salvage { &salvaging } else { &shared };
         let version = Version::empty(entry.settings.order).apply(&edit, opener)?;
         let tree = Tree::new(version, now.clone());
-        all.push(Arc::new(Family::new(*id, entry.name.clone(), entry.settings.clone(), tree)));
+        let family = Family::new(*id, entry.name.clone(), entry.settings.clone(), tree);
+        family.set_begun(entry.begun);
+        all.push(Arc::new(family));
     }
     Ok(all)
 }
@@ -326,13 +336,13 @@ fn write_anew(
     dir: &Arc<dyn Dir>,
     found: &manifest::Found,
     boot: u64,
-    replayed: &Replayed,
+    (replayed, retention): (&Replayed, u64),
     ids: &AtomicU64,
     clocks: (&Arc<Counters>, Arc<HighWater>),
 ) -> Result<(LogWriter, (Manifest, Arc<DirSync>))> {
     let log_id = crate::core::next_file(ids);
     let written = copy_log(&**dir, found, boot, replayed, log_id).and_then(|writer| {
-        let made = new_manifest(dir, found, boot, replayed, &writer, ids, clocks)?;
+        let made = new_manifest(dir, found, boot, (replayed, retention), &writer, ids, clocks)?;
         Ok((writer, made))
     });
     written.inspect_err(|e| undo(&**dir, log_id, e))
@@ -368,10 +378,15 @@ fn copy_log(
     Ok(writer)
 }
 
-/// The old segments, whose operations are in the fresh one. (After a cut they go to the trash, where they can be looked at.)
-fn remove_copied(dir: &dyn Dir, old: &Catalog) {
-    for (id, _) in &old.logs {
-        let _ = dir.remove(&name::file_name(*id, FileKind::Wal));
+/// The old segments, whose operations are in tables or in the fresh one, but for those that stay for readers: they lose what does
+/// not count any more. (After a cut all this goes to the trash, or stays as it is, so that it can be looked at.)
+fn remove_copied(dir: &dyn Dir, old: &Catalog, new: &Catalog) {
+    let before = old.retained.iter().map(|s| s.id).chain(old.logs.iter().map(|(id, _)| *id));
+    for id in before.filter(|id| !new.retained.iter().any(|s| s.id == *id)) {
+        let _ = dir.remove(&name::file_name(id, FileKind::Wal));
+    }
+    for span in &new.retained {
+        let _ = trim(dir, span);
     }
 }
 
@@ -388,7 +403,7 @@ fn new_manifest(
     dir: &Arc<dyn Dir>,
     found: &manifest::Found,
     boot: u64,
-    replayed: &Replayed,
+    (replayed, retention): (&Replayed, u64),
     writer: &LogWriter,
     ids: &AtomicU64,
     (counters, clock): (&Arc<Counters>, Arc<HighWater>),
@@ -396,6 +411,8 @@ fn new_manifest(
     let id: FileId = crate::core::next_file(ids);
     let mut catalog = found.catalog.clone();
     catalog.logs = vec![(writer.id(), replayed.first)];
+    (catalog.retained, _) = keep(&catalog.retained, &replayed.complete, retention);
+    catalog.forget_events();
     let next = Edit { next: Some((id.0 + 1, 0, 0)), durable: Some(replayed.next - 1), ..Edit::default() };
     catalog.apply(&next)?;
     let edit = found.edits + 1;

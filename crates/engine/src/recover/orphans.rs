@@ -39,7 +39,10 @@ pub fn tidy(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) -> Result<u
 fn unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
     let data = catalog.data_files();
     let named = |file: &String| match name::parse(file) {
-        Some((id, FileKind::Wal)) => catalog.logs.iter().any(|(log, _)| *log == id),
+        Some((id, FileKind::Wal)) => {
+            let mut logs = catalog.logs.iter().map(|(log, _)| *log);
+            logs.any(|log| log == id) || catalog.retained.iter().any(|s| s.id == id)
+        }
         Some((id, FileKind::Klog | FileKind::Vlog)) => data.contains(&id),
         _ => true,
     };

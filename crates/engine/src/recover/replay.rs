@@ -6,6 +6,7 @@ use super::manifest::Found;
 use crate::family::Family;
 use crate::manifest::FamilyEntry;
 use crate::shared::{self, SharedBatches};
+use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
@@ -27,8 +28,10 @@ pub struct Kept {
     lsn: u64,
     /// Numbers that it takes.
     pub count: u32,
-    /// It holds operations that are not in tables.
+    /// It holds operations that are not in tables, or the manifest does not vouch for it.
     needed: bool,
+    /// In which segment it lies, and where.
+    place: (usize, u64),
 }
 
 impl Kept {
@@ -59,6 +62,8 @@ pub struct Replayed {
     pub shared: SharedBatches,
     /// What could not be read (salvage only): unknown operations are missing.
     pub holes: Vec<Error>,
+    /// The segments as far as everything in them is in tables, and nothing is copied.
+    pub complete: Vec<LogSpan>,
 }
 
 impl Replayed {
@@ -68,6 +73,14 @@ impl Replayed {
         let spent = self.records.iter().take_while(|k| !k.needed && !undecided.contains(&k.lsn)).count();
         self.records.drain(..spent);
         self.first = self.records.first().map_or(self.first, |k| k.lsn);
+    }
+    /// Segments count as complete up to the first record that is copied.
+    fn end_before_the_copied(&mut self) {
+        let Some(Kept { lsn, place: (segment, offset), .. }) = self.records.first() else { return };
+        self.complete.truncate(segment + 1);
+        if let Some(span) = self.complete.get_mut(*segment) {
+            (span.end, span.bytes) = (*lsn, *offset);
+        }
     }
 }
 
@@ -132,6 +145,7 @@ pub fn replay_as(
     if r.out.records.is_empty() {
         r.out.first = r.out.next;
     }
+    r.out.end_before_the_copied();
     Ok(r.out)
 }
 
@@ -172,6 +186,8 @@ impl Replay<'_> {
             0 => log.expect(self.out.next),
             first => log.expect(first),
         }
+        let (id, next) = (self.found.catalog.logs[i].0, self.out.next);
+        self.out.complete.push(LogSpan { id, first: next, end: next, bytes: log.offset() });
         let same_boot = log.header().b == boot && boot != 0;
         loop {
             let step = log.next_record()?;
@@ -320,8 +336,11 @@ impl Replay<'_> {
         let (kind, payload) = (record.header.kind, Arc::new(record.payload));
         let noted = self.prepared(kind, base, &payload);
         noted.map_err(|e| e.at(self.name(i), record.offset))?;
-        self.keep(kind, payload, base, count, parts)?;
+        self.keep(kind, payload, (base, count), (i, record.offset), parts)?;
         self.out.next = next;
+        if let Some(span) = self.out.complete.last_mut() {
+            (span.end, span.bytes) = (next, self.read_to);
+        }
         Ok(())
     }
 
@@ -368,11 +387,13 @@ impl Replay<'_> {
         &mut self,
         kind: RecordKind,
         buffer: Arc<Vec<u8>>,
-        base: u64,
-        count: u32,
+        (base, count): (u64, u32),
+        place: (usize, u64),
         parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>>,
     ) -> Result<()> {
-        let needed = !parts.is_empty();
+        // What is copied nowhere must not be lost: the manifest vouches for it.
+        let vouched = base + u64::from(count) <= self.found.catalog.durable + 1;
+        let needed = !parts.is_empty() || !vouched;
         if !needed && kind != RecordKind::Prepare && self.out.records.is_empty() {
             return Ok(());
         }
@@ -392,7 +413,7 @@ impl Replay<'_> {
                 family.tree.seal();
             }
         }
-        self.out.records.push(Kept { kind, buffer, lsn: base, count, needed });
+        self.out.records.push(Kept { kind, buffer, lsn: base, count, needed, place });
         Ok(())
     }
 
@@ -401,7 +422,10 @@ impl Replay<'_> {
     fn unlisted(&mut self) -> Result<()> {
         for file in self.dir.list()? {
             let Some((id, FileKind::Wal)) = name::parse(&file) else { continue };
-            if self.found.catalog.logs.iter().any(|(known, _)| *known == id) {
+            let catalog = &self.found.catalog;
+            if catalog.logs.iter().any(|(known, _)| *known == id)
+                || catalog.retained.iter().any(|s| s.id == id)
+            {
                 continue;
             }
             match open_log(self.dir, &file, id, self.found.database) {

@@ -194,6 +194,8 @@ impl Making {
         let last = last.max(report.sequence).max(survey.catalog.durable).max(1);
         report.sequence = last;
         let mut edit = Edit { durable: Some(last), clock: Some(survey.catalog.clock), ..Edit::default() };
+        // One version of each key is left.
+        edit.floor = Some(SeqNo(last));
         for (id, found) in &self.families {
             let version = self.merge(*id, found, SeqNo(last))?;
             let entries = version.added.iter().map(|t| t.meta.summary.entries).sum();

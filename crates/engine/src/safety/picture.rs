@@ -87,6 +87,8 @@ impl Picture {
         let (log, manifest) = (next_file(&core.ids), next_file(&core.ids));
         catalog.next.0 = catalog.next.0.max(manifest.0 + 1);
         catalog.clean = None;
+        // The copy has a log of its own, and nobody has read it.
+        catalog.retained.clear();
         Ok(Picture {
             catalog,
             place: Place { database: core.database, boot: core.boot },
@@ -164,6 +166,7 @@ impl Picture {
         };
         writer.file().sync()?;
         self.catalog.logs = vec![(self.log, first)];
+        self.catalog.forget_events();
         self.catalog.durable = self.last;
         Ok((self.log, writer.offset()))
     }

@@ -4,12 +4,15 @@
 //! log files, so that no failure can be answered to one caller and a success to another; `tail` holds no I/O.
 
 mod spare;
+mod retain;
 mod segments;
 
+pub use retain::{LogSpan, keep, trim};
 pub use segments::{Appender, Segment};
 pub use spare::Spare;
 
 use crate::health::Health;
+use crate::signal::Signal;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
@@ -21,7 +24,7 @@ use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{LogWriter, Stamp};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex as Short, PoisonError};
 
 /// What a sync has to cover.
@@ -42,6 +45,9 @@ pub struct Wal {
     syncing: Mutex<()>,
     tail: Short<Tail>,
     durable: AtomicU64,
+    /// Rings after each sync, while somebody watches.
+    synced: Signal,
+    watchers: AtomicUsize,
     counters: Arc<Counters>,
     /// Times syncs; `None` measures nothing.
     clock: Option<Arc<dyn Clock>>,
@@ -62,6 +68,8 @@ impl Wal {
             syncing: Mutex::new(()),
             tail: Short::new(Tail { last_lsn: next_lsn - 1, ..Tail::default() }),
             durable: AtomicU64::new(next_lsn - 1),
+            synced: Signal::new(),
+            watchers: AtomicUsize::new(0),
             counters,
             clock,
         }
@@ -82,6 +90,16 @@ impl Wal {
     /// Everything up to here is on stable storage.
     pub fn durable(&self) -> u64 {
         self.durable.load(SeqCst)
+    }
+
+    /// Rings after a sync, for whoever [watches](Wal::watch).
+    pub fn synced(&self) -> &Signal {
+        &self.synced
+    }
+    /// As long as what is returned lives, syncs ring.
+    pub fn watch(&self) -> Watch<'_> {
+        self.watchers.fetch_add(1, SeqCst);
+        Watch(self)
     }
 
     fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
@@ -185,6 +203,20 @@ impl Wal {
         let newest = files.last().map(|(id, _)| *id);
         tail.unsynced.retain(|(id, _)| !files.iter().any(|(f, _)| f == id) || (grown && Some(*id) == newest));
         self.durable.fetch_max(last, SeqCst);
+        drop(tail);
+        if self.watchers.load(SeqCst) > 0 {
+            self.synced.ring();
+        }
         Ok(last)
+    }
+}
+
+/// Somebody waits for syncs.
+#[derive(Debug)]
+pub struct Watch<'a>(&'a Wal);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.watchers.fetch_sub(1, SeqCst);
     }
 }

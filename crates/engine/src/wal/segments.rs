@@ -1,5 +1,6 @@
 //! The segments of the log, and the writer of the newest.
 
+use super::retain::LogSpan;
 use super::spare::ask_at;
 use perigee_base::FileId;
 use perigee_file::log::LogWriter;
@@ -80,11 +81,12 @@ impl Appender {
         starts.filter(|start| *start > lsn).min().unwrap_or(self.next_lsn)
     }
     /// The older segments (a prefix of the list) that hold only operations before `floor`.
-    pub fn below(&self, floor: u64) -> Vec<FileId> {
-        self.older_with_ends().take_while(|(_, end)| *end <= floor).map(|(s, _)| s.id).collect()
+    pub fn below(&self, floor: u64) -> Vec<LogSpan> {
+        let span = |(s, end): (&Segment, u64)| LogSpan { id: s.id, first: s.first_lsn, end, bytes: s.bytes };
+        self.older_with_ends().take_while(|(_, end)| *end <= floor).map(span).collect()
     }
     /// Forgets segments that [`Appender::below`] named and the manifest dropped.
-    pub fn forget(&mut self, ids: &[FileId]) {
-        self.older.retain(|s| !ids.contains(&s.id));
+    pub fn forget(&mut self, gone: &[LogSpan]) {
+        self.older.retain(|s| !gone.iter().any(|g| g.id == s.id));
     }
 }

@@ -155,6 +155,18 @@ impl LogReader {
         let header = RecordHeader::decode(&head, self.seal, self.offset).ok().map(|(h, _)| h);
         Ok(header.filter(|h| h.previous == self.previous).map(|h| h.lsn))
     }
+    /// Opens the log that a writer of this process appends to, for records that are known to be there. Where it ends is not
+    /// looked for: see [`LogReader::reach_end`].
+    pub fn open_beside_writer(dir: &dyn Dir, name: &str, id: FileId, database: u64) -> Result<LogReader> {
+        let header = Some(HEADER_BYTES as u64);
+        LogReader::open(dir, name, FileKind::Wal, Some(id), Some(database), header)
+    }
+    /// Reads on to the end that the file has now, zeros or not.
+    pub fn reach_end(&mut self) -> Result<()> {
+        // Zeros at its end may have been taken away.
+        self.end = self.file.len()?.max(self.offset);
+        Ok(())
+    }
     /// Looks again where the log ends; whether it has grown. (Beside a writer it may.)
     pub fn has_grown(&mut self) -> Result<bool> {
         let end = without_zeros(&*self.file, self.end, self.file.len()?)?;

@@ -99,6 +99,8 @@ fn one_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
     let mut body = |env: Env| {
         let db = Db::open(Path::new(PATH), settings.options(env.clone())).map_err(|e| e.to_string())?;
         let store = Perigee::new(db.clone(), &settings.family)?;
+        let store =
+            if case.number % 3 == 1 { store.in_two_phases(Arc::clone(&env.clock), seed) } else { store };
         let found = examine(case, Box::new(store), level, env, txns, &mut rng)?;
         db.close().map_err(|e| format!("close: {e}"))?;
         judge(case, level, &found)

@@ -1,9 +1,11 @@
 //! What is examined: anything with transactions. Perigee behind that door.
 
 use super::history::{Key, RANGES, Version};
+use crate::rng::mix;
 use perigee::{
     CommitOperation, Db, ErrorKind, Family, FamilyOptions, Isolation, Txn, TxnOptions, WriteBatch,
 };
+use perigee_env::clock::Clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +55,23 @@ pub struct Perigee {
     heard: Arc<Mutex<Vec<(u64, Key, Version)>>>,
     /// Transactions begun: every fourth has no memory, and is committed as a load.
     begun: AtomicU64,
+    two_phase: Option<TwoPhase>,
+}
+
+/// How some transactions are prepared first and decided later, most of them for the commit.
+struct TwoPhase {
+    clock: Arc<dyn Clock>,
+    seed: u64,
+    turns: AtomicU64,
+}
+
+impl TwoPhase {
+    /// A number of the next transaction, if it is one of them, and noise.
+    fn turn(&self) -> Option<(u64, u64)> {
+        let turn = self.turns.fetch_add(1, Relaxed);
+        let noise = mix(self.seed, turn);
+        (noise % 5 < 2).then_some((turn, noise / 5))
+    }
 }
 
 fn encode(value: &[Version]) -> Vec<u8> {
@@ -92,7 +111,13 @@ impl Perigee {
             });
             families.push(family);
         }
-        Ok(Perigee { db, families, heard, begun: AtomicU64::new(0) })
+        Ok(Perigee { db, families, heard, begun: AtomicU64::new(0), two_phase: None })
+    }
+    /// The same with two-phase commit here and there.
+    #[must_use]
+    pub fn in_two_phases(mut self, clock: Arc<dyn Clock>, seed: u64) -> Perigee {
+        self.two_phase = Some(TwoPhase { clock, seed, turns: AtomicU64::new(0) });
+        self
     }
     fn family(&self, key: Key) -> &Family {
         &self.families[usize::from(key.min(RANGES)) % FAMILIES]
@@ -137,13 +162,23 @@ impl Session for PerigeeSession<'_> {
         Ok(done)
     }
     fn commit(self: Box<Self>) -> Result<bool, String> {
-        let Some(sequence) = conflict(self.txn.commit())? else { return Ok(false) };
         // A single write is in memory: the next would have gone to a file.
         if let Some((put, 2..)) = self.put {
+            let Some(sequence) = conflict(self.txn.commit())? else { return Ok(false) };
             let mut heard = self.store.heard.lock().unwrap_or_else(PoisonError::into_inner);
             heard.extend(put.into_iter().map(|(key, v)| (sequence, key, v)));
+            return Ok(true);
         }
-        Ok(true)
+        let Some(two) = &self.store.two_phase else { return Ok(conflict(self.txn.commit())?.is_some()) };
+        let Some((turn, noise)) = two.turn() else { return Ok(conflict(self.txn.commit())?.is_some()) };
+        let (db, gid) = (&self.store.db, turn.to_le_bytes());
+        if conflict(self.txn.prepare(gid))?.is_none() {
+            return Ok(false);
+        }
+        two.clock.sleep_us(noise % 90);
+        let commits = noise % 7 > 0;
+        if commits { db.commit_prepared(gid).map(drop) } else { db.rollback_prepared(gid) }.map_err(say)?;
+        Ok(commits)
     }
 }
 
@@ -160,7 +195,14 @@ impl Store for Perigee {
         for (key, value) in all {
             batch.put(self.family(*key), key.to_be_bytes(), encode(value)).map_err(say)?;
         }
-        self.db.write(batch).map(drop).map_err(say)
+        match (&self.two_phase, self.db.write(batch.clone())) {
+            // Something of it is prepared.
+            (Some(two), Err(e)) if e.kind() == ErrorKind::Conflict => {
+                two.clock.sleep_us(20);
+                self.write(all)
+            }
+            (_, done) => done.map(drop).map_err(say),
+        }
     }
     fn maintain(&self, what: u64) -> Result<(), String> {
         if what % 2 == 0 { self.db.flush() } else { self.db.compact() }.map_err(say)

@@ -25,9 +25,11 @@ enum Part {
     Vlogs,
     /// Fields of their own, to the end.
     Options,
+    /// What befell a family: a kind, then its names.
+    Event,
 }
 
-use Part::{Checksum, Number, Options, Text, Vlogs};
+use Part::{Checksum, Event, Number, Options, Text, Vlogs};
 
 type Parts = &'static [(&'static str, Part)];
 
@@ -66,6 +68,18 @@ const FIELDS: &[(u64, &str, Parts)] = &[
     (21, "log removed", &[("file", Number)]),
     (25, "durable", &[("up to seq", Number)]),
     (27, "clean close", &[("file", Number), ("length", Number), ("last seq", Number)]),
+    (
+        51,
+        "log kept for readers",
+        &[("file", Number), ("first seq", Number), ("end seq", Number), ("bytes", Number)],
+    ),
+    (53, "kept log removed", &[("file", Number)]),
+    (55, "family event", &[("seq", Number), ("family", Number), ("what", Event)]),
+    (57, "contents begin", &[("family", Number), ("with seq", Number)]),
+    (59, "oldest readable", &[("seq", Number)]),
+    (61, "named snapshot", &[("seq", Number), ("name", Text)]),
+    (63, "named snapshot dropped", &[("name", Text)]),
+    (65, "events forgotten", &[("up to seq", Number)]),
 ];
 
 /// The options of a family.
@@ -129,6 +143,20 @@ fn value(part: Part, d: &mut Decoder<'_>) -> Result<Value> {
             Value::Array(vlogs)
         }
         Options => options(d)?,
+        Event => event(d)?,
+    })
+}
+
+fn event(d: &mut Decoder<'_>) -> Result<Value> {
+    let name = |d: &mut Decoder<'_>| d.bytes(limits::FAMILY_NAME_BYTES_MAX).map(escape);
+    Ok(match d.varint()? {
+        1 => json!({"created": name(d)?}),
+        2 => json!({"dropped": name(d)?}),
+        3 => json!({"renamed": [name(d)?, name(d)?]}),
+        4 => json!("cleared"),
+        5 => json!({"cloned": name(d)?, "of": d.varint()?}),
+        6 => json!("loaded"),
+        other => json!({"kind": other}),
     })
 }
 
@@ -163,11 +191,13 @@ mod tests {
         put(&mut edit, 1, b"");
         put(&mut edit, 17, &[3, 9]);
         put(&mut edit, 13, &[0, 7, 100, 1, 0, 0, 0, 0, 0, 0, 0]);
+        put(&mut edit, 55, b"\x09\x03\x03\x01a\x01b");
         put(&mut edit, 40, b"later");
         let (fields, error) = decode(&edit);
         assert!(error.is_none());
         let names: Vec<_> = fields.iter().map(|f| f.name).collect();
-        assert_eq!(names, ["snapshot", "flushed", "vlog added", "unknown field"]);
+        assert_eq!(names, ["snapshot", "flushed", "vlog added", "family event", "unknown field"]);
+        assert_eq!(fields[3].values[2].1, json!({"renamed": ["a", "b"]}));
         assert_eq!(fields[1].values, [("family", json!(3)), ("up to seq", json!(9))]);
         assert_eq!(fields[2].values[3].1, json!("0x0000000000000001"));
     }

@@ -26,6 +26,12 @@ pub fn pick(shape: &Shape, strata: &Strata) -> Option<Plan> {
     None
 }
 
+/// Whether a plan of [`pick`] is right under these readers, too, who were listed later.
+pub fn still(plan: &Plan, shape: &Shape, strata: &Strata) -> bool {
+    let now = pick(shape, strata);
+    now.is_some_and(|now| plan.inputs.iter().all(|input| now.inputs.contains(input)))
+}
+
 /// Whether tombstones of newer tables cover the table without a gap, each newer than all of it, with no reader between.
 fn is_covered(order: KeyOrder, t: &TableShape, newer: &[&Fragments], strata: &Strata) -> bool {
     let hides = |seq: SeqNo| {

@@ -1,6 +1,6 @@
-//! A sequence number that belongs to a load as a whole. Numbers are contiguous in the log, so one is taken by a record: a
-//! delete in the family that nobody has, which replay counts and skips. Range tombstones take the number before it, if there
-//! are any.
+//! A sequence number for what is not an operation of the log: a load as a whole, a change of the families.
+//! Numbers are contiguous in the log, so one is taken by a record: a delete in the family that nobody has, which replay counts
+//! and skips. Range tombstones of a load take the number before its own, if there are any.
 
 use crate::core::Core;
 use crate::wal::Appender;

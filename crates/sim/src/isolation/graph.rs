@@ -31,6 +31,14 @@ impl Graph {
     pub fn with(&self, other: &Graph) -> Graph {
         Graph { n: self.n, rows: self.rows.iter().zip(&other.rows).map(|(a, b)| a | b).collect() }
     }
+    /// Only those of some transactions.
+    #[must_use]
+    pub fn from(&self, of: impl Fn(usize) -> bool) -> Graph {
+        let mut some = self.clone();
+        let w = self.width();
+        (0..self.n).filter(|i| !of(*i)).for_each(|i| some.rows[i * w..(i + 1) * w].fill(0));
+        some
+    }
     /// One step here, then one there.
     #[must_use]
     pub fn then(&self, other: &Graph) -> Graph {

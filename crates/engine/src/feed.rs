@@ -107,7 +107,9 @@ impl Feed {
 
     /// Everything up to here was told: where another feed would go on.
     pub fn position(&self) -> SeqNo {
-        SeqNo(self.position)
+        // Of several events with one number some may not have been told yet.
+        let left = self.events.front().map_or(SeqNo::MAX, |e| e.at.prev());
+        left.min(SeqNo(self.position))
     }
 
     /// What comes next, if there is anything; does not wait for it.
@@ -141,7 +143,8 @@ impl Feed {
             if record.header.count == 0 {
                 continue;
             }
-            let commit = self.commit(core, record)?;
+            // What cannot be read is read again by the next call.
+            let commit = self.commit(core, record).inspect_err(|_| self.source = None)?;
             self.position = last;
             if let Some(commit) = commit {
                 return Ok(Some(Item::Commit(commit)));
@@ -202,7 +205,8 @@ impl Feed {
             let step = source.reader.next_record();
             match step {
                 Ok(Step::Record(r)) if r.header.lsn + u64::from(r.header.count) <= next => continue,
-                Ok(Step::Record(r)) => return Ok(r),
+                Ok(Step::Record(r)) if r.header.lsn <= next => return Ok(r),
+                Ok(Step::Record(_)) => return Err(self.lost(next)),
                 // A segment that was the newest one when it was opened may have a successor by now.
                 _ if source.end.is_none() && !is_newest(core, &source.reader) => {}
                 Ok(Step::End) => return Err(self.lost(next)),

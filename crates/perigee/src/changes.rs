@@ -21,7 +21,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// The number behind which a feed goes on that has seen this.
+    /// Its number (of a commit: of its last operation). Where to go on says [`Changes::position`]: a load of several families is
+    /// told by several changes with one number.
     pub fn sequence(&self) -> u64 {
         match self {
             Change::Commit(commit) => commit.sequence(),

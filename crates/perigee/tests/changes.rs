@@ -211,6 +211,27 @@ fn loads_are_told_and_read_from_the_family() {
     assert!(matches!(before, Change::Family(f) if f.kind == FamilyChangeKind::Loaded));
 }
 
+/// One load of several families is several changes with one number: whoever has seen the first of them has not seen all.
+#[test]
+fn a_position_between_two_changes_of_one_number_tells_both_again() {
+    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    let db = Db::open("/db", options(&env, 1 << 20)).unwrap();
+    let families: Vec<_> =
+        ["f", "g"].iter().map(|name| db.create_family(name, FamilyOptions::new()).unwrap()).collect();
+    let mut loads: Vec<_> = families.iter().map(|f| f.bulk_load().unwrap()).collect();
+    loads.iter_mut().for_each(|load| load.put("a", "1").unwrap());
+    let before = db.latest_seq();
+    let at = db.finish_loads(&mut loads).unwrap()[0].sequence;
+    let mut changes = db.changes(before).unwrap();
+    let first = changes.next_change().unwrap().unwrap();
+    assert_eq!((first.sequence(), changes.position()), (at, before));
+    let mut again = db.changes(changes.position()).unwrap();
+    let told = std::iter::from_fn(|| again.next_change().unwrap()).count();
+    assert_eq!((told, again.position()), (2, at));
+    assert!(changes.next_change().unwrap().is_some());
+    assert_eq!(changes.position(), at);
+}
+
 #[test]
 fn who_lags_behind_the_log_is_told_where_to_begin() {
     for retention in [0, 5_000] {

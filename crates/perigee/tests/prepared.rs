@@ -486,3 +486,51 @@ fn every_bit_of_a_prepare_record_counts() {
     disk.write_raw(&log, good);
     assert_eq!(gids(&open(&disk)), ["g"]);
 }
+
+/// Operands, the feed of changes over a log that is kept, several restarts: told once, with the decision.
+#[test]
+fn beside_operands_and_the_feed() {
+    use perigee::{Change, MergeRule};
+    let disk = SimDisk::new(1);
+    let family = || small().merge_operator(MergeRule::Append("".into()));
+    let open = |disk: &Arc<SimDisk>| {
+        let options = Options::in_env(env(disk)).default_family(family()).log_retention(1 << 30);
+        Db::open("/db", options).unwrap()
+    };
+    let db = open(&disk);
+    let f = db.default_family();
+    f.merge("list", "a").unwrap();
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    txn.merge(&f, "list", "b").unwrap();
+    txn.prepare("g").unwrap();
+    assert_eq!(kind(f.merge("list", "c")), ErrorKind::Conflict);
+    for i in 0..200 {
+        db.put(format!("k{i}"), vec![b'v'; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    drop((txn, f));
+    let commits = |db: &Db, since: u64| {
+        let mut changes = db.changes(since).unwrap();
+        let mut seen = Vec::new();
+        while let Some(change) = changes.next_change().unwrap() {
+            if let Change::Commit(commit) = change {
+                seen.push((commit.sequence(), commit.operations().count()));
+            }
+        }
+        seen
+    };
+    let after = disk.crash_clone(3, Crash::Power);
+    drop(db);
+    let db = open(&after);
+    assert_eq!(gids(&db), ["g"]);
+    assert_eq!(commits(&db, 0).len(), 201, "not told yet");
+    let number = db.commit_prepared("g").unwrap();
+    assert_eq!(value(&db, "list").unwrap(), "ab");
+    assert_eq!(commits(&db, number - 1), [(number, 1)]);
+    let again = after.crash_clone(4, Crash::Power);
+    drop(db);
+    let db = open(&again);
+    assert!(gids(&db).is_empty());
+    assert_eq!((value(&db, "list").unwrap(), commits(&db, 0).len()), ("ab".into(), 202));
+}

@@ -40,6 +40,9 @@ struct Told {
     unsure: bool,
 }
 
+/// So often in a row does a copy begin anew because the log has gone meanwhile.
+const COPIES_MAX: u32 = 30;
+
 /// The consumer.
 #[derive(Clone, Debug, Default)]
 pub struct Follower {
@@ -66,13 +69,17 @@ impl Follower {
             self.families.insert(0, Told { name: "default".into(), ..Told::default() });
             self.begun = true;
         }
-        let mut changes = match db.changes(self.position) {
-            Ok(changes) => changes,
-            Err(e) if e.kind() == ErrorKind::NotFound && !kept => {
-                self.copy(db, order).map_err(|e| format!("copying anew: {e}"))?;
-                db.changes(self.position).map_err(|e| format!("right after a copy: {e}"))?
+        let mut copies = 0;
+        let mut changes = loop {
+            match db.changes(self.position) {
+                Ok(changes) => break changes,
+                // Flushes may be faster than a copy, now and then.
+                Err(e) if e.kind() == ErrorKind::NotFound && !kept && copies < COPIES_MAX => {
+                    self.copy(db, order).map_err(|e| format!("copying anew: {e}"))?;
+                    copies += 1;
+                }
+                Err(e) => return Err(format!("the feed does not go on from {}: {e}", self.position)),
             }
-            Err(e) => return Err(format!("the feed does not go on from {}: {e}", self.position)),
         };
         loop {
             let change = match changes.next_change() {
@@ -84,7 +91,6 @@ impl Follower {
             if change.sequence() < self.position {
                 return Err(format!("{change:?} was told behind {}", self.position));
             }
-            self.position = change.sequence();
             match &change {
                 Change::Commit(commit) => self.commit(commit, order)?,
                 Change::Family(change) => {
@@ -92,8 +98,9 @@ impl Follower {
                 }
                 other => return Err(format!("what is {other:?}?")),
             }
+            self.position = changes.position();
         }
-        self.position = self.position.max(changes.position());
+        self.position = changes.position();
         Ok(())
     }
 

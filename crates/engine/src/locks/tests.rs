@@ -80,58 +80,147 @@ fn a_savepoint_keeps_what_was_locked_before_it() {
     assert!(gets(&locks, 2, &mut other, key("c"), Exclusive));
 }
 
-/// 64 threads lock the same few keys in random orders: all of them end, and nobody holds anything then.
+/// A client of the storm: locks a few of the same keys in a random order until that went well three times.
+fn client((locks, inside): &(Locks, std::sync::Mutex<[u32; 6]>), clock: &dyn Clock, (t, seed): (u64, u64)) {
+    let mut x = seed * 1000 + t + 1;
+    let mut random = move |n: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % n
+    };
+    let (mut done, mut tries) = (0, 0u64);
+    while done < 3 {
+        tries += 1;
+        assert!(tries < 5_000, "nobody gets on");
+        let (mut mine, owner) = (Mine::default(), tries * 64 + t + 1);
+        let mut had = Vec::new();
+        let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
+        let all = wanted.iter().all(|k| {
+            let place = Place::Key(vec![*k as u8]);
+            let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, Exclusive, 50_000);
+            let told = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
+            assert!(got.as_ref().err().is_none_or(told), "told why");
+            if got.is_ok() && !had.contains(k) {
+                had.push(*k);
+                let mut inside = inside.lock().unwrap();
+                inside[*k as usize] += 1;
+                assert_eq!(inside[*k as usize], 1, "two hold it");
+            }
+            got.is_ok()
+        });
+        clock.sleep_us(random(20));
+        had.iter().for_each(|k| inside.lock().unwrap()[*k as usize] -= 1);
+        locks.release(owner, &mut mine, 0);
+        if all {
+            done += 1;
+        } else {
+            clock.sleep_us(random(2_000));
+        }
+    }
+}
+
+/// 64 threads, in the seeded scheduler: all of them end, and nobody holds anything then.
 #[test]
 fn a_storm_of_deadlocks_ends() {
     for seed in 1..=6 {
         World::new(seed).run(SimDisk::new(seed), |env| {
-            let (locks, inside) = (Arc::new(Locks::new()), Arc::new(std::sync::Mutex::new([0u32; 6])));
+            let shared = Arc::new((Locks::new(), std::sync::Mutex::default()));
             let threads: Vec<_> = (0..64u64)
                 .map(|t| {
-                    let (locks, inside, clock) =
-                        (Arc::clone(&locks), Arc::clone(&inside), Arc::clone(&env.clock));
-                    let mut x = seed * 1000 + t + 1;
-                    let mut random = move |n: u64| {
-                        x ^= x << 13;
-                        x ^= x >> 7;
-                        x ^= x << 17;
-                        x % n
-                    };
-                    let body = move || {
-                        let (mut done, mut tries) = (0, 0u64);
-                        while done < 3 {
-                            tries += 1;
-                            assert!(tries < 5_000, "nobody gets on");
-                            let (mut mine, owner) = (Mine::default(), tries * 64 + t + 1);
-                            let mut had = Vec::new();
-                            let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
-                            let all = wanted.iter().all(|k| {
-                                let place = Place::Key(vec![*k as u8]);
-                                let got =
-                                    locks.lock(&*clock, FAMILY, (owner, &mut mine), place, Exclusive, 50_000);
-                                if got.is_ok() && !had.contains(k) {
-                                    had.push(*k);
-                                    let mut inside = inside.lock().unwrap();
-                                    inside[*k as usize] += 1;
-                                    assert_eq!(inside[*k as usize], 1, "two hold it");
-                                }
-                                got.is_ok()
-                            });
-                            clock.sleep_us(random(20));
-                            had.iter().for_each(|k| inside.lock().unwrap()[*k as usize] -= 1);
-                            locks.release(owner, &mut mine, 0);
-                            if all {
-                                done += 1;
-                            } else {
-                                clock.sleep_us(random(2_000));
-                            }
-                        }
-                    };
-                    env.spawn.spawn("locks", Box::new(body)).unwrap()
+                    let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
+                    env.spawn.spawn("locks", Box::new(move || client(&shared, &*clock, (t, seed)))).unwrap()
                 })
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
-            assert_eq!(locks.count(), (0, 0));
+            assert_eq!(shared.0.count(), (0, 0));
         });
+    }
+}
+
+/// The same with threads of the system.
+#[test]
+fn a_storm_of_deadlocks_ends_on_real_threads() {
+    let shared = (Locks::new(), std::sync::Mutex::default());
+    std::thread::scope(|s| {
+        (0..64).for_each(|t| {
+            let shared = &shared;
+            s.spawn(move || client(shared, &perigee_env::clock::RealClock::default(), (t, 7)));
+        });
+    });
+    assert_eq!(shared.0.count(), (0, 0));
+}
+
+/// Nobody waits that long (an hour of the simulated world, in which nobody else sleeps for more than a moment).
+const FOR_EVER: u64 = 3_600_000_000;
+
+/// No wake-up is lost, over many schedules: waiting, upgrades, time-outs, deadlocks, ends from outside, locks let go to a savepoint.
+/// Every switch of the scheduler is at a lock of `env::sync`, the very locks of this room, so these schedules are what a
+/// separate checker with locks of its own (shuttle) would try; that one could not be bound without a third kind of them.
+#[test]
+fn nobody_waits_for_ever() {
+    let (mut victims, mut ended, mut late) = (0, 0, 0);
+    for seed in 1..=400 {
+        let mut world = World::new(seed);
+        world.lock_switch_probability(0.5);
+        let counts = world.run(SimDisk::new(seed), |env| {
+            let shared = Arc::new((Locks::new(), std::sync::Mutex::new([0u32; 3])));
+            let threads: Vec<_> = (0..4u64)
+                .map(|t| {
+                    let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
+                    env.spawn.spawn("locks", Box::new(move || patient(&shared, &*clock, t, seed))).unwrap()
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            assert_eq!(shared.0.count(), (0, 0), "seed {seed}");
+            assert!(env.clock.monotonic_us() < FOR_EVER, "seed {seed}: somebody was forgotten");
+            *shared.1.lock().unwrap()
+        });
+        (victims, ended, late) = (victims + counts[0], ended + counts[1], late + counts[2]);
+    }
+    assert!(victims > 50 && ended > 50 && late > 50, "{victims} {ended} {late}");
+}
+
+/// Counts conflicts, ends from outside, and time-outs.
+fn patient((locks, counts): &(Locks, std::sync::Mutex<[u32; 3]>), clock: &dyn Clock, t: u64, seed: u64) {
+    let mut x = seed * 77 + t + 1;
+    let mut random = move |n: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % n
+    };
+    for round in 0..4 {
+        let (mut mine, owner) = (Mine::default(), round * 4 + t + 1);
+        let mut savepoint = 0;
+        for _ in 0..3 {
+            let modes = [Shared, Shared, Exclusive, Insert, Gap];
+            let (mode, patience) = (modes[random(5) as usize], [FOR_EVER, FOR_EVER, 5][random(3) as usize]);
+            let place = if random(5) == 0 { between("a", "c") } else { key(["a", "b"][random(2) as usize]) };
+            let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, mode, patience);
+            match got.map_err(|e| e.kind()) {
+                Ok(()) => {}
+                Err(ErrorKind::Busy) => {
+                    assert_eq!(patience, 5, "seed {seed}: it waited for ever");
+                    counts.lock().unwrap()[2] += 1;
+                }
+                Err(kind) => {
+                    assert_eq!(kind, ErrorKind::Conflict);
+                    counts.lock().unwrap()[0] += 1;
+                    break;
+                }
+            }
+            match random(6) {
+                0 => savepoint = mine.count(),
+                1 => locks.release(owner, &mut mine, savepoint),
+                2 => {
+                    // Whoever that is waits no longer.
+                    locks.give_way(round * 4 + random(4) + 1);
+                    counts.lock().unwrap()[1] += 1;
+                }
+                _ => clock.sleep_us(random(8)),
+            }
+        }
+        locks.release(owner, &mut mine, 0);
     }
 }

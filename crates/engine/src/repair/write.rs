@@ -197,6 +197,13 @@ impl Making {
         // One version of each key is left.
         edit.floor = Some(SeqNo(last));
         for (id, found) in &self.families {
+            if !survey.trusted && found.tables.iter().any(|t| t.reader.operands() > 0) {
+                report.warn(format!(
+                    "operands of merges were found in the family {:?}, and no manifest that says which tables count: its \
+                     merged values may count some twice, or lack some",
+                    found.name
+                ));
+            }
             let version = self.merge(*id, found, SeqNo(last))?;
             let entries = version.added.iter().map(|t| t.meta.summary.entries).sum();
             report.families.push((found.name.clone(), entries));

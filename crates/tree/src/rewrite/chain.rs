@@ -58,6 +58,8 @@ pub struct Chain {
     over: bool,
     /// The operator failed for this key.
     stuck: bool,
+    /// The number of the last operand of the key that was taken.
+    last: Option<SeqNo>,
 }
 
 impl Chain {
@@ -86,7 +88,7 @@ impl Chain {
     #[inline]
     pub fn next(&mut self, new_key: bool) {
         if new_key {
-            (self.over, self.stuck) = (false, false);
+            (self.over, self.stuck, self.last) = (false, false, None);
         }
     }
     /// Whether operands of the key at hand have gone on, above what comes now.
@@ -94,8 +96,17 @@ impl Chain {
     pub fn is_over(&self) -> bool {
         self.over
     }
+    /// Whether an operand of that number was taken already: a repair may find one several times.
+    pub fn has(&self, seq: SeqNo) -> bool {
+        self.last == Some(seq)
+    }
+    /// Gives back the operand that was taken last; whether it waited. A value of its number was made of it, and has more.
+    pub fn take_back(&mut self) -> bool {
+        self.parts.pop().is_some()
+    }
     /// Adds an operand.
     pub fn push(&mut self, e: &EntryRef<'_>, stratum: usize, new_key: bool) {
+        self.last = Some(e.seq);
         if self.parts.is_empty() {
             self.key.clear();
             self.key.extend_from_slice(e.key);

@@ -267,6 +267,13 @@ fn below(
     (verdict, new_key): (Verdict, bool),
     (job, collapse, exit, counts): (&Setting<'_>, &Collapse<'_>, &mut Exit<'_, '_>, &mut Counts),
 ) -> Result<Option<Verdict>> {
+    if verdict == Verdict::Operand && chain.has(entry.seq) && !new_key {
+        counts.shadowed += 1;
+        return Ok(None);
+    }
+    if verdict == Verdict::Base && chain.has(entry.seq) && chain.take_back() {
+        counts.shadowed += 1;
+    }
     if verdict == Verdict::Operand {
         let stratum = collapse.stratum(entry.seq);
         if !chain.is_in(stratum) && !bug::on(Bug::FoldAcrossSnapshot) {

@@ -325,3 +325,43 @@ fn merges_stay_in_memory() {
     assert_eq!(family.get("n").unwrap(), Some(count(2).to_vec()), "operands below it are hidden");
     assert_eq!(family.iter().unwrap().count(), 1001);
 }
+
+#[test]
+fn a_full_disk_takes_nothing_away() {
+    let disk = SimDisk::new(1);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env.clone()).min_free_space(64 << 10)).unwrap();
+    let family = db.default_family();
+    family.put("before", "").unwrap();
+    for at_commit in [false, true] {
+        let txn = db.begin(TxnOptions::new().spill_bytes(20_000)).unwrap();
+        fill(&txn, &family, 3000);
+        txn.savepoint("s").unwrap();
+        let room = if at_commit { 2000 } else { (64 << 10) + 10_000 };
+        disk.set_capacity(disk.total_bytes() + room);
+        if at_commit {
+            assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::NoSpace);
+            assert!(txn.commit().is_err(), "it has ended");
+            assert_eq!(family.get(0u32.to_be_bytes()).unwrap(), None);
+        } else {
+            let noise = |i: u32| (0..40).map(|j| (i.wrapping_mul(j * 77 + 1) >> 7) as u8).collect::<Vec<_>>();
+            let full = (0..9000u32).find_map(|i| txn.put(&family, noise(i), noise(i + 1)).err());
+            let e = full.expect("the disk is full");
+            assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+            let n = txn.len();
+            assert!(txn.put(&family, "again", "").is_err() && txn.len() == n, "it is as it was");
+            assert_eq!(txn.get(&family, 0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 60][..]));
+            family.delete("before").unwrap();
+            disk.set_capacity(u64::MAX);
+            txn.put(&family, "again", "").unwrap();
+            let seen = txn.iter(&family).unwrap().count();
+            assert_eq!((txn.len(), seen), (n + 1, n + 2), "beside the one that its snapshot has");
+        }
+        disk.set_capacity(u64::MAX);
+        drop(txn);
+        family.put("after", "").unwrap();
+        assert_eq!(db.iter().unwrap().count(), 1);
+        db.flush().unwrap();
+        assert!(files(&env) < 4, "{}", files(&env));
+    }
+}

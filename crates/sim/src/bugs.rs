@@ -109,7 +109,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::UpgradeForgetsHolder
         | Bug::WaiterForgotten
         | Bug::RollbackKeepsLock => &[&BANK, &ISOLATION],
+        Bug::SpilledNotTakenBack => &[&BANK],
         Bug::StaleConditions
+        | Bug::SpilledUnchecked
         | Bug::SkipLastCheck
         | Bug::StaleSnapshot
         | Bug::RangeNotTracked

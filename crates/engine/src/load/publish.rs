@@ -98,7 +98,10 @@ pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
 /// # Errors
 /// Those of [`publish`]; `Conflict`.
 pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>) -> Result<SeqNo> {
-    let mut check = || asked.as_mut().map_or(Ok(()), |a| a.check(core));
+    let mut check = || match &mut asked {
+        Some(asked) if !bug::on(Bug::SpilledUnchecked) => asked.check(core),
+        _ => Ok(()),
+    };
     if !bug::on(Bug::LoadBeforeDirSync) {
         core.sync_dir()?;
     }
@@ -117,9 +120,7 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
     let mut appender = core.wal.appender();
     core.health.check_writable()?;
     parts.iter().try_for_each(|p| p.family.check())?;
-    if !bug::on(Bug::SpilledUnchecked) {
-        check()?;
-    }
+    check()?;
     leave_prepared_alone(core, parts)?;
     empty_memtables(core, &mut appender, parts)?;
     asked.as_ref().map_or(Ok(()), |a| a.enter(core))?;

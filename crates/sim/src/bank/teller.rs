@@ -192,8 +192,11 @@ impl<'a> Teller<'a> {
             true => self.rng.pick(&[ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable]),
             false => self.rng.pick(&[RepeatableRead, Snapshot, Snapshot, Serializable]),
         };
+        // Some have no memory to speak of: what they write lies in files, and is committed as a load.
+        let memory = if self.rng.percent(20) { self.rng.pick(&[1, 300, 900]) } else { u64::MAX };
         TxnOptions::new()
             .isolation(level)
+            .spill_bytes(memory)
             .pessimistic(locked || self.rng.percent(40))
             .lock_timeout(self.rng.pick(&[Duration::ZERO, Duration::from_micros(100), FOR_EVER, FOR_EVER]))
     }

@@ -138,8 +138,6 @@ impl Chain {
         version: &Version,
     ) -> Result<Outcome> {
         let Some(merger) = merger.filter(|_| !self.stuck) else { return Ok(Outcome::AsTheyAre) };
-        // Above operands that went on by themselves there is no value to be had.
-        let below = if self.over { Below::Unknown } else { below };
         if self.parts.len() == 1 && matches!(below, Below::Unknown) {
             return Ok(Outcome::AsTheyAre);
         }

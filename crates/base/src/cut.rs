@@ -127,14 +127,20 @@ impl<'a> CutRef<'a> {
         out.push(self.code());
         out.extend_from_slice(self.key().unwrap_or_default());
     }
-    /// Decodes a place that fills `bytes`.
+    /// Decodes a place that fills `bytes`, where something may be written.
     pub fn decode(bytes: &'a [u8]) -> Result<CutRef<'a>> {
+        if bytes.len() > KEY_BYTES_MAX + 1 {
+            return Err(Error::corruption("an end of a range is too long")
+                .expected(format_args!("at most {KEY_BYTES_MAX}"), bytes.len() - 1));
+        }
+        CutRef::decode_read(bytes)
+    }
+    /// The same of a place that was only read up to, which may be beyond any key.
+    pub fn decode_read(bytes: &'a [u8]) -> Result<CutRef<'a>> {
         let Some((code, key)) = bytes.split_first() else {
             return Err(Error::corruption("an end of a range is empty"));
         };
         match code {
-            1 | 2 if key.len() > KEY_BYTES_MAX => Err(Error::corruption("an end of a range is too long")
-                .expected(format_args!("at most {KEY_BYTES_MAX}"), key.len())),
             1 => Ok(CutRef::Before(key)),
             2 => Ok(CutRef::After(key)),
             0 if key.is_empty() => Ok(CutRef::First),

@@ -168,11 +168,14 @@ impl Engine {
     /// cannot be had.
     pub fn prepare(&self, txn: &mut Txn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
-        self.core.prepared.check_free(gid)?;
+        let _mine = self.core.prepared.reserve(gid)?;
         txn.check_small()?;
         let level = txn.settings().isolation;
-        let leaving = txn.finish_prepare(&self.core);
-        let done = leaving.and_then(|l| commit::prepare(&self.core, &self.writers, gid, level, l));
+        let done = txn.finish_prepare(&self.core).and_then(|leaving| {
+            let owner = leaving.locks.0;
+            let done = commit::prepare(&self.core, &self.writers, gid, level, leaving);
+            done.inspect_err(|_| txn.stays(owner))
+        });
         txn.end();
         done
     }

@@ -11,9 +11,10 @@
 use crate::footprint::{Place, Reads, Target};
 use crate::locks::{LockMode, Locks, Mine, Owner};
 use crate::serial::Member;
+use perigee_base::cut::{Cut, CutRef};
 use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo};
 use perigee_file::log::{Claimed, Ops, Prepare};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,15 +22,98 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The code of the level serializable; larger ones mean nothing.
 pub const SERIALIZABLE: u8 = 4;
 
-/// A key or a range that nobody else may write.
+/// Refuses a level that this version does not know.
+pub fn check_level(level: u8) -> Result<()> {
+    if level > SERIALIZABLE {
+        let text = "a prepared transaction has a level of isolation that this version does not know: open it with a newer Perigee";
+        return Err(
+            Error::new(ErrorKind::FormatTooNew, text).expected(format_args!("0 to {SERIALIZABLE}"), level)
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a record that does not hold as many operations as it says.
+pub fn check_operations(said: u32, found: u32) -> Result<()> {
+    if said != found {
+        let e = Error::corruption("a prepared transaction holds another number of operations than it says");
+        return Err(e.expected(said, found));
+    }
+    Ok(())
+}
+
+/// Keys and ranges that nobody else may write, of one family, in its order.
+#[derive(Debug, Default)]
+struct Side {
+    keys: Vec<Vec<u8>>,
+    /// Ascending and apart.
+    ranges: Vec<(Cut, Cut)>,
+}
+
+impl Side {
+    fn add(&mut self, target: Target<'_>) {
+        match target {
+            Target::Key(key) => self.keys.push(key.to_vec()),
+            Target::Range(begin, end) => self.ranges.push((begin.to_cut(), end.to_cut())),
+        }
+    }
+    /// Brings them into order; what overlaps becomes one.
+    fn settle(&mut self, order: KeyOrder) {
+        self.keys.sort_unstable_by(|a, b| order.cmp(a, b));
+        self.keys.dedup_by(|a, b| order.equal(a, b));
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.retain(|(begin, end)| begin.as_ref().cmp(order, end.as_ref()).is_lt());
+        ranges.sort_unstable_by(|a, b| a.0.as_ref().cmp(order, b.0.as_ref()));
+        for (begin, end) in ranges {
+            match self.ranges.last_mut().filter(|r| begin.as_ref().cmp(order, r.1.as_ref()).is_le()) {
+                Some(last) if last.1.as_ref().cmp(order, end.as_ref()).is_lt() => last.1 = end,
+                Some(_) => {}
+                None => self.ranges.push((begin, end)),
+            }
+        }
+    }
+    /// A range that meets `target`: only the first that does not end before it can.
+    fn met_by_range(&self, order: KeyOrder, target: Target<'_>) -> Option<Target<'_>> {
+        let before = |end: CutRef<'_>| match target {
+            Target::Key(key) => end.is_before(order, key),
+            Target::Range(begin, _) => end.cmp(order, begin).is_le(),
+        };
+        let at = self.ranges.partition_point(|(_, end)| before(end.as_ref()));
+        let (begin, end) = self.ranges.get(at)?;
+        let range = Target::Range(begin.as_ref(), end.as_ref());
+        range.meets(order, target).then_some(range)
+    }
+    /// A key in a range: only the first behind where it begins can be.
+    fn met_by_key(&self, order: KeyOrder, (begin, end): (CutRef<'_>, CutRef<'_>)) -> Option<Target<'_>> {
+        let at = self.keys.partition_point(|key| !begin.is_before(order, key));
+        let key = Target::Key(self.keys.get(at)?);
+        key.meets(order, Target::Range(begin, end)).then_some(key)
+    }
+    fn targets(&self) -> impl Iterator<Item = Target<'_>> {
+        let keys = self.keys.iter().map(|k| Target::Key(k));
+        keys.chain(self.ranges.iter().map(|(b, e)| Target::Range(b.as_ref(), e.as_ref())))
+    }
+}
+
+/// What a transaction keeps others from in one family.
 #[derive(Debug)]
-struct Guard {
-    family: FamilyId,
-    /// Of its key, equal for equal keys; a range has none.
-    hash: u64,
-    place: Place,
-    /// The transaction writes it; else it has read it.
-    wrote: bool,
+struct Guards {
+    order: KeyOrder,
+    wrote: Side,
+    read: Side,
+}
+
+impl Guards {
+    fn sides(&self, writes: bool) -> impl Iterator<Item = &Side> {
+        std::iter::once(&self.wrote).chain(writes.then_some(&self.read))
+    }
+}
+
+fn place(target: Target<'_>) -> Place {
+    match target {
+        Target::Key(key) => Place::Key(key.to_vec()),
+        Target::Range(begin, end) => Place::Stretch(begin.to_cut(), end.to_cut()),
+    }
 }
 
 /// A prepared transaction.
@@ -46,7 +130,7 @@ pub struct Undecided {
     /// The payload of its record, and where the operations lie in it.
     payload: Arc<Vec<u8>>,
     batch: Range<usize>,
-    guards: Vec<Guard>,
+    guards: BTreeMap<FamilyId, Guards>,
     /// What it read, as serializable transactions know it, if it is one.
     pub member: Option<Arc<Member>>,
     lsn: AtomicU64,
@@ -66,24 +150,21 @@ impl Undecided {
         owner: Owner,
     ) -> Result<Undecided> {
         let p = Prepare::decode(&payload)?;
-        if p.head.level > SERIALIZABLE {
-            return Err(Error::corruption("a prepared transaction has an unknown level of isolation"));
-        }
-        let (mut guards, mut reads) = (Vec::new(), Reads::default());
+        check_level(p.head.level)?;
+        let (mut guards, mut reads) = (BTreeMap::new(), Reads::default());
         let mut guard = |family, target: Target<'_>, wrote: bool| {
             // Of a family that is gone nobody writes anything.
             let Some(order) = order_of(family) else { return };
-            let (hash, place) = match target {
-                Target::Key(key) => (order.equal_hash(key), Place::Key(key.to_vec())),
-                Target::Range(begin, end) => (0, Place::Stretch(begin.to_cut(), end.to_cut())),
-            };
-            if !wrote {
-                match target {
-                    Target::Key(key) => reads.key(family, order, key),
-                    Target::Range(begin, end) => drop(reads.range(family, (begin, end))),
-                }
+            let none = || Guards { order, wrote: Side::default(), read: Side::default() };
+            let mine = guards.entry(family).or_insert_with(none);
+            if wrote {
+                return mine.wrote.add(target);
             }
-            guards.push(Guard { family, hash, place, wrote });
+            mine.read.add(target);
+            match target {
+                Target::Key(key) => reads.key(family, order, key),
+                Target::Range(begin, end) => drop(reads.range(family, (begin, end))),
+            }
         };
         for claim in p.claims.iter().filter(|c| c.mode == 0) {
             let target = match claim.on {
@@ -98,10 +179,10 @@ impl Undecided {
             operations += 1;
             guard(op.family, Target::of(&payload, &op), true);
         }
-        if operations != p.head.operations {
-            let e =
-                Error::corruption("a prepared transaction holds another number of operations than it says");
-            return Err(e.expected(p.head.operations, operations));
+        check_operations(p.head.operations, operations)?;
+        for g in guards.values_mut() {
+            g.wrote.settle(g.order);
+            g.read.settle(g.order);
         }
         let serial = p.head.level == SERIALIZABLE;
         Ok(Undecided {
@@ -161,20 +242,21 @@ impl Undecided {
             };
             take(claim.family, place, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
         }
-        for guard in self.guards.iter().filter(|g| g.wrote) {
-            take(guard.family, guard.place.clone(), LockMode::Exclusive);
+        for (family, guards) in &self.guards {
+            guards.wrote.targets().for_each(|t| take(*family, place(t), LockMode::Exclusive));
         }
         *self.mine() = mine;
         Ok(())
     }
     /// Bytes of memory, about.
     pub fn memory_bytes(&self) -> u64 {
-        let guards = self.guards.iter().map(|g| 160 + 2 * g.place.target().key().len() as u64);
+        let sides = self.guards.values().flat_map(|g| g.sides(true));
+        let guards = sides.flat_map(Side::targets).map(|t| 160 + 2 * t.key().len() as u64);
         self.payload.len() as u64 + guards.sum::<u64>()
     }
     /// Whether it wrote to a family, or read it where that counts.
     fn is_about(&self, family: FamilyId) -> bool {
-        self.guards.iter().any(|g| g.family == family)
+        self.guards.contains_key(&family)
     }
 }
 
@@ -202,9 +284,35 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Inner {
     by_gid: BTreeMap<Vec<u8>, Entry>,
-    /// Where the guards of keys are, by family and hash.
-    keys: HashMap<(FamilyId, u64), Vec<(Arc<Undecided>, usize)>>,
-    ranges: Vec<(Arc<Undecided>, usize)>,
+    /// Identifiers of those that are on their way.
+    reserved: BTreeSet<Vec<u8>>,
+    /// Those that are about a family.
+    about: HashMap<FamilyId, Vec<Arc<Undecided>>>,
+    /// The keys that they guard, by a number that equal keys share: whose, whether written, and where.
+    keys: HashMap<(FamilyId, u64), Vec<(Arc<Undecided>, bool, usize)>>,
+}
+
+impl Inner {
+    fn check_free(&self, gid: &[u8]) -> Result<()> {
+        if self.by_gid.contains_key(gid) || self.reserved.contains(gid) {
+            let text = format!("a transaction is prepared as {} and not decided", shown(gid));
+            return Err(Error::new(ErrorKind::AlreadyExists, text));
+        }
+        Ok(())
+    }
+}
+
+/// An identifier for one that is on its way; free again when this is dropped, if it has not arrived.
+#[derive(Debug)]
+pub struct Reserved<'a> {
+    all: &'a Prepared,
+    gid: &'a [u8],
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.all.inner().reserved.remove(self.gid);
+    }
 }
 
 /// All of them.
@@ -223,31 +331,32 @@ impl Prepared {
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
-    /// Refuses an identifier that is in use.
+    /// Reserves an identifier for one that is to be prepared.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it is in use.
+    pub fn reserve<'a>(&'a self, gid: &'a [u8]) -> Result<Reserved<'a>> {
+        let mut inner = self.inner();
+        inner.check_free(gid)?;
+        inner.reserved.insert(gid.to_vec());
+        Ok(Reserved { all: self, gid })
+    }
+    /// From now on others leave alone what it wrote and read. Its identifier is reserved, or there is nobody else yet.
     ///
     /// # Errors
     /// `AlreadyExists`.
-    pub fn check_free(&self, gid: &[u8]) -> Result<()> {
-        if self.inner().by_gid.contains_key(gid) {
-            let text = format!("a transaction is prepared as {} and not decided", shown(gid));
-            return Err(Error::new(ErrorKind::AlreadyExists, text));
-        }
-        Ok(())
-    }
-    /// From now on others leave alone what it wrote and read.
-    ///
-    /// # Errors
-    /// As [`Prepared::check_free`].
     pub fn enter(&self, undecided: &Arc<Undecided>) -> Result<()> {
-        self.check_free(&undecided.gid)?;
         let mut inner = self.inner();
-        for (i, guard) in undecided.guards.iter().enumerate() {
-            match guard.place {
-                Place::Key(_) => {
-                    let same = inner.keys.entry((guard.family, guard.hash)).or_default();
-                    same.push((Arc::clone(undecided), i));
+        if inner.by_gid.contains_key(&undecided.gid) {
+            return inner.check_free(&undecided.gid);
+        }
+        for (family, guards) in &undecided.guards {
+            inner.about.entry(*family).or_default().push(Arc::clone(undecided));
+            for (side, wrote) in [(&guards.wrote, true), (&guards.read, false)] {
+                for (i, key) in side.keys.iter().enumerate() {
+                    let same = inner.keys.entry((*family, guards.order.equal_hash(key))).or_default();
+                    same.push((Arc::clone(undecided), wrote, i));
                 }
-                Place::Stretch(..) => inner.ranges.push((Arc::clone(undecided), i)),
             }
         }
         let entry = Entry { undecided: Arc::clone(undecided), claimed: false };
@@ -263,12 +372,20 @@ impl Prepared {
             return;
         }
         inner.by_gid.remove(&undecided.gid);
-        inner.ranges.retain(|(u, _)| !Arc::ptr_eq(u, undecided));
-        for guard in &undecided.guards {
-            if let Some(same) = inner.keys.get_mut(&(guard.family, guard.hash)) {
-                same.retain(|(u, _)| !Arc::ptr_eq(u, undecided));
-                if same.is_empty() {
-                    inner.keys.remove(&(guard.family, guard.hash));
+        for (family, guards) in &undecided.guards {
+            if let Some(all) = inner.about.get_mut(family) {
+                all.retain(|u| !Arc::ptr_eq(u, undecided));
+                if all.is_empty() {
+                    inner.about.remove(family);
+                }
+            }
+            for key in guards.sides(true).flat_map(|side| &side.keys) {
+                let at = (*family, guards.order.equal_hash(key));
+                if let Some(same) = inner.keys.get_mut(&at) {
+                    same.retain(|(u, ..)| !Arc::ptr_eq(u, undecided));
+                    if same.is_empty() {
+                        inner.keys.remove(&at);
+                    }
                 }
             }
         }
@@ -314,27 +431,25 @@ impl Prepared {
     /// One that wrote something of `target`; `writes`: or has read it.
     pub fn met(&self, family: FamilyId, order: KeyOrder, target: Target<'_>, writes: bool) -> Option<Met> {
         let inner = self.inner();
-        let hit = |(undecided, i): &(Arc<Undecided>, usize)| {
-            let guard = &undecided.guards[*i];
-            let counts = guard.family == family && (writes || guard.wrote);
-            (counts && guard.place.target().meets(order, target)).then(|| {
-                let key = match target {
-                    Target::Key(key) => key,
-                    Target::Range(..) => guard.place.target().key(),
-                };
-                Met { gid: undecided.gid.clone(), key: key.to_vec() }
-            })
-        };
-        let of_ranges = || inner.ranges.iter().find_map(hit);
+        let met = |u: &Arc<Undecided>, key: &[u8]| Met { gid: u.gid.clone(), key: key.to_vec() };
+        let about = inner.about.get(&family).map_or(&[][..], |all| all);
+        let sides = about.iter().flat_map(|u| u.guards.get(&family).map(|g| (u, g)));
+        let mut sides = sides.flat_map(|(u, g)| g.sides(writes).map(move |side| (u, side)));
         match target {
             Target::Key(key) => {
-                let same = inner.keys.get(&(family, order.equal_hash(key)));
-                same.into_iter().flatten().find_map(hit).or_else(of_ranges)
+                let same = inner.keys.get(&(family, order.equal_hash(key))).map_or(&[][..], |same| same);
+                let equal = |u: &Undecided, wrote: bool, i: usize| {
+                    let side = u.guards.get(&family).map(|g| if wrote { &g.wrote } else { &g.read });
+                    side.and_then(|s| s.keys.get(i)).is_some_and(|k| order.equal(k, key))
+                };
+                let same = same.iter().find(|(u, wrote, i)| (writes || *wrote) && equal(u, *wrote, *i));
+                let mut in_range = || sides.find(|(_, side)| side.met_by_range(order, target).is_some());
+                same.map(|(u, ..)| u).or_else(|| in_range().map(|(u, _)| u)).map(|u| met(u, key))
             }
-            Target::Range(..) => {
-                let mine = inner.keys.iter().filter(|((f, _), _)| *f == family);
-                mine.flat_map(|(_, same)| same).find_map(hit).or_else(of_ranges)
-            }
+            Target::Range(begin, end) => sides.find_map(|(u, side)| {
+                let hit = side.met_by_key(order, (begin, end));
+                hit.or_else(|| side.met_by_range(order, target)).map(|t| met(u, t.key()))
+            }),
         }
     }
 }
@@ -387,7 +502,55 @@ mod tests {
         assert_eq!((all.any(), all.floor(), all.about(FAMILY).is_some()), (true, Some(7), true));
         all.leave(&one);
         assert!(!all.any() && !met(&all, "a", true) && !met(&all, "y", true));
-        assert!(all.inner().keys.is_empty());
+        assert!(all.inner().keys.is_empty() && all.inner().about.is_empty());
+    }
+
+    #[test]
+    fn an_identifier_on_its_way_is_taken() {
+        let all = Prepared::default();
+        let first = all.reserve(b"g").unwrap();
+        assert_eq!(all.reserve(b"g").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        all.enter(&undecided("g", "a", "b")).unwrap();
+        drop(first);
+        assert_eq!(all.reserve(b"g").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        drop(all.reserve(b"h").unwrap());
+        drop(all.reserve(b"h").unwrap());
+    }
+
+    /// Against a plain look at every range and key.
+    #[test]
+    fn ranges_in_order_answer_as_a_list_would() {
+        let order = KeyOrder::Bytes;
+        let mut state = 7u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % n
+        };
+        for _ in 0..2000 {
+            let cut = |n: u64| match n {
+                0 => Cut::First,
+                29 => Cut::Last,
+                n if n % 2 == 0 => Cut::Before(vec![n as u8]),
+                n => Cut::After(vec![n as u8]),
+            };
+            let mut list: Vec<Place> =
+                (0..below(6)).map(|_| Place::Stretch(cut(below(30)), cut(below(30)))).collect();
+            list.extend((0..below(4)).map(|_| Place::Key(vec![below(30) as u8])));
+            let mut side = Side::default();
+            list.iter().for_each(|p| side.add(p.target()));
+            side.settle(order);
+            let asked = match below(2) {
+                0 => Place::Key(vec![below(30) as u8]),
+                _ => Place::Stretch(cut(below(30)), cut(below(30))),
+            };
+            let target = asked.target();
+            let by_key = match target {
+                Target::Key(key) => side.keys.iter().any(|k| k == key),
+                Target::Range(begin, end) => side.met_by_key(order, (begin, end)).is_some(),
+            };
+            let found = by_key || side.met_by_range(order, target).is_some();
+            assert_eq!(found, list.iter().any(|p| p.target().meets(order, target)), "{list:?} {asked:?}");
+        }
     }
 
     #[test]

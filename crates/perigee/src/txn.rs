@@ -88,11 +88,17 @@ impl Txn {
     }
     /// Whether `key` is there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get_pinned(family, key)?.is_some())
+        self.look(family, key.as_ref(), true)
     }
     /// Whether `key` is there, by a read that the transaction does not depend on.
     pub fn contains_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get_untracked(family, key)?.is_some())
+        self.look(family, key.as_ref(), false)
+    }
+    fn look(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
+        let started = self.engine.start_get();
+        let there = self.inner().contains(self.engine.core(), &family.inner, key, tracked)?;
+        self.engine.stop_get(started, there);
+        Ok(there)
     }
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
         let started = self.engine.start_get();

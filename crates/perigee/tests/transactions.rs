@@ -7,7 +7,8 @@ use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
-    Db, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options, Txn, TxnOptions, WriteBatch,
+    Db, ErrorKind, Family, FamilyOptions, Isolation, LockMode, MergeRule, Options, Txn, TxnOptions,
+    WriteBatch,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -468,4 +469,30 @@ fn the_level_comes_from_the_transaction_or_its_family_or_the_database() {
     assert_eq!(level(strict.begin(TxnOptions::new())), Isolation::Snapshot, "it is stored with the family");
     strict.set_options(strict.options().isolation(None)).unwrap();
     assert_eq!(level(strict.begin(TxnOptions::new())), Isolation::RepeatableRead);
+}
+
+#[test]
+fn contains_asks_for_no_value() {
+    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    let counters = FamilyOptions::new().merge_operator(MergeRule::Counter);
+    let counters = db.create_family("counters", counters).unwrap();
+    // The counter's operator fails over a value that is no number.
+    counters.put("broken", "no number").unwrap();
+    counters.put("mine", "no number either").unwrap();
+    counters.merge("broken", 1i64.to_le_bytes()).unwrap();
+    let txn = db.begin(TxnOptions::new().isolation(Isolation::RepeatableRead)).unwrap();
+    assert!(txn.get(&counters, "broken").is_err());
+    assert!(
+        txn.contains(&counters, "broken").unwrap() && txn.contains_untracked(&counters, "broken").unwrap()
+    );
+    txn.merge(&counters, "mine", 1i64.to_le_bytes()).unwrap();
+    assert!(txn.get(&counters, "mine").is_err() && txn.contains(&counters, "mine").unwrap());
+    assert!(!txn.contains(&counters, "absent").unwrap());
+    txn.delete(&counters, "mine").unwrap();
+    assert!(!txn.contains(&counters, "mine").unwrap());
+    // It is a read all the same: what it depends on was changed.
+    counters.put("absent", [0; 8]).unwrap();
+    txn.put(&counters, "other", [0; 8]).unwrap();
+    assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);
 }

@@ -285,6 +285,7 @@ impl Part<'_> {
             meter.call(1, || {
                 loop {
                     let tried = session.transact(&mut |deal| {
+                        rows.written = 0;
                         sums = plot.run(&mut Desk { deal, rows: &mut rows, plan })?;
                         Ok(())
                     });

@@ -5,6 +5,7 @@
 use super::manifest::Found;
 use crate::family::Family;
 use crate::manifest::FamilyEntry;
+use crate::prepared::{check_level, check_operations};
 use crate::shared::{self, SharedBatches};
 use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
@@ -350,10 +351,15 @@ impl Replay<'_> {
         match kind {
             RecordKind::Prepare => {
                 let p = Prepare::decode(payload)?;
+                // All that would make it impossible to restore is refused here, before anything is written.
+                check_level(p.head.level)?;
+                let mut n = 0;
                 for op in Ops::new(payload, p.batch.clone()) {
                     let op = op?;
+                    n += 1;
                     self.target(op.family, u64::MAX, op.kind)?;
                 }
+                check_operations(p.head.operations, n)?;
                 self.out.undecided.insert(p.head.gid.to_vec(), (lsn, Arc::clone(payload)));
             }
             RecordKind::Decision => {

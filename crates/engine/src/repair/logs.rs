@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Gathers all logs.
 pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
     let (mut seen, mut next) = (BTreeSet::new(), None);
-    let mut undecided = BTreeSet::new();
+    let mut prepared = BTreeMap::new();
     for (i, id) in survey.logs.iter().enumerate() {
         // Behind the last there may be one that was made ahead and holds nothing.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
@@ -29,7 +29,7 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
                 report.lose(&file, None, e.expected(first, next));
             }
         }
-        match one(survey, *id, last, (&mut seen, &mut undecided), &mut next, making, report) {
+        match one(survey, *id, last, (&mut seen, &mut prepared), &mut next, making, report) {
             Err(e) if is_damage(&e) => {
                 let file = name::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
@@ -39,7 +39,7 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
             other => other?,
         }
     }
-    for gid in undecided {
+    for (gid, _) in prepared.into_iter().filter(|(_, p)| p.at > p.decided) {
         report.warn(format!(
             "the transaction prepared as {} was not decided, and is not in the new database",
             shown(&gid)
@@ -68,7 +68,7 @@ fn one(
     survey: &Survey,
     id: FileId,
     last: bool,
-    (seen, undecided): (&mut BTreeSet<u64>, &mut BTreeSet<Vec<u8>>),
+    (seen, prepared): (&mut BTreeSet<u64>, &mut BTreeMap<Vec<u8>, Prepared>),
     next_lsn: &mut Option<u64>,
     making: &mut Making,
     report: &mut Repaired,
@@ -95,7 +95,7 @@ fn one(
                 report.records += 1;
                 let offset = r.offset;
                 *next_lsn = Some(r.header.lsn.saturating_add(u64::from(r.header.count)));
-                if let Err(e) = record(survey, r, (&mut *seen, &mut *undecided), making, report) {
+                if let Err(e) = record(survey, r, (&mut *seen, &mut *prepared), making, report) {
                     if !e.is_corruption() {
                         return Err(e);
                     }
@@ -123,18 +123,16 @@ fn one(
 fn record(
     survey: &Survey,
     r: Record,
-    (seen, undecided): (&mut BTreeSet<u64>, &mut BTreeSet<Vec<u8>>),
+    (seen, prepared): (&mut BTreeSet<u64>, &mut BTreeMap<Vec<u8>, Prepared>),
     making: &mut Making,
     report: &mut Repaired,
 ) -> Result<()> {
     let (base, count) = (r.header.lsn, u64::from(r.header.count));
     report.sequence = report.sequence.max(base.saturating_add(count).saturating_sub(1));
+    note(&r, prepared)?;
     let Some(at) = operations(r.header.kind, &r.payload)?.filter(|_| seen.insert(base)) else {
-        return prepared(&r, undecided);
+        return Ok(());
     };
-    if r.header.kind == RecordKind::Decision {
-        undecided.remove(decision(&r.payload)?.0);
-    }
     let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
     let mut n = 0;
     for op in Ops::new(&r.payload, at) {
@@ -158,10 +156,26 @@ fn record(
     Ok(())
 }
 
-/// Notes a transaction that waits for its decision.
-fn prepared(r: &Record, undecided: &mut BTreeSet<Vec<u8>>) -> Result<()> {
-    if r.header.kind == RecordKind::Prepare {
-        undecided.insert(Prepare::decode(&r.payload)?.head.gid.to_vec());
+/// The numbers of the last records about an identifier: a log may be there twice, as it was and copied.
+#[derive(Debug, Default)]
+struct Prepared {
+    at: u64,
+    decided: u64,
+}
+
+/// Notes a prepared transaction, or the decision over it.
+fn note(r: &Record, prepared: &mut BTreeMap<Vec<u8>, Prepared>) -> Result<()> {
+    let lsn = r.header.lsn;
+    match r.header.kind {
+        RecordKind::Prepare => {
+            let p = prepared.entry(Prepare::decode(&r.payload)?.head.gid.to_vec()).or_default();
+            p.at = p.at.max(lsn);
+        }
+        RecordKind::Decision => {
+            let p = prepared.entry(decision(&r.payload)?.0.to_vec()).or_default();
+            p.decided = p.decided.max(lsn);
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -252,13 +252,7 @@ impl Txn {
             let live = get::is_live(&found, &*core.now);
             return live.then(|| self.writes.value(family.id, found)).transpose();
         }
-        if tracked && !self.settings.read_only {
-            match &self.serial {
-                Some(member) => member.list(|reads| reads.key(family.id, order, key)),
-                None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
-                None => {}
-            }
-        }
+        self.track(family, key, tracked);
         if merged {
             let (view, at) = self.view(core, family)?;
             return get::get(&view, key, at);
@@ -266,6 +260,30 @@ impl Txn {
         let view = family.tree.pin();
         let at = self.at(core, family)?;
         get::get(&view, key, at)
+    }
+    /// Whether `key` is there; its value is not asked for.
+    pub fn contains(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
+        self.check(core)?;
+        if let Some(found) = self.writes.find(family.id, family.tree.order(), key)? {
+            if found.is_operand() {
+                self.track(family, key, tracked);
+            }
+            return Ok(found.is_operand() || get::is_live(&found, &*core.now));
+        }
+        self.track(family, key, tracked);
+        let view = family.tree.pin();
+        let at = self.at(core, family)?;
+        get::contains(&view, key, at)
+    }
+    /// Notes a read that the transaction depends on.
+    fn track(&mut self, family: &Family, key: &[u8], tracked: bool) {
+        let order = family.tree.order();
+        match &self.serial {
+            _ if !tracked || self.settings.read_only => {}
+            Some(member) => member.list(|reads| reads.key(family.id, order, key)),
+            None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
+            None => {}
+        }
     }
 
     /// Locks a key or a stretch until the end, or until a savepoint set before is gone back to.
@@ -440,6 +458,10 @@ impl Txn {
             "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
         Err(Error::invalid(text))
     }
+    /// It could not be prepared, and its locks are released: tried again, it is no younger than it was.
+    pub fn stays(&mut self, owner: Owner) {
+        self.owner = owner;
+    }
     /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
     pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
         self.check(core)?;
@@ -454,7 +476,7 @@ impl Txn {
             };
             Box::new(Conditions { since: held.seq(), era: held.era(), depends, overwritten: false })
         });
-        // Tried again, it is another owner of locks.
+        // While this one is undecided, the next is another owner of locks.
         let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
         Ok(Leaving { batch, conditions, locks })
     }

@@ -88,7 +88,7 @@ fn put_cut(out: &mut Vec<u8>, cut: CutRef<'_>) {
 }
 
 fn cut<'a>(d: &mut Decoder<'a>) -> Result<CutRef<'a>> {
-    CutRef::decode(d.bytes(limits::KEY_BYTES_MAX + 1)?)
+    CutRef::decode_read(d.bytes(limits::PREPARE_BYTES_MAX)?)
 }
 
 /// The record of a prepared transaction; `claims` visits all of them. It takes one number, which no operation has.
@@ -141,7 +141,8 @@ fn claim<'a>(d: &mut Decoder<'a>) -> Result<Claim<'a>> {
     }
     let family = FamilyId(d.varint32()?);
     let on = match code & 1 {
-        0 => Claimed::Key(d.bytes(limits::KEY_BYTES_MAX)?),
+        // What was read or locked may be longer than a key that can be written.
+        0 => Claimed::Key(d.bytes(limits::PREPARE_BYTES_MAX)?),
         _ => Claimed::Range(cut(d)?, cut(d)?),
     };
     Ok(Claim { family, mode: code >> 1, on })

@@ -54,6 +54,8 @@ pub struct Chain {
     new_key: bool,
     parts: Vec<Part>,
     buffer: Vec<u8>,
+    /// Bytes of it that were joined before.
+    joined: usize,
     /// Operands of the key at hand went on: what lies below is not what readers see.
     over: bool,
     /// The operator failed for this key.
@@ -82,7 +84,9 @@ impl Chain {
     }
     /// Whether it is better to join them now.
     pub fn is_long(&self) -> bool {
-        self.parts.len() >= OPERANDS_MAX || self.buffer.len() >= BYTES_MAX
+        // What is joined already is copied again only with as much again: all of it together twice.
+        let new = self.buffer.len() - self.joined;
+        self.parts.len() >= OPERANDS_MAX || new >= BYTES_MAX.max(self.joined)
     }
     /// The next entry begins a key, or not.
     #[inline]
@@ -111,7 +115,7 @@ impl Chain {
             self.key.clear();
             self.key.extend_from_slice(e.key);
             self.buffer.clear();
-            (self.stratum, self.new_key) = (stratum, new_key);
+            (self.stratum, self.new_key, self.joined) = (stratum, new_key, 0);
         }
         let start = self.buffer.len();
         self.buffer.extend_from_slice(e.value.beside().unwrap_or_default());
@@ -177,6 +181,7 @@ impl Chain {
         self.parts.truncate(1);
         self.buffer.clear();
         self.buffer.extend_from_slice(joined);
+        self.joined = joined.len();
         for p in &mut self.parts {
             (p.bytes, p.apart) = (0..joined.len(), None);
         }
@@ -185,5 +190,26 @@ impl Chain {
     pub fn clear(&mut self, over: bool) {
         self.parts.clear();
         self.over |= over;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_copied_a_few_times_only() {
+        let (mut chain, mut copied, mut all) = (Chain::default(), 0, Vec::new());
+        let operand = vec![7; 64 << 10];
+        for n in 0..2000 {
+            let value = ValueRef::Operand(&operand);
+            chain.push(&EntryRef { key: b"list", seq: SeqNo(3000 - n), value }, 0, n == 0);
+            all.extend_from_slice(&operand);
+            if chain.is_long() {
+                copied += all.len();
+                chain.replace(&all);
+            }
+        }
+        assert!(copied > 0 && copied < 3 * all.len(), "{copied} of {}", all.len());
     }
 }

@@ -121,8 +121,9 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perigee_base::MergeRule;
     use perigee_base::expiry::Frozen;
-    use perigee_base::{MergeRule, Operators};
+    use perigee_base::merge::Operators;
 
     #[test]
     fn a_view_taken_before_knows_the_operator() {

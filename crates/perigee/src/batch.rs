@@ -1,7 +1,13 @@
 //! An atomic batch.
 
-use crate::{Family, Result};
+use crate::{Error, Family, Result};
+use perigee_engine::Engine;
 use perigee_file::log::Batch;
+
+/// The answer to whoever mixes databases up: numbers of families mean nothing elsewhere.
+pub(crate) fn foreign() -> Error {
+    Error::invalid("the family belongs to another open database: get it from this one, by `Db::family`")
+}
 
 /// Operations that become visible, and durable, together or not at all, over any number of families. It is
 /// already in log format: a commit seals a header in front of it and appends.
@@ -24,41 +30,56 @@ use perigee_file::log::Batch;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct WriteBatch(pub(crate) Batch);
+pub struct WriteBatch {
+    batch: Batch,
+    /// The database that its families are of.
+    database: Option<u64>,
+}
 
 impl WriteBatch {
     /// An empty batch.
     pub fn new() -> Self {
         Self::default()
     }
+    /// What operations on a family are added to.
+    pub(crate) fn of(&mut self, family: &Family) -> Result<&mut Batch> {
+        let database = family.engine.core().database;
+        if *self.database.get_or_insert(database) == database { Ok(&mut self.batch) } else { Err(foreign()) }
+    }
+    /// The operations, for a database.
+    pub(crate) fn for_engine(self, engine: &Engine) -> Result<Batch> {
+        let own = self.database.is_none_or(|database| database == engine.core().database);
+        if own { Ok(self.batch) } else { Err(foreign()) }
+    }
     /// Sets `key` to `value` in `family`. Later operations of a batch win over earlier ones.
     ///
     /// # Errors
     /// `InvalidArgument` if the key, the value or the batch would break a limit; the batch is unchanged.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.0.put(family.inner.id, key.as_ref(), value.as_ref())
+        self.of(family)?.put(family.inner.id, key.as_ref(), value.as_ref())
     }
     /// Removes `key` from `family`; removing a key that is not there is no error.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        self.0.delete(family.inner.id, key.as_ref())
+        self.of(family)?.delete(family.inner.id, key.as_ref())
     }
     /// Operations in it.
     pub fn len(&self) -> usize {
-        self.0.count() as usize
+        self.batch.count() as usize
     }
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.0.count() == 0
+        self.batch.count() == 0
     }
     /// Bytes it takes in the log.
     pub fn encoded_bytes(&self) -> usize {
-        self.0.payload_bytes()
+        self.batch.payload_bytes()
     }
     /// Forgets all operations, keeps the memory.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.batch.clear();
+        self.database = None;
     }
 }

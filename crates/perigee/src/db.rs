@@ -168,7 +168,7 @@ impl Db {
     /// Commits a batch, with options.
     pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<u64> {
         let durability = options.durability.map(translate::durability);
-        Ok(self.engine.write_as(Operation::Write, batch.0, durability)?.0)
+        Ok(self.engine.write_as(Operation::Write, batch.for_engine(&self.engine)?, durability)?.0)
     }
     /// The number of the last operation that reads see.
     pub fn latest_seq(&self) -> u64 {

@@ -140,7 +140,7 @@ impl WriteBatch {
         range: impl RangeBounds<K>,
     ) -> Result<()> {
         let (begin, end) = cuts(&range);
-        add_range(&mut self.0, family, &begin, &end)
+        add_range(self.of(family)?, family, &begin, &end)
     }
     /// As [`Family::delete_prefix`].
     ///
@@ -148,13 +148,13 @@ impl WriteBatch {
     /// As [`Family::delete_prefix`]; the batch is unchanged.
     pub fn delete_prefix(&mut self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
         let (begin, end) = prefix_cuts(family, prefix.as_ref())?;
-        add_range(&mut self.0, family, &begin, &end)
+        add_range(self.of(family)?, family, &begin, &end)
     }
     /// As [`Family::single_delete`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn single_delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        add_single(&mut self.0, family, key.as_ref())
+        add_single(self.of(family)?, family, key.as_ref())
     }
 }

@@ -1,5 +1,6 @@
 //! A handle of a column family: a sorted map of its own, sharing the log with its siblings.
 
+use crate::batch::foreign;
 use crate::iter::bounds;
 use crate::{Cursor, FamilyOptions, Iter, Result, Slice, WriteOptions, translate};
 use perigee_base::latency::Operation;
@@ -34,6 +35,10 @@ pub struct Family {
 }
 
 impl Family {
+    /// Its inner self, for something that belongs to `engine`.
+    pub(crate) fn of(&self, engine: &Arc<Engine>) -> Result<&Arc<Inner>> {
+        if Arc::ptr_eq(&self.engine, engine) { Ok(&self.inner) } else { Err(foreign()) }
+    }
     /// Its name now.
     pub fn name(&self) -> String {
         self.inner.name().to_string()

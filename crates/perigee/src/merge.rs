@@ -122,7 +122,7 @@ impl WriteBatch {
     pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         check(family, key, operand)?;
-        self.0.merge(family.inner.id, key, operand)
+        self.of(family)?.merge(family.inner.id, key, operand)
     }
 }
 

@@ -122,7 +122,7 @@ impl Family {
 impl Snapshot {
     fn value(&self, family: &Family, key: &[u8]) -> Result<Option<Shared>> {
         let started = self.engine.start_get();
-        let value = get::get(&*self.engine.pin(&family.inner, &self.held)?, key, self.held.seq())?;
+        let value = get::get(&*self.engine.pin(family.of(&self.engine)?, &self.held)?, key, self.held.seq())?;
         self.engine.stop_get(started, value.is_some());
         Ok(value)
     }
@@ -132,7 +132,8 @@ impl Snapshot {
         family: &Family,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Slice>>> {
-        let place = self.engine.view(&family.inner, &self.held).map(|view| (view, self.held.seq()));
+        let view = family.of(&self.engine).and_then(|family| self.engine.view(family, &self.held));
+        let place = view.map(|view| (view, self.held.seq()));
         many(&self.engine, place, keys)
     }
     /// [`Family::get_into`] as of the snapshot.

@@ -44,15 +44,22 @@ impl Snapshot {
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let started = self.engine.start_get();
-        let value = get::get(&*self.engine.pin(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+        let value = get::get(
+            &*self.engine.pin(family.of(&self.engine)?, &self.held)?,
+            key.as_ref(),
+            self.held.seq(),
+        )?;
         self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` was there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
         let started = self.engine.start_get();
-        let found =
-            get::contains(&*self.engine.pin(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+        let found = get::contains(
+            &*self.engine.pin(family.of(&self.engine)?, &self.held)?,
+            key.as_ref(),
+            self.held.seq(),
+        )?;
         self.engine.stop_get(started, found);
         Ok(found)
     }
@@ -82,12 +89,12 @@ impl Snapshot {
     }
 
     fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
-        let view = self.engine.view(&family.inner, &self.held)?;
+        let view = self.engine.view(family.of(&self.engine)?, &self.held)?;
         Ok(Iter::new(&self.engine, view, self.held.seq(), bounds))
     }
 
     fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
-        let view = self.engine.view(&family.inner, &self.held)?;
+        let view = self.engine.view(family.of(&self.engine)?, &self.held)?;
         Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds))
     }
 }

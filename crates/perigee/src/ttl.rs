@@ -165,7 +165,7 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) -> Result<()> {
-        self.0.put_until(family.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))
+        self.of(family)?.put_until(family.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))
     }
 }
 

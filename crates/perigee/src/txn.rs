@@ -96,13 +96,13 @@ impl Txn {
     }
     fn look(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
         let started = self.engine.start_get();
-        let there = self.inner().contains(self.engine.core(), &family.inner, key, tracked)?;
+        let there = self.inner().contains(self.engine.core(), family.of(&self.engine)?, key, tracked)?;
         self.engine.stop_get(started, there);
         Ok(there)
     }
     fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
         let started = self.engine.start_get();
-        let value = self.inner().get(self.engine.core(), &family.inner, key, tracked)?;
+        let value = self.inner().get(self.engine.core(), family.of(&self.engine)?, key, tracked)?;
         self.engine.stop_get(started, value.is_some());
         Ok(value.map(Slice))
     }
@@ -141,12 +141,12 @@ impl Txn {
     }
     fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
         let mut inner = self.inner();
-        let (view, at) = inner.view(self.engine.core(), &family.inner)?;
+        let (view, at) = inner.view(self.engine.core(), family.of(&self.engine)?)?;
         Ok(Iter::new(&self.engine, view, at, bounds).watched(inner.walk(&family.inner)))
     }
     fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
         let mut inner = self.inner();
-        let (view, at) = inner.view(self.engine.core(), &family.inner)?;
+        let (view, at) = inner.view(self.engine.core(), family.of(&self.engine)?)?;
         let walk = inner.walk(&family.inner);
         Ok(Cursor::new(&self.engine, view, at, bounds.clone()).watched(walk, &bounds))
     }
@@ -182,12 +182,12 @@ impl Txn {
         mode: LockMode,
     ) -> Result<Option<Slice>> {
         let (core, key) = (self.engine.core(), key.as_ref());
-        Ok(self.inner().get_for_update(core, &family.inner, key, mode)?.map(Slice))
+        Ok(self.inner().get_for_update(core, family.of(&self.engine)?, key, mode)?.map(Slice))
     }
     /// Locks a key. See [`Txn::get_for_update`].
     pub fn lock(&self, family: &Family, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
         let place = Place::Key(key.as_ref().to_vec());
-        self.inner().lock(self.engine.core(), &family.inner, place, mode)
+        self.inner().lock(self.engine.core(), family.of(&self.engine)?, place, mode)
     }
     /// Locks every key of a range, those that are not there too. See [`LockMode::Gap`].
     pub fn lock_range<K: AsRef<[u8]>>(
@@ -197,7 +197,7 @@ impl Txn {
         mode: LockMode,
     ) -> Result<()> {
         let (begin, end) = erase::cuts(&range);
-        self.inner().lock(self.engine.core(), &family.inner, Place::Stretch(begin, end), mode)
+        self.inner().lock(self.engine.core(), family.of(&self.engine)?, Place::Stretch(begin, end), mode)
     }
 
     pub(crate) fn write(
@@ -210,7 +210,7 @@ impl Txn {
         let place = || (Place::Key(key.to_vec()), mode);
         let mut inner = self.inner();
         self.engine.make_room(&mut inner)?;
-        inner.write(self.engine.core(), &family.inner, place, write)
+        inner.write(self.engine.core(), family.of(&self.engine)?, place, write)
     }
     /// Sets `key` to `value`.
     ///
@@ -247,7 +247,7 @@ impl Txn {
         let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
         let mut inner = self.inner();
         self.engine.make_room(&mut inner)?;
-        inner.write(self.engine.core(), &family.inner, place, write)
+        inner.write(self.engine.core(), family.of(&self.engine)?, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {

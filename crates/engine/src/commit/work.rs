@@ -26,8 +26,6 @@ pub struct Part {
     id: FamilyId,
     /// Found before the commit section, or in it if that is quickly done.
     family: Option<Arc<Family>>,
-    /// Operands are among them.
-    merges: bool,
     /// Its operations.
     pub ops: Numbered,
 }
@@ -105,12 +103,10 @@ impl Work {
                     // Nearly every batch writes to one family.
                     let room = if parts.is_empty() { record.count as usize } else { 0 };
                     let family = if record.count > FEW { Some(find(core, op.family)?) } else { None };
-                    let ops = SmallVec::with_capacity(room);
-                    parts.push(Part { id: op.family, family, merges: false, ops });
+                    parts.push(Part { id: op.family, family, ops: SmallVec::with_capacity(room) });
                     parts.len() - 1
                 }
             };
-            parts[at].merges |= op.kind.is_operand();
             parts[at].ops.push((op, SeqNo(i as u64)));
         }
         let (conditions, step, refused) = (None, None, None);
@@ -128,19 +124,13 @@ impl Work {
     pub fn bytes(&self) -> usize {
         self.record.buf.len()
     }
-    /// Leaves it out if a family that it writes to was dropped, or has no operator for its operands (then it was made for another
-    /// database), or if the disk is all but full; in the commit section.
+    /// Leaves it out if a family that it writes to was dropped, or if the disk is all but full; in the commit section.
     pub fn refuse_if_vain(&mut self, core: &Core) {
         let check = |part: &mut Part| {
             if part.family.is_none() {
                 part.family = Some(find(core, part.id)?);
             }
-            let family = part.family();
-            family.check()?;
-            if part.merges && family.tree.pin().merger.get().is_none() {
-                return Err(Error::invalid(format!("the family {:?} has no merge operator", family.name())));
-            }
-            Ok(())
+            part.family().check()
         };
         self.refused = self.parts.iter_mut().find_map(|p| check(p).err());
         if self.refused.is_none() && self.grows() {

@@ -277,7 +277,7 @@ pub fn setting<'a>(
         ids: &core.ids,
         pace,
         now: &*core.now,
-        merger: family.tree.view().merger.clone(),
+        merger: family.tree.view().merger.get().cloned(),
         filter: None,
         settle: None,
         later: None,

@@ -220,7 +220,7 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
             // Installing happens under this same lock: the version is what the catalog says.
             let of_source = source.tree.view();
             let tree = Tree::new((*of_source.version).clone(), core.now.clone());
-            tree.set_merger(of_source.merger.clone());
+            tree.set_merger(of_source.merger.get().cloned());
             Ok((edit, Arc::new(Family::new(id, name.to_owned(), of.settings.clone(), tree))))
         },
         |family| {

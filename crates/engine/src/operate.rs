@@ -120,7 +120,7 @@ impl Engine {
     /// What kind of work is due.
     fn due(&self) -> Option<Kind> {
         let all = self.core.families.all();
-        if all.iter().any(|f| !f.tree.view().sealed.is_empty()) {
+        if all.iter().any(|f| !f.tree.view().sealed.is_empty()) || self.core.wal.is_drop_due() {
             return Some(Kind::Flush);
         }
         if due::any(&self.core) { Some(Kind::Compaction) } else { None }

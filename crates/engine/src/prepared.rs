@@ -454,6 +454,23 @@ impl Prepared {
     }
 }
 
+impl Undecided {
+    /// Bytes of its record in the log.
+    pub fn log_bytes(&self) -> u64 {
+        (perigee_file::log::layout::RECORD_HEADER_BYTES + self.payload.len()) as u64
+    }
+}
+
+impl Prepared {
+    /// Bytes of all records in the log from `lsn` on; in the commit section.
+    pub fn log_bytes(&self, lsn: u64) -> u64 {
+        if !self.any() {
+            return 0;
+        }
+        self.all().iter().filter(|u| u.lsn() >= lsn).map(|u| u.log_bytes()).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

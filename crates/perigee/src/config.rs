@@ -9,7 +9,7 @@
 //! compression = "zstd 3"
 //! ```
 
-use crate::option_table::{DATABASE, FAMILY, Row, Scalar};
+use crate::option_table::{self, DATABASE, FAMILY, Row, Scalar};
 use crate::options::{FamilyOptions, Options};
 use crate::translate;
 use perigee_base::{Error, ErrorKind, Result};
@@ -153,15 +153,7 @@ fn quoted(name: &str) -> String {
     if !name.is_empty() && name.chars().all(plain) {
         return name.to_owned();
     }
-    let mut out = String::from("\"");
-    for c in name.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => drop(write!(out, "\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out + "\""
+    option_table::text(name)
 }
 
 fn take<T>(place: &str, rows: &[Row<T>], into: &mut T, from: &toml::Table) -> Result<()> {

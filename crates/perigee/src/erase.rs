@@ -107,7 +107,7 @@ impl Family {
 /// A single delete, or what it is in a family with a merge operator.
 pub(crate) fn add_single(batch: &mut Batch, family: &Family, key: &[u8]) -> Result<()> {
     let id = family.inner.id;
-    if family.inner.tree.pin().merger.is_some() {
+    if family.inner.tree.pin().merger.get().is_some() {
         batch.delete(id, key)
     } else {
         batch.single_delete(id, key)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Asks the operator of a family about an operand.
 fn check(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
-    match &family.inner.tree.pin().merger {
+    match family.inner.tree.pin().merger.get() {
         Some(merger) => merger.check(key, operand),
         None => Err(Error::invalid(format!(
             "the family {:?} has no merge operator: give it one with FamilyOptions::merge_operator",

@@ -146,8 +146,17 @@ impl FamilyOptions {
     }
 }
 
-fn text(s: impl AsRef<str>) -> String {
-    format!("{:?}", s.as_ref())
+/// A basic string of TOML.
+pub(crate) fn text(s: impl AsRef<str>) -> String {
+    let mut out = String::from('"');
+    for c in s.as_ref().chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
 }
 
 fn say(v: &Scalar) -> String {

@@ -370,9 +370,10 @@ fn one_that_nobody_decides_outlives_its_segment() {
         .paths()
         .iter()
         .filter(|p| p.extension().is_some_and(|e| e == "wal"))
-        .map(|p| disk.read_raw(p).len() as u64)
+        // Without the space ahead of the records, which depends on who was faster.
+        .map(|p| disk.read_raw(p).iter().rposition(|b| *b != 0).unwrap_or(0) as u64)
         .sum();
-    assert!(log < 400_000, "a few times the large one, not the 360 KB and more that were written: {log}");
+    assert!(log < 300_000, "a few times the large one, not the 360 KB and more that were written: {log}");
     let (disk, db) = power_cut(&disk, db);
     assert_eq!(gids(&db), ["large", "small"]);
     assert_eq!(db.iter().unwrap().count(), 3000);

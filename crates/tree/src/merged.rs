@@ -47,6 +47,8 @@ impl Chain {
 }
 
 fn gather(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Chain> {
+    // What was lost may have been below an operand, or between two of them.
+    view.version.absent::<()>()?;
     let order = view.version.order;
     let hash = order.filter_hash(key);
     let mut chain = Chain::default();
@@ -82,8 +84,6 @@ fn gather(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Chain> {
             return Ok(chain);
         }
     }
-    // What was lost may have been below.
-    view.version.absent::<()>()?;
     Ok(chain)
 }
 
@@ -102,7 +102,7 @@ pub fn value(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Shared>
     };
     let base = chain.base.as_ref().map(bytes).transpose()?;
     let operands: Vec<Shared> = chain.operands.iter().rev().map(bytes).collect::<Result<_>>()?;
-    let Some(merger) = &view.merger else {
+    let Some(merger) = view.merger.get() else {
         return Err(Error::corruption("the family has operands of merges, and no merge operator"));
     };
     let borrowed: Vec<&[u8]> = operands.iter().map(|o| &**o).collect();

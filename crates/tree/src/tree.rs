@@ -28,7 +28,7 @@ impl Tree {
             sealed: Vec::new(),
             version: Arc::new(version),
             now: Arc::clone(&now),
-            merger: None,
+            merger: Arc::default(),
         };
         Tree { order, now, view: Current::new(Arc::new(view)) }
     }
@@ -46,9 +46,12 @@ impl Tree {
         self.view.pin()
     }
 
-    /// Operands are merged by `merger` from now on.
+    /// Operands are merged by `merger` from now on, in views taken before too. The first one stays.
     pub fn set_merger(&self, merger: Option<Arc<Merger>>) {
-        self.swap(|v| View { merger: merger.clone(), ..v.clone() });
+        if let Some(merger) = merger {
+            // A second one has the same rule: another is refused where settings change.
+            let _ = self.pin().merger.set(merger);
+        }
     }
 
     /// The active memtable.
@@ -112,5 +115,25 @@ impl Tree {
             now: Arc::clone(&self.now),
             merger: v.merger.clone(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::MergeRule;
+    use perigee_base::expiry::Frozen;
+    use perigee_base::merge::Operators;
+
+    #[test]
+    fn a_view_taken_before_knows_the_operator() {
+        let tree = Tree::new(Version::empty(KeyOrder::Bytes), Arc::new(Frozen(0)));
+        let (view, pinned) = (tree.view(), tree.pin());
+        tree.set_merger(None);
+        assert!(view.merger.get().is_none());
+        tree.set_merger(Operators::default().merger(Some(&MergeRule::Counter)));
+        tree.set_merger(None);
+        let rules = [&*view, &*pinned, &*tree.view()].map(|v| v.merger.get().map(|m| m.rule().clone()));
+        assert_eq!(rules, [const { Some(MergeRule::Counter) }; 3]);
     }
 }

@@ -4,7 +4,7 @@
 use crate::own::Own;
 use crate::{Memtable, Version};
 use perigee_base::{Merger, Now};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The sources of a family, newest first: active memtable, sealed memtables, version.
 #[derive(Clone, Debug)]
@@ -19,8 +19,9 @@ pub struct View {
     pub version: Arc<Version>,
     /// Asked where an entry that expires is met.
     pub now: Arc<dyn Now>,
-    /// Merges operands, if the family has an operator.
-    pub merger: Option<Arc<Merger>>,
+    /// Merges operands, if the family has an operator. One that it gets later, which stays, is in views taken before too: their
+    /// active memtable takes operands from then on.
+    pub merger: Arc<OnceLock<Arc<Merger>>>,
 }
 
 impl View {

@@ -1,8 +1,9 @@
 //! Carries out compactions that are due, several small ones by one edit, or a manual one.
 
 use super::due::{self, Due};
-use super::flush::{Change, Logs, bytes, discard, install, setting};
+use super::flush::{Change, bytes, discard, install, setting};
 use super::group::{self, Made, Piece};
+use super::logs::Logs;
 use super::pace::JobPace;
 use crate::control::{Job, Kind, Running};
 use crate::core::Core;

@@ -2,8 +2,9 @@
 //! log sync, edit, sync, install, delete.
 
 use super::group::{self, Made, Member};
+use super::logs::{self, Logs};
 use super::pace::JobPace;
-use crate::commit::{self, rotate, segment};
+use crate::commit::{rotate, segment};
 use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::{self, Event};
@@ -11,14 +12,13 @@ use crate::family::Family;
 use crate::manifest::Edit;
 use crate::memory;
 use crate::snapshot::Readers;
-use crate::wal;
-use crate::wal::{Appender, LogSpan, keep};
+use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::cut::CutRef;
 use perigee_base::format::FileKind;
 use perigee_base::io::Cause;
 use perigee_base::latency::Operation;
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId, SeqNo};
+use perigee_base::{Error, ErrorKind, FamilyId, Result, RunId, SeqNo};
 use perigee_file::name;
 use perigee_tree::compact::Shape;
 use perigee_tree::compact::pick::passed::is_paid;
@@ -33,9 +33,6 @@ use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-
-/// The record of a prepared transaction is copied when the log behind it is this many times as large.
-const CARRY_AT: u64 = 4;
 
 /// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none. Called by one thread only,
 /// so that a family's memtables are installed oldest first.
@@ -52,7 +49,7 @@ fn once(core: &Arc<Core>) -> Result<bool> {
     seal_passed(core);
     let mut group = group::oldest(core);
     if group.is_empty() {
-        return Ok(false);
+        return drop_log(core);
     }
     let Ok(running) = core.control.begin(&core.signal, job(core, &group)) else {
         return Ok(false);
@@ -70,6 +67,38 @@ fn once(core: &Arc<Core>) -> Result<bool> {
         return Ok(true);
     }
     done.map(|()| true)
+}
+
+/// Drops log that nobody needs, and that no flush will drop: a commit has asked for it.
+fn drop_log(core: &Arc<Core>) -> Result<bool> {
+    if !core.wal.is_drop_due() {
+        return Ok(false);
+    }
+    let job = Job { reason: "log that nobody needs", ..job(core, &[]) };
+    let Ok(_running) = core.control.begin(&core.signal, job) else {
+        return Ok(false);
+    };
+    core.wal.set_drop_due(false);
+    // Tried again until it is done: who waits for an idle database waits for this, too.
+    install_without_tables(core).inspect_err(|_| core.wal.set_drop_due(true))?;
+    Ok(true)
+}
+
+/// The end of a flush that has flushed nothing.
+fn install_without_tables(core: &Core) -> Result<()> {
+    core.wal.sync(&core.health)?;
+    let mut logs = logs::removable(core, &mut core.wal.appender(), &HashSet::new());
+    if logs.carried {
+        core.wal.sync(&core.health)?;
+    }
+    if logs.removable.is_empty() {
+        return Ok(());
+    }
+    install(core, Vec::new(), &mut logs)?;
+    core.wal.appender().forget(&logs.removable);
+    logs::remove(core, &logs.gone);
+    logs::trim(core, &logs.kept);
+    Ok(())
 }
 
 /// Seals the memtables whose tombstones scans have passed so often that a flush, and the merge that follows, is worth it.
@@ -180,12 +209,12 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
         core.wal.sync(&core.health)?;
     }
     let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
-    let mut logs = in_section(core, held, |appender| removable_logs(core, appender, &flushing));
+    let mut logs = in_section(core, held, |appender| logs::removable(core, appender, &flushing));
     if logs.carried {
         core.wal.sync(&core.health)?;
     }
     if bug::on(Bug::RemoveLogEarly) {
-        remove_logs(core, &logs.removable);
+        logs::remove(core, &logs.removable);
     }
     let change = |m: &mut Member| {
         let edit = std::mem::take(&mut m.made.as_mut()?.edit);
@@ -195,8 +224,8 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
     core.flushed.store(0, Relaxed);
     let installed = installed?;
     in_section(core, held, |appender| appender.forget(&logs.removable));
-    remove_logs(core, &logs.gone);
-    trim_logs(core, &logs.kept);
+    logs::remove(core, &logs.gone);
+    logs::trim(core, &logs.kept);
     core.now.flushed();
     for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
         m.installed = true;
@@ -248,95 +277,11 @@ pub fn setting<'a>(
         ids: &core.ids,
         pace,
         now: &*core.now,
-        merger: family.tree.view().merger.clone(),
+        merger: family.tree.view().merger.get().cloned(),
         filter: None,
         settle: None,
         later: None,
     }
-}
-
-/// What the end of a job says of the log.
-#[derive(Debug, Default)]
-pub struct Logs {
-    /// Segments that recovery does not need any more.
-    removable: Vec<LogSpan>,
-    /// Those of them that stay for readers, and all that go now.
-    kept: Vec<LogSpan>,
-    gone: Vec<LogSpan>,
-    /// Where those that stay begin.
-    known: Vec<(FileId, u64)>,
-    /// Something of them was copied, and is not synced yet.
-    carried: bool,
-}
-
-/// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no operation is between
-/// log and memtable.
-fn removable_logs(core: &Core, appender: &mut Appender, flushing: &HashSet<*const Memtable>) -> Logs {
-    if appender.older.is_empty() {
-        return Logs::default();
-    }
-    let mut floor = appender.next_lsn;
-    for f in core.families.all() {
-        for m in f.tree.view().memtables() {
-            if !m.is_empty() && !flushing.contains(&Arc::as_ptr(m)) {
-                floor = floor.min(m.first_seq().0);
-            }
-        }
-    }
-    let (floor, carried) = carry_prepared(core, appender, floor);
-    let removable = appender.below(floor);
-    let stays = |(id, _): &(FileId, u64)| !removable.iter().any(|s| s.id == *id);
-    let known = appender.firsts().into_iter().filter(stays).collect();
-    Logs { removable, known, carried, ..Logs::default() }
-}
-
-/// Records of prepared transactions in segments that would go are copied to the end of the log, or keep theirs. A copy is made when
-/// the log behind the record has grown to a few times it: so a transaction that nobody decides holds only so much log, and
-/// copying is a small part of what is logged. The floor that is left, and whether there are copies, which must be synced.
-fn carry_prepared(core: &Core, appender: &mut Appender, mut floor: u64) -> (u64, bool) {
-    let mut carried = false;
-    if !core.prepared.any() || bug::on(Bug::PrepareLostWithSegment) {
-        return (floor, carried);
-    }
-    let goes = |appender: &Appender, lsn, floor| {
-        lsn < appender.first_lsn && appender.end_of_segment_with(lsn) <= floor
-    };
-    for undecided in core.prepared.all() {
-        let lsn = undecided.lsn();
-        if !goes(appender, lsn, floor) {
-            continue;
-        }
-        let bytes = undecided.payload().len() as u64;
-        let copied = appender.bytes_from(lsn) >= bytes.saturating_mul(CARRY_AT)
-            && commit::carry(core, appender, &undecided).is_ok();
-        carried |= copied;
-        floor = if copied { floor } else { floor.min(lsn) };
-    }
-    (floor, carried)
-}
-
-fn remove_logs(core: &Core, gone: &[LogSpan]) {
-    for span in gone {
-        // What cannot be removed now is an orphan of the next open.
-        let _ = core.dir.remove(&name::file_name(span.id, FileKind::Wal));
-    }
-}
-
-/// Gives back what complete segments had taken ahead. What stays is given back by the next open.
-fn trim_logs(core: &Core, kept: &[LogSpan]) {
-    for span in kept {
-        let _ = wal::trim(&*core.dir, span);
-    }
-}
-
-/// What becomes of segments that recovery does not need: some stay for readers.
-fn retain(logs: &mut Logs, kept: &[LogSpan], limit: u64, edit: &mut Edit) {
-    let (stay, gone) = keep(kept, &logs.removable, limit);
-    let is_in = |list: &[LogSpan], s: &LogSpan| list.iter().any(|other| other.id == s.id);
-    edit.logs_removed = logs.removable.iter().map(|s| s.id).collect();
-    edit.logs_retained = stay.iter().filter(|s| !is_in(kept, s)).copied().collect();
-    edit.retained_removed = gone.iter().filter(|s| is_in(kept, s)).map(|s| s.id).collect();
-    (logs.kept, logs.gone) = (edit.logs_retained.clone(), gone);
 }
 
 /// What a job does to one family.
@@ -392,7 +337,7 @@ pub fn install(core: &Core, mut changes: Vec<Change>, logs: &mut Logs) -> Result
                 durable: Some(core.wal.durable()),
                 ..Edit::default()
             };
-            retain(logs, &catalog.retained, core.settings.log_retention, &mut whole);
+            logs::retain(logs, &catalog.retained, core.settings.log_retention, &mut whole);
             for c in changes {
                 let (family, mut edit) = (c.family, c.edit);
                 let mut version = family.tree.prepare(&edit, &core.opener())?;

@@ -2,6 +2,7 @@
 
 pub mod pace;
 mod group;
+mod logs;
 pub mod flush;
 pub mod due;
 pub mod compact;

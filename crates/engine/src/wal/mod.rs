@@ -5,6 +5,7 @@
 
 mod spare;
 mod retain;
+mod look;
 mod segments;
 
 pub use retain::{LogSpan, keep, trim};
@@ -24,7 +25,7 @@ use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{LogWriter, Stamp};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex as Short, PoisonError};
 
 /// What a sync has to cover.
@@ -48,6 +49,8 @@ pub struct Wal {
     /// Rings after each sync, while somebody watches.
     synced: Signal,
     watchers: AtomicUsize,
+    /// Segments are to be dropped, though nothing is flushed.
+    drop_due: AtomicBool,
     counters: Arc<Counters>,
     /// Times syncs; `None` measures nothing.
     clock: Option<Arc<dyn Clock>>,
@@ -70,6 +73,7 @@ impl Wal {
             durable: AtomicU64::new(next_lsn - 1),
             synced: Signal::new(),
             watchers: AtomicUsize::new(0),
+            drop_due: AtomicBool::new(false),
             counters,
             clock,
         }
@@ -86,6 +90,14 @@ impl Wal {
     /// The segment that comes next.
     pub fn spare(&self) -> &Spare {
         &self.spare
+    }
+    /// Whether segments that nobody needs are to be dropped although nothing is flushed.
+    pub fn is_drop_due(&self) -> bool {
+        self.drop_due.load(SeqCst)
+    }
+    /// Says so.
+    pub fn set_drop_due(&self, due: bool) {
+        self.drop_due.store(due, SeqCst);
     }
     /// Everything up to here is on stable storage.
     pub fn durable(&self) -> u64 {
@@ -137,8 +149,10 @@ impl Wal {
             return Err(self.append_failed(appender, e, health));
         }
         appender.next_lsn += records.iter().map(|r| u64::from(r.count)).sum::<u64>();
-        self.counters.wal_bytes_written.add(appender.writer.offset() - before);
-        self.counters.io.wrote(Cause::Wal, 1, appender.writer.offset() - before);
+        let bytes = appender.writer.offset() - before;
+        appender.logged += bytes;
+        self.counters.wal_bytes_written.add(bytes);
+        self.counters.io.wrote(Cause::Wal, 1, bytes);
         let mut tail = self.tail();
         tail.last_lsn = appender.next_lsn - 1;
         tail.appends += 1;

@@ -1,5 +1,6 @@
 //! The segments of the log, and the writer of the newest.
 
+use super::look::Look;
 use super::retain::LogSpan;
 use super::spare::ask_at;
 use perigee_base::FileId;
@@ -30,11 +31,16 @@ pub struct Appender {
     pub older: VecDeque<Segment>,
     /// When the newest is so long, the next one is asked for.
     ask_at: u64,
+    /// Bytes of records that were appended so far.
+    pub logged: u64,
+    /// When to look again whether all of it is too long.
+    pub look: Look,
 }
 
 impl Appender {
     pub(super) fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64, expected: u64) -> Appender {
-        Appender { writer, first_lsn, next_lsn, older: VecDeque::new(), ask_at: ask_at(expected) }
+        let (older, ask_at, look) = (VecDeque::new(), ask_at(expected), Look::default());
+        Appender { writer, first_lsn, next_lsn, older, ask_at, logged: 0, look }
     }
     /// Starts appending to a new segment, which the manifest names already.
     pub fn switch(&mut self, writer: LogWriter) {
@@ -70,6 +76,11 @@ impl Appender {
     pub fn bytes_from(&self, lsn: u64) -> u64 {
         let kept = self.older_with_ends().filter(|(_, end)| *end > lsn);
         kept.map(|(s, _)| s.bytes).sum::<u64>() + self.writer.offset()
+    }
+    /// The first LSN of the segment that holds `lsn`.
+    pub fn start_of_segment_with(&self, lsn: u64) -> u64 {
+        let starts = self.older.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
+        starts.filter(|start| *start <= lsn).max().unwrap_or(0)
     }
     /// Whether the newest segment holds operations.
     pub fn has_operations(&self) -> bool {

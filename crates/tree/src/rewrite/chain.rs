@@ -56,6 +56,8 @@ pub struct Chain {
     buffer: Vec<u8>,
     /// Bytes of it that were joined before.
     joined: usize,
+    /// Bytes of operands that are apart: to join them they are all read.
+    apart: usize,
     /// Operands of the key at hand went on: what lies below is not what readers see.
     over: bool,
     /// The operator failed for this key.
@@ -85,8 +87,10 @@ impl Chain {
     /// Whether it is better to join them now.
     pub fn is_long(&self) -> bool {
         // What is joined already is copied again only with as much again: all of it together twice.
-        let new = self.buffer.len() - self.joined;
-        self.parts.len() >= OPERANDS_MAX || new >= BYTES_MAX.max(self.joined)
+        let new = (self.buffer.len() - self.joined).saturating_add(self.apart);
+        let much = self.parts.len() >= OPERANDS_MAX || new >= BYTES_MAX.max(self.joined);
+        // A single one, however large, waits for what is below.
+        much && self.parts.len() > 1
     }
     /// The next entry begins a key, or not.
     #[inline]
@@ -115,11 +119,15 @@ impl Chain {
             self.key.clear();
             self.key.extend_from_slice(e.key);
             self.buffer.clear();
-            (self.stratum, self.new_key, self.joined) = (stratum, new_key, 0);
+            (self.stratum, self.new_key) = (stratum, new_key);
+            (self.joined, self.apart) = (0, 0);
         }
         let start = self.buffer.len();
         self.buffer.extend_from_slice(e.value.beside().unwrap_or_default());
-        self.parts.push(Part { seq: e.seq, bytes: start..self.buffer.len(), apart: e.value.apart() });
+        let apart = e.value.apart();
+        let length = |p: &VlogPointer| usize::try_from(p.value_bytes).unwrap_or(usize::MAX);
+        self.apart = self.apart.saturating_add(apart.as_ref().map_or(0, length));
+        self.parts.push(Part { seq: e.seq, bytes: start..self.buffer.len(), apart });
     }
     /// The newest of them.
     pub fn newest(&self) -> SeqNo {
@@ -142,8 +150,6 @@ impl Chain {
         version: &Version,
     ) -> Result<Outcome> {
         let Some(merger) = merger.filter(|_| !self.stuck) else { return Ok(Outcome::AsTheyAre) };
-        // Above operands that went on by themselves there is no value to be had.
-        let below = if self.over { Below::Unknown } else { below };
         if self.parts.len() == 1 && matches!(below, Below::Unknown) {
             return Ok(Outcome::AsTheyAre);
         }
@@ -183,7 +189,7 @@ impl Chain {
         self.parts.truncate(1);
         self.buffer.clear();
         self.buffer.extend_from_slice(joined);
-        self.joined = joined.len();
+        (self.joined, self.apart) = (joined.len(), 0);
         for p in &mut self.parts {
             (p.bytes, p.apart) = (0..joined.len(), None);
         }
@@ -198,6 +204,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perigee_base::FileId;
 
     #[test]
     fn a_long_list_is_copied_a_few_times_only() {
@@ -213,5 +220,27 @@ mod tests {
             }
         }
         assert!(copied > 0 && copied < 3 * all.len(), "{copied} of {}", all.len());
+    }
+
+    #[test]
+    fn operands_that_are_apart_count_and_a_single_one_waits() {
+        let mut chain = Chain::default();
+        let pointer = |value_bytes| {
+            ValueRef::OperandPointer(VlogPointer {
+                file: FileId(1),
+                offset: 0,
+                stored_bytes: value_bytes,
+                value_bytes,
+            })
+        };
+        chain.push(&EntryRef { key: b"list", seq: SeqNo(9), value: pointer(u64::MAX) }, 0, true);
+        assert!(!chain.is_long());
+        chain.push(&EntryRef { key: b"list", seq: SeqNo(8), value: pointer(u64::MAX) }, 0, false);
+        assert!(chain.is_long());
+        chain.replace(b"both");
+        chain.push(&EntryRef { key: b"list", seq: SeqNo(7), value: pointer(4 << 20) }, 0, false);
+        assert!(!chain.is_long());
+        chain.push(&EntryRef { key: b"list", seq: SeqNo(6), value: pointer(4 << 20) }, 0, false);
+        assert!(chain.is_long());
     }
 }

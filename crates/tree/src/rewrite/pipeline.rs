@@ -344,7 +344,7 @@ fn merge(
     let value = if is_value { ValueRef::Inline(bytes) } else { ValueRef::Operand(bytes) };
     let e = EntryRef { key: chain.key(), seq: chain.newest(), value };
     let decided = match &job.filter {
-        Some(f) if is_value && collapse.may_filter(&e) => f.decide(&e, job.version)?,
+        Some(f) if is_value && !chain.is_over() && collapse.may_filter(&e) => f.decide(&e, job.version)?,
         _ => FilterDecision::Keep,
     };
     counts.merged += n - 1;
@@ -352,7 +352,9 @@ fn merge(
         counts.filtered += 1;
     } else {
         let e = EntryRef { value: filtered(&decided, e.value), ..e };
-        exit.write(EntryRef { seq: collapse.settled(&e), ..e }, new_key)?;
+        // Below operands that went on it keeps its number: that must be smaller than theirs.
+        let seq = if chain.is_over() { e.seq } else { collapse.settled(&e) };
+        exit.write(EntryRef { seq, ..e }, new_key)?;
         counts.written += 1;
     }
     chain.clear(!is_value);

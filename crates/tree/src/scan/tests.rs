@@ -34,7 +34,7 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
         sealed: tables[..memtables - 1].iter().rev().cloned().collect(),
         version: Arc::new(Version::empty(KeyOrder::Bytes)),
         now: Arc::new(perigee_base::expiry::Frozen(0)),
-        merger: None,
+        merger: Arc::default(),
     })
 }
 

@@ -36,6 +36,8 @@ struct Told {
     map: BTreeMap<Key, Value>,
     /// It was read from the database: everything up to this number is in it.
     ahead: u64,
+    /// Loaded entries are missing: it was gone when the load was told. A clone has them.
+    lacks: bool,
     /// Read so, it does not say when which part of a merged value ends.
     unsure: bool,
 }
@@ -136,7 +138,8 @@ impl Follower {
             }
         }
         if let Some(told) = self.families.get_mut(&family.id()) {
-            (told.map, told.ahead, told.unsure) = (map, then.sequence(), !self.separator.is_empty());
+            (told.map, told.ahead, told.lacks) = (map, then.sequence(), false);
+            told.unsure = !self.separator.is_empty();
         }
         Ok(())
     }
@@ -192,14 +195,14 @@ impl Follower {
             FamilyChangeKind::Dropped { .. } => drop(self.families.remove(&id)),
             FamilyChangeKind::Cleared => {
                 if let Some(told) = self.families.get_mut(&id).filter(|t| t.ahead < change.sequence) {
-                    (told.map, told.unsure) = (BTreeMap::new(), false);
+                    (told.map, told.unsure, told.lacks) = (BTreeMap::new(), false, false);
                 }
             }
             FamilyChangeKind::Cloned { name, source } => {
                 let source = self.families.get(source).cloned().unwrap_or_default();
-                let ahead = source.ahead > change.sequence;
+                let read = source.lacks || source.ahead > change.sequence;
                 self.families.insert(id, Told { name: name.clone(), ..source });
-                if ahead {
+                if read {
                     self.read_now(db, id, order)?;
                 }
             }
@@ -213,6 +216,9 @@ impl Follower {
     /// Reads a family, unless it is gone.
     fn read_now(&mut self, db: &Db, id: u32, order: KeyOrder) -> Result<()> {
         let snapshot = durable(db)?;
+        if let Some(told) = self.families.get_mut(&id) {
+            told.lacks = true;
+        }
         for name in db.families() {
             match db.family(&name) {
                 Ok(family) if family.id() == id => self.read(&family, &snapshot, order)?,

@@ -2,9 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
+use perigee::env::fs::OpenDir;
 use perigee::env::fs::memory::{Crash, SimDisk};
-use perigee::{Db, Durability, FamilyOptions, Isolation, Options, TxnOptions};
-use std::sync::Arc;
+use perigee::{Db, Durability, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions};
+use perigee_base::FileId;
+use perigee_base::format::{FileHeader, FileKind};
+use perigee_file::log::batch::Finished;
+use perigee_file::log::{LogReader, LogWriter, RecordKind, Stamp, Step};
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 fn env(disk: &Arc<SimDisk>) -> Env {
     Env { fs: disk.clone(), ..Env::real() }
@@ -148,4 +155,183 @@ fn an_undecided_one_outlives_log_that_is_dropped_without_a_flush() {
         crashed += 1;
     }
     assert!(crashed > 20, "{crashed}");
+}
+
+/// A transaction that was committed is reported as "not decided, and not in the new database".
+#[test]
+fn repair_knows_a_decision_that_it_has_seen_twice() {
+    let (disk, db) = new();
+    // Something undecided before it, so that the next open copies all of it.
+    for gid in ["undecided", "committed"] {
+        let txn = db.begin(TxnOptions::new()).unwrap();
+        txn.put(&db.default_family(), gid, "v").unwrap();
+        txn.prepare(gid).unwrap();
+    }
+    db.commit_prepared("committed").unwrap();
+    let crashed = disk.crash_clone(1, Crash::Process);
+    drop(db);
+    // An open dies between its copy of the log and its manifest; then the manifest is lost.
+    let mut seen = 0;
+    for at in 1..30 {
+        let disk = crashed.crash_clone(at, Crash::Process);
+        disk.crash_at(disk.io_count() + at);
+        drop(Db::open("/db", options(&disk)));
+        let disk = disk.crash_clone(at, Crash::Process);
+        let logs = disk
+            .paths()
+            .into_iter()
+            .filter(|p| p.extension().is_some_and(|e| e == "wal") && disk.read_raw(p).len() > 100)
+            .count();
+        let manifest = disk.paths().into_iter().find(|p| p.ends_with("MANIFEST")).unwrap();
+        let mut bytes = disk.read_raw(&manifest);
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        disk.write_raw(&manifest, bytes);
+        let report = perigee::repair_in(&env(&disk), "/db", "/repaired", |_, _| {}).unwrap();
+        seen += u64::from(logs > 1);
+        let repaired = Db::open("/repaired", options(&disk)).unwrap();
+        assert_eq!(repaired.get("committed").unwrap().as_deref(), Some(&b"v"[..]));
+        let wrong = report.warnings.iter().find(|w| w.contains("\"committed\""));
+        assert!(wrong.is_none(), "crash at {at}, {logs} logs: {wrong:?}");
+    }
+    assert!(seen > 0);
+}
+
+/// Keys and ends of ranges that are too long to be written, but not to be read or locked.
+#[test]
+fn long_keys_that_were_read() {
+    let (_disk, db) = new();
+    let f = db.default_family();
+    let long = vec![b'x'; 70_000];
+    let mut wrong = Vec::new();
+    for case in ["get", "range", "lock", "lock_range"] {
+        let txn = db.begin(TxnOptions::new().isolation(Isolation::Serializable)).unwrap();
+        let done = match case {
+            "get" => txn.get(&f, &long).map(drop),
+            "range" => txn.range(&f, long.clone()..).map(|i| i.for_each(drop)),
+            "lock" => txn.lock(&f, &long, LockMode::Shared),
+            _ => txn.lock_range(&f, long.clone().., LockMode::Gap),
+        };
+        if done.is_err() {
+            continue;
+        }
+        txn.put(&f, "k", "v").unwrap();
+        match txn.prepare("g") {
+            Ok(()) => db.rollback_prepared("g").unwrap(),
+            Err(e) => wrong.push(format!("{case}: {e}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// "`AlreadyExists`: the transaction goes on."
+#[test]
+fn who_finds_its_identifier_taken_goes_on() {
+    let (_disk, db) = new();
+    for round in 0..200 {
+        let barrier = Barrier::new(2);
+        std::thread::scope(|s| {
+            let both: Vec<_> = (0..2)
+                .map(|i| {
+                    let (db, barrier) = (&db, &barrier);
+                    s.spawn(move || {
+                        let txn = db.begin(TxnOptions::new()).unwrap();
+                        txn.put(&db.default_family(), format!("k{i}"), vec![b'v'; 3000]).unwrap();
+                        barrier.wait();
+                        if let Err(e) = txn.prepare("same") {
+                            assert_eq!(e.kind(), ErrorKind::AlreadyExists);
+                            let on = txn.put(&db.default_family(), "more", "");
+                            assert!(on.is_ok(), "round {round}: {:?}", on.map_err(|e| e.to_string()));
+                        }
+                    })
+                })
+                .collect();
+            both.into_iter().for_each(|t| t.join().unwrap());
+        });
+        db.rollback_prepared("same").unwrap();
+    }
+}
+
+/// "Tried again, it is not younger than before: in the end it is the oldest, and gives way to nobody."
+#[test]
+fn refused_by_prepare_it_is_no_younger() {
+    for prepare in [false, true] {
+        let (_disk, db) = new();
+        let f = db.default_family();
+        let o = || TxnOptions::new().lock_timeout(Duration::from_secs(20));
+        let old = db.begin(o()).unwrap();
+        old.put(&f, "k", "").unwrap();
+        db.put("k", "first").unwrap();
+        let refused = if prepare { old.prepare("g") } else { old.commit().map(drop) };
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+        let young = db.begin(o()).unwrap();
+        old.reset().unwrap();
+        old.lock(&f, "a", LockMode::Exclusive).unwrap();
+        young.lock(&f, "b", LockMode::Exclusive).unwrap();
+        std::thread::scope(|s| {
+            let waits = s.spawn(|| {
+                let done = young.lock(&f, "a", LockMode::Exclusive);
+                young.rollback();
+                done
+            });
+            std::thread::sleep(Duration::from_millis(100));
+            let done = old.lock(&f, "b", LockMode::Exclusive);
+            old.rollback();
+            let young_done = waits.join().unwrap();
+            assert!(done.is_ok() && young_done.is_err(), "prepare: {prepare}: the older one gave way");
+        });
+    }
+}
+
+/// A record that this version does not understand is refused before a byte is changed.
+#[test]
+fn what_cannot_be_restored_is_refused_before_anything_is_written() {
+    let (disk, db) = new();
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    txn.put(&db.default_family(), "k", "v").unwrap();
+    txn.prepare("g").unwrap();
+    let disk2 = disk.crash_clone(1, Crash::Process);
+    drop((txn, db));
+    let disk = disk2;
+    // The same log, but the level is 5.
+    let dir = env(&disk).fs.open_dir(Path::new("/db"), OpenDir::Existing).unwrap();
+    let wal = dir
+        .list()
+        .unwrap()
+        .into_iter()
+        .find(|f| f.ends_with(".wal") && disk.read_raw(Path::new("/db").join(f)).len() > 100)
+        .unwrap();
+    let id = FileId(wal.trim_end_matches(".wal").parse().unwrap());
+    let mut log = LogReader::open(&*dir, &wal, FileKind::Wal, Some(id), None, None).unwrap();
+    let h = *log.header();
+    let other = SimDisk::new(2);
+    let there = env(&other).fs.open_dir(Path::new("/x"), OpenDir::CreateIfMissing).unwrap();
+    let header = FileHeader { kind: FileKind::Wal, database: h.database, file: id, a: h.a, b: h.b };
+    let mut out = LogWriter::create(&*there, &wal, &header).unwrap();
+    while let Step::Record(r) = log.next_record().unwrap() {
+        let mut payload = r.payload.clone();
+        if r.header.kind == RecordKind::Prepare {
+            payload[2] = 5;
+        }
+        let mut copy = Finished::around(r.header.kind, &payload, r.header.count);
+        out.append(
+            Stamp { lsn: r.header.lsn, durable: r.header.durable, edits: r.header.edits },
+            &mut [&mut copy],
+        )
+        .unwrap();
+    }
+    disk.write_raw(Path::new("/db").join(&wal), other.read_raw(Path::new("/x").join(&wal)));
+    let image = |disk: &SimDisk| {
+        disk.paths()
+            .into_iter()
+            .map(|p| (p.clone(), disk.read_raw(&p)))
+            .filter(|(p, _)| !p.ends_with("LOCK") && !p.ends_with("LOG"))
+            .collect::<Vec<_>>()
+    };
+    let before = image(&disk);
+    let e = Db::open("/db", options(&disk)).unwrap_err();
+    eprintln!("{e}");
+    let (before, after): (Vec<_>, Vec<_>) =
+        (before.into_iter().map(|f| f.0).collect(), image(&disk).into_iter().map(|f| f.0).collect());
+    assert_eq!(before, after, "a failed open changed files");
 }

@@ -395,9 +395,7 @@ impl Txn {
     /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays until [`Txn::end`].
     pub fn finish(&mut self, core: &Core) -> Result<(Batch, Option<Box<Conditions>>)> {
         self.check(core)?;
-        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
-            return self.check(core).map(|()| (Batch::new(), None));
-        }
+        self.close(core)?;
         let batch = self.writes.take();
         if self.held.is_some() && batch.count() == 0 {
             if let Some(member) = self.serial.take() {
@@ -409,6 +407,13 @@ impl Txn {
             return Ok((batch, None));
         }
         Ok((batch, self.conditions()))
+    }
+    /// Takes no more calls, unless somebody ended it just now: then that is the answer.
+    fn close(&mut self, core: &Core) -> Result<()> {
+        match self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst) {
+            Ok(_) => Ok(()),
+            Err(_) => self.check(core),
+        }
     }
     fn conditions(&mut self) -> Option<Box<Conditions>> {
         let held = self.held.as_ref()?;
@@ -424,9 +429,7 @@ impl Txn {
     pub fn commit_spilled(&mut self, core: &Core) -> Result<SeqNo> {
         self.check(core)?;
         self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
-        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
-            self.check(core)?;
-        }
+        self.close(core)?;
         let (numbers, written) = (self.writes.numbers(std::iter::empty()), self.writes.written());
         let runs =
             self.writes.take_runs().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
@@ -465,17 +468,9 @@ impl Txn {
     /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
     pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
         self.check(core)?;
-        if self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst).is_err() {
-            self.check(core)?;
-        }
+        self.close(core)?;
         let batch = self.writes.take();
-        let conditions = self.held.as_ref().filter(|_| !self.settings.read_only).map(|held| {
-            let depends = match &self.serial {
-                Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
-                None => Depends::Reads(std::mem::take(&mut self.reads)),
-            };
-            Box::new(Conditions { since: held.seq(), era: held.era(), depends, overwritten: false })
-        });
+        let conditions = if self.settings.read_only { None } else { self.conditions() };
         // While this one is undecided, the next is another owner of locks.
         let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
         Ok(Leaving { batch, conditions, locks })

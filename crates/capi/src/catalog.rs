@@ -12,10 +12,8 @@
 use crate::abi::{FamilyConfig, NAME_BYTES};
 use crate::border::set_field;
 use crate::code::{INVALID_ARGS, Result};
-use crate::state::{Database, Family};
 use crate::{config, ini, log, order};
 use perigee::{Db, Durability, FamilyOptions, WriteOptions};
-use std::sync::Arc;
 
 /// The family that holds the settings.
 pub const SETTINGS: &str = "tidesdb.settings";
@@ -52,8 +50,11 @@ fn outside(inside: &str) -> &str {
     if is_default(inside) { inside.strip_suffix('~').unwrap_or(inside) } else { inside }
 }
 
+/// A family as C sees it: its name there and its settings.
+pub type Seen = (perigee::Family, String, FamilyConfig);
+
 /// The families that C sees, oldest first, with their settings in force.
-pub fn load(database: &Arc<Database>, db: &Db) -> Result<Vec<Arc<Family>>> {
+pub fn load(db: &Db, unified: Option<usize>) -> Result<Vec<Seen>> {
     let names = db.families();
     let stored = if names.iter().any(|n| n == SETTINGS) { Some(db.family(SETTINGS)?) } else { None };
     let mut all = Vec::new();
@@ -72,7 +73,7 @@ pub fn load(database: &Arc<Database>, db: &Db) -> Result<Vec<Arc<Family>>> {
         if let Some(text) = stored.as_ref().map(|s| s.get(&name)).transpose()?.flatten() {
             c = config::FAMILY;
             ini::read(&String::from_utf8_lossy(&text), SECTION, &mut c)?;
-            let wanted = applied(&now, &config::family_options(&c, now.order, database.unified)?);
+            let wanted = applied(&now, &config::family_options(&c, now.order, unified)?);
             if wanted != now {
                 inner.set_options(wanted)?;
             }
@@ -80,9 +81,9 @@ pub fn load(database: &Arc<Database>, db: &Db) -> Result<Vec<Arc<Family>>> {
         if set_field(&mut c.comparator_name, &order::name_of(now.order)).is_err() {
             log::warn(&format!("the family {name:?} has a key order whose name is too long for C"));
         }
-        all.push(Arc::new(Family::new(database, inner, name, c)));
+        all.push((inner, name, c));
     }
-    all.sort_by_key(|f| f.inner.id());
+    all.sort_by_key(|(inner, ..)| inner.id());
     Ok(all)
 }
 

@@ -148,12 +148,12 @@ impl Database {
             }
             code
         })?;
-        match catalog::load(self, &engine) {
-            Ok(families) => {
-                let all: Result<Vec<()>> = families.iter().map(announce).collect();
-                all?;
-                *self.families.write().unwrap_or_else(PoisonError::into_inner) = families;
-            }
+        let listed = catalog::load(&engine, self.unified).and_then(|all| {
+            let made = all.into_iter().map(|(inner, name, c)| Arc::new(Family::new(self, inner, name, c)));
+            made.map(|family| announce(&family).map(|()| family)).collect::<Result<Vec<_>>>()
+        });
+        match listed {
+            Ok(families) => *self.families.write().unwrap_or_else(PoisonError::into_inner) = families,
             Err(e) => {
                 let _ = engine.close();
                 *options = None;

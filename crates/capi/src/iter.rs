@@ -22,7 +22,7 @@ pub unsafe extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: *mut Ha
         // SAFETY: says the caller.
         let place = unsafe { out(iter) }?;
         *place = null_mut();
-        let cursor = TXNS.hold(txn as usize)?.read(cf, |t, f| t.cursor(f), |f| f.cursor())?;
+        let cursor = TXNS.hold(txn as usize)?.read(cf, |t, f| t.cursor(f))?;
         *place = ITERS.insert(cursor)? as Handle;
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Transactions: one thread at a time has one. After its end it still answers reads, from the present, and can be begun anew.
+//! Transactions: one thread at a time has one. After its end it answers nothing more, but can be begun anew.
 
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::border::{bytes, call, key, out, text};
@@ -97,17 +97,16 @@ impl Txn {
         Ok(())
     }
 
-    /// Reads from a family: in the transaction, or after its end from the present.
+    /// Reads from a family.
     #[inline]
     pub fn read<T>(
         &mut self,
         cf: Handle,
-        within: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<T>,
-        after: impl FnOnce(&perigee::Family) -> perigee::Result<T>,
+        read: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<T>,
     ) -> Result<T> {
+        self.check_active()?;
         let at = self.place(cf)?;
-        let family = &self.families[at].1.inner;
-        Ok(if self.state == State::Active { within(&self.inner, family)? } else { after(family)? })
+        Ok(read(&self.inner, &self.families[at].1.inner)?)
     }
 
     fn commit(&mut self) -> Result<u64> {
@@ -268,7 +267,7 @@ unsafe fn get(
         // SAFETY: the caller has passed on what its caller says.
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
         let mut txn = TXNS.hold(txn as usize)?;
-        let found = txn.read(cf, |t, f| read(t, f, key), |f| f.get_pinned(key))?.ok_or(NOT_FOUND)?;
+        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or(NOT_FOUND)?;
         *place = alloc::copy(&found)?;
         *size = found.len();
         Ok(())
@@ -324,7 +323,7 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
         let mut txn = TXNS.hold(txn as usize)?;
-        let there = txn.read(cf, |t, f| t.contains_untracked(f, key), |f| f.contains(key))?;
+        let there = txn.read(cf, |t, f| t.contains_untracked(f, key))?;
         if there { Ok(()) } else { Err(NOT_FOUND) }
     })
 }

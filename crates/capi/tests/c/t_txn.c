@@ -102,6 +102,9 @@ static void test_own_writes(fixture_t *x)
     RC("tidesdb_txn_put", "after the commit is an invalid argument", tidesdb_txn_put(t, x->cf, S("k"), S("v"), -1), TDB_ERR_INVALID_ARGS);
     RC("tidesdb_txn_delete", "after the commit is an invalid argument", tidesdb_txn_delete(t, x->cf, S("k")), TDB_ERR_INVALID_ARGS);
     RC("tidesdb_txn_get", "after the commit is an invalid argument", tidesdb_txn_get(t, x->cf, S("own"), &value, &size), TDB_ERR_INVALID_ARGS);
+    tidesdb_iter_t *it = NULL;
+    CHECK("tidesdb_iter_new", "after the commit is an error", tidesdb_iter_new(t, x->cf, &it) != 0);
+    CHECK("tidesdb_txn_contains", "after the commit is an error", tidesdb_txn_contains(t, x->cf, S("own")) < 0);
     CHECK("tidesdb_txn_rollback", "after the commit undoes nothing",
           (tidesdb_txn_rollback(t), has(x->db, x->cf, "own", "3")));
     tidesdb_txn_free(t);

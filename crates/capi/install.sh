@@ -27,7 +27,8 @@ archive=$from/libtidesdb.a
 [ -e "$archive" ] || archive=$(ls -t "$from"/libtidesdb-*.a | head -n 1)
 # shellcheck disable=SC2046
 ld -r --force-group-allocation -o "$work/all.o" $(sed 's/^/-u /' "$work/public") "$archive"
-objcopy --strip-debug --keep-global-symbols="$work/public" "$work/all.o" "$work/tidesdb.o"
+# Some objects carry compiler bitcode too, which another version's linker plugin would fail over.
+objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols="$work/public" "$work/all.o" "$work/tidesdb.o"
 rm -f "$lib/libtidesdb.a"
 (cd "$work" && ar rcs tidesdb.a tidesdb.o)
 install -m 644 "$work/tidesdb.a" "$lib/libtidesdb.a"

@@ -121,7 +121,8 @@ static int tell(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *c
     return 0;
 }
 
-/* An order of one's own: by length, then by bytes. Registered at every open, before the family is used. */
+/* An order of one's own: by length, then by bytes. To be registered right after every open: a database whose families
+ * need it is there when it is known. */
 static int by_length(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, void *ctx)
 {
     (void)ctx;
@@ -142,13 +143,13 @@ static void statistics(tidesdb_column_family_t *cf)
 int main(int count, char **arguments)
 {
     tidesdb_t *db = open_database(count > 1 ? arguments[1] : "./tour.db");
+    must(tidesdb_register_comparator(db, "by length", by_length, NULL, NULL), "register");
     tidesdb_column_family_t *fruits = family(db, "fruits", NULL);
     write_and_read(db, fruits);
     iterate(db, fruits);
     savepoint(db, fruits);
     time_to_live(db, fruits);
 
-    must(tidesdb_register_comparator(db, "by length", by_length, NULL, NULL), "register");
     tidesdb_column_family_t *words = family(db, "words", "by length");
     must(tidesdb_cf_set_commit_hook(words, tell, "told"), "hook");
     write_and_read(db, words);

@@ -34,12 +34,19 @@ pub fn run(bytes: &[u8], dir: &Path) {
     world.end();
 }
 
+struct Iter {
+    handle: Handle,
+    db: usize,
+    /// Whether its database is still the one it was made in. Afterwards it may stand where it stood, but answers nothing.
+    live: bool,
+}
+
 struct World {
     dir: PathBuf,
     dbs: [Handle; 2],
     families: Vec<Family>,
     txns: Vec<Txn>,
-    iters: Vec<Handle>,
+    iters: Vec<Iter>,
     /// Handles that are dead: closed, freed, dropped.
     stale: Vec<Handle>,
     model: Model,
@@ -54,7 +61,15 @@ fn public(code: c_int) -> c_int {
 
 /// The code of a call that has no reason to fail.
 fn good(code: c_int, what: &str) {
-    assert_eq!(public(code), SUCCESS, "{what}");
+    assert_eq!(public(code), SUCCESS, "{what}: {}", tidesdb::code::last_error());
+}
+
+/// Whether an operation of a transaction was done. It may lose early: the family may be newer than its snapshot.
+fn done(code: c_int, what: &str) -> bool {
+    if public(code) != CONFLICT {
+        good(code, what);
+    }
+    code == SUCCESS
 }
 
 fn text(name: &CStr) -> String {
@@ -131,6 +146,7 @@ impl World {
         self.families.retain(|f| !of_db(f.db));
         self.stale.extend(self.txns.iter().filter(|t| of_db(t.db)).map(|t| t.handle));
         self.txns.retain(|t| !of_db(t.db));
+        self.iters.iter_mut().filter(|i| of_db(i.db)).for_each(|i| i.live = false);
         self.open(db);
         self.check_all(db);
     }
@@ -245,7 +261,14 @@ impl World {
         let may = !self.dbs[db].is_null() && level >= 0;
         assert_eq!(code == SUCCESS, may, "begin at level {level}: {code}");
         if may {
-            self.txns.push(Txn { handle, db, open: true, writes: Vec::new(), saves: Vec::new() });
+            self.txns.push(Txn {
+                handle,
+                db,
+                open: true,
+                writes: Vec::new(),
+                saves: Vec::new(),
+                drops: self.model.drops,
+            });
         }
     }
 
@@ -258,40 +281,45 @@ impl World {
         let code = unsafe {
             tidesdb_txn_put(handle, family, key.as_ptr(), key.len(), value.as_ptr(), value.len(), expires)
         };
-        good(code, "put");
-        let value = (expires == -1).then_some(value);
-        self.txns[txn].writes.push(Write { family: id, key, value });
+        if done(code, "put") {
+            let value = (expires == -1).then_some(value);
+            self.txns[txn].writes.push(Write { family: id, key, value });
+        }
     }
 
     fn delete(&mut self, input: &mut Input) {
         let Some((txn, family, id)) = self.pair(input) else { return };
         let (key, handle) = (input.key(), self.txns[txn].handle);
         // SAFETY: as a C program calls it.
-        good(unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) }, "delete");
-        self.txns[txn].writes.push(Write { family: id, key, value: None });
+        if done(unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) }, "delete") {
+            self.txns[txn].writes.push(Write { family: id, key, value: None });
+        }
     }
 
-    /// The value under the key as this transaction sees it.
-    fn read(txn: Handle, family: Handle, key: &[u8], track: bool) -> Option<Vec<u8>> {
+    /// The value under the key as this transaction sees it; an error is that it has lost.
+    fn read(txn: Handle, family: Handle, key: &[u8], track: bool) -> Result<Option<Vec<u8>>, ()> {
         let (mut value, mut size) = (null_mut(), 0);
         let call = if track { tidesdb_txn_get } else { tidesdb_txn_get_notrack };
         // SAFETY: as a C program calls it.
         let code = public(unsafe { call(txn, family, key.as_ptr(), key.len(), &mut value, &mut size) });
         if code == NOT_FOUND {
-            return None;
+            return Ok(None);
         }
-        good(code, "get");
+        if !done(code, "get") {
+            return Err(());
+        }
         // SAFETY: the library gave `size` bytes there, which are ours to free.
         let bytes = unsafe { std::slice::from_raw_parts(value, size) }.to_vec();
         // SAFETY: as above.
         unsafe { tidesdb_free(value.cast::<c_void>()) };
-        Some(bytes)
+        Ok(Some(bytes))
     }
 
     fn get(&mut self, input: &mut Input) {
         let Some((txn, family, id)) = self.pair(input) else { return };
         let key = input.key();
-        let found = Self::read(self.txns[txn].handle, family, &key, input.byte() & 1 == 0);
+        let track = input.byte() & 1 == 0;
+        let Ok(found) = Self::read(self.txns[txn].handle, family, &key, track) else { return };
         if let Some(own) = self.txns[txn].own(id, &key) {
             assert_eq!(found, own.value, "a transaction's own write");
         }
@@ -305,7 +333,8 @@ impl World {
         let Some(txn) = self.txns.get_mut(n) else { return };
         let code = public(tidesdb_txn_commit(txn.handle));
         assert!(txn.open || code != SUCCESS, "a transaction was committed twice");
-        let dropped = txn.writes.iter().any(|w| self.model.entries(w.family).is_none());
+        // It may have touched what is gone since.
+        let dropped = self.model.drops > txn.drops;
         assert!(!txn.open || dropped || code == SUCCESS || code == CONFLICT, "commit: {code}");
         if txn.open && code == SUCCESS {
             self.model.apply(&txn.writes);
@@ -339,6 +368,7 @@ impl World {
         assert_eq!(code == SUCCESS, !txn.open && level < 5, "reset to {level}: {code}");
         if code == SUCCESS {
             txn.clear(true);
+            txn.drops = self.model.drops;
         }
     }
 
@@ -372,11 +402,13 @@ impl World {
             let Some((txn, family, _)) = self.pair(input) else { return };
             let mut it = null_mut();
             // SAFETY: as a C program calls it.
-            good(unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) }, "iterator");
-            self.iters.push(it);
+            if done(unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) }, "iterator") {
+                self.iters.push(Iter { handle: it, db: self.txns[txn].db, live: true });
+            }
         }
         let n = input.below(self.iters.len());
-        let Some(it) = self.iters.get(n).copied() else { return };
+        let Some(Iter { handle: it, live, .. }) = self.iters.get(n) else { return };
+        let (it, live) = (*it, *live);
         for _ in 0..input.byte() % 12 {
             let key = input.key();
             // SAFETY: as a C program calls it; what is borrowed is read before the next call.
@@ -395,7 +427,8 @@ impl World {
             let code = public(unsafe {
                 tidesdb_iter_key_value(it, &mut key, &mut key_size, &mut value, &mut value_size)
             });
-            assert_eq!(code == SUCCESS, tidesdb_iter_valid(it) == 1, "valid, and no entry: {code}");
+            let valid = tidesdb_iter_valid(it) == 1;
+            assert!(!live || (code == SUCCESS) == valid, "valid: {valid}, and the entry: {code}");
             if code == SUCCESS {
                 // SAFETY: borrowed until the next step.
                 let (key, value) = unsafe {
@@ -407,7 +440,7 @@ impl World {
         }
         if input.byte() < 80 {
             tidesdb_iter_free(it);
-            self.stale.push(self.iters.remove(n));
+            self.stale.push(self.iters.remove(n).handle);
         }
     }
 
@@ -426,7 +459,7 @@ impl World {
             }
         };
         // Two ends the wrong way round are an error.
-        assert!(what == 2 || code == SUCCESS, "maintenance {what}: {code}");
+        assert!(what == 2 || code == SUCCESS, "maintenance {what}: {code}: {}", tidesdb::code::last_error());
         public(code);
     }
 
@@ -476,7 +509,7 @@ impl World {
         let Some(Family { handle, db, id }) = self.family(input) else { return };
         let txn = self.fresh(*db);
         let expected = self.model.entries(*id).and_then(|e| e.get(&key)).cloned();
-        assert_eq!(Self::read(txn, *handle, &key, true), expected, "{key:?}");
+        assert_eq!(Self::read(txn, *handle, &key, true), Ok(expected), "{key:?}");
         tidesdb_txn_free(txn);
     }
 
@@ -538,6 +571,6 @@ impl World {
             }
         }
         self.txns.iter().for_each(|t| tidesdb_txn_free(t.handle));
-        self.iters.iter().for_each(|i| tidesdb_iter_free(*i));
+        self.iters.iter().for_each(|i| tidesdb_iter_free(i.handle));
     }
 }

@@ -13,6 +13,8 @@ pub struct Model {
     names: BTreeMap<(usize, String), Id>,
     entries: BTreeMap<Id, Entries>,
     next: Id,
+    /// How many families went away so far.
+    pub drops: usize,
 }
 
 impl Model {
@@ -28,6 +30,7 @@ impl Model {
     }
 
     pub fn drop_id(&mut self, id: Id) {
+        self.drops += 1;
         self.names.retain(|_, i| *i != id);
         self.entries.remove(&id);
     }
@@ -70,6 +73,8 @@ pub struct Txn {
     pub open: bool,
     pub writes: Vec<Write>,
     pub saves: Vec<(String, usize)>,
+    /// [`Model::drops`] when it began.
+    pub drops: usize,
 }
 
 impl Txn {

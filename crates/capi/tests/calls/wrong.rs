@@ -15,7 +15,7 @@ impl World {
             (0, self.dbs.to_vec()),
             (1, self.families.iter().map(|f| f.handle).collect()),
             (2, self.txns.iter().map(|t| t.handle).collect()),
-            (3, self.iters.clone()),
+            (3, self.iters.iter().map(|i| i.handle).collect()),
         ];
         all.extend(good_elsewhere.iter().filter(|(k, _)| *k != kind).flat_map(|(_, h)| h));
         let made_up = [0, 1, 8, 0xdead_beef, usize::MAX, 0xdead_beef_dead_beef, 1 << 46, (1 << 47) - 16];
@@ -89,7 +89,8 @@ impl World {
             match what {
                 18 => tidesdb_txn_put(txn, cf, key.as_ptr(), key.len(), key.as_ptr(), key.len(), -1),
                 19 => tidesdb_txn_commit(txn),
-                20 => tidesdb_txn_rollback(txn),
+                // One that its database was closed under may be rolled back: that is done already.
+                20 => -c_int::from(public(tidesdb_txn_rollback(txn)) <= 0),
                 21 => tidesdb_txn_reset(txn, 1),
                 22 => tidesdb_iter_new(txn, cf, &mut it),
                 23 => tidesdb_txn_savepoint(txn, c"s".as_ptr()),

@@ -46,7 +46,8 @@ pub fn inside(name: &str) -> String {
     if is_default(name) { format!("{name}~") } else { name.to_owned() }
 }
 
-fn outside(inside: &str) -> &str {
+/// What C calls a family of the engine.
+pub fn outside(inside: &str) -> &str {
     if is_default(inside) { inside.strip_suffix('~').unwrap_or(inside) } else { inside }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::abi::*;
 use crate::alloc::{self, Calloc, Free, Malloc, Realloc};
-use crate::border::{call, given, in_hook, out, text, value};
+use crate::border::{call, given, in_hook, out, text};
 use crate::code::{Code, EXISTS, INVALID_ARGS, INVALID_DB, IO, NOT_FOUND};
 use crate::order::{self, Function};
 use crate::state::{DATABASES, Database, Registered, database};
 use crate::{config, log};
+use perigee::Options;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::path::PathBuf;
 use std::ptr::null_mut;
@@ -89,7 +90,8 @@ pub extern "C" fn tidesdb_raise_open_file_limit(desired: c_long) -> c_long {
     c_long::try_from(limit.rlim_cur).unwrap_or(c_long::MAX)
 }
 
-fn open(c: &Config) -> Result<usize, Code> {
+/// Opens a database; `with` adds to its options.
+pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> Result<usize, Code> {
     // SAFETY: the path is null or text, as the interface says.
     let path = unsafe { text(c.db_path) }?;
     if path.is_empty() {
@@ -101,7 +103,7 @@ fn open(c: &Config) -> Result<usize, Code> {
             "object_store: this library keeps databases on local disks only; leave the field null (nothing was opened)",
         ));
     }
-    let options = config::options(c)?;
+    let options = with(config::options(c)?)?;
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
     if log_file.is_some() {
@@ -141,7 +143,7 @@ pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) ->
         // SAFETY: says the caller.
         let (c, place) = unsafe { (given(config)?, out(db)?) };
         *place = null_mut();
-        *place = open(c)? as Handle;
+        *place = open(c, Ok)? as Handle;
         Ok(())
     });
     if code != 0 && !config.is_null() {
@@ -299,14 +301,8 @@ pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> c_int {
     })
 }
 
-/// A connector to an object store, kept only to be refused by name when a database is to be opened on it.
-struct Store;
-static STORES: crate::handle::Table<Store> = crate::handle::Table::new(5);
-
-fn store() -> Handle {
-    log::warn("object stores are not there yet: tidesdb_open refuses this connector");
-    value(null_mut(), || STORES.insert(Store).map(|h| h as Handle))
-}
+/// The connector that there is: one that `tidesdb_open` refuses by name.
+static STORE: c_int = 0;
 
 /// A connector to a directory.
 ///
@@ -314,7 +310,11 @@ fn store() -> Handle {
 /// `root_dir` is null or text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_objstore_fs_create(root_dir: *const c_char) -> Handle {
-    if root_dir.is_null() { null_mut() } else { store() }
+    if root_dir.is_null() {
+        return null_mut();
+    }
+    log::warn("object stores are not there yet: tidesdb_open refuses this connector");
+    (&raw const STORE).cast_mut().cast()
 }
 
 fn no_s3() -> Handle {

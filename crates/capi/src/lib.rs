@@ -29,3 +29,4 @@ pub mod txn;
 pub mod iter;
 pub mod maintain;
 pub mod stats;
+pub mod ext;

@@ -4,7 +4,7 @@ use crate::abi::Handle;
 use crate::border::{call, key, out, value};
 use crate::code::INVALID_ARGS;
 use crate::state::{database, family};
-use perigee::RangeCost;
+use perigee::{RangeCost, RangeEstimate};
 use std::ffi::c_int;
 use std::ops::Bound;
 
@@ -71,10 +71,11 @@ pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> c_int {
     call(|| Ok(family(cf)?.database.engine()?.sync()?))
 }
 
-/// What a walk costs, for comparing with others: a seek in each place that has entries there, and what is read.
-fn price(cost: &RangeCost) -> f64 {
-    let places = (cost.memtables + cost.runs) as f64;
-    places + cost.blocks as f64 + cost.bytes as f64 / 4096.0
+/// What a walk costs, for comparing with others: what is read and passed, in blocks, and a little for each place to look into.
+/// It grows with the entries of the range, in memory too, so that it serves as the share of a range in a whole.
+fn price(cost: &RangeCost, held: &RangeEstimate) -> f64 {
+    let passed = (cost.bytes + held.memory_bytes) as f64 / 4096.0;
+    passed + cost.blocks as f64 + (cost.memtables + cost.runs) as f64 / 64.0
 }
 
 /// About what a walk between two keys costs; nothing if nothing is there.
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn tidesdb_range_cost(
         // SAFETY: says the caller.
         let (a, b, place) = unsafe { (key(key_a, key_a_size)?, key(key_b, key_b_size)?, out(cost)?) };
         let (low, high) = if cf.inner.options().order.cmp(a, b).is_le() { (a, b) } else { (b, a) };
-        *place = price(&cf.inner.range_cost(low..=high)?);
+        *place = price(&cf.inner.range_cost(low..=high)?, &cf.inner.estimate_range(low..=high)?);
         Ok(())
     })
 }

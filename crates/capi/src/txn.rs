@@ -2,7 +2,7 @@
 
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::border::{bytes, call, key, out, text};
-use crate::code::{CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result};
+use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result};
 use crate::handle::Table;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
@@ -28,6 +28,8 @@ enum State {
 pub struct Txn {
     database: Arc<Database>,
     inner: perigee::Txn,
+    /// What it was begun with.
+    options: TxnOptions,
     state: State,
     /// What the families that it wrote to ask for.
     durability: Durability,
@@ -41,12 +43,14 @@ pub struct Txn {
 impl Txn {
     /// Begins one.
     pub fn begin(database: &Arc<Database>, isolation: Isolation, options: TxnOptions) -> Result<Txn> {
-        let options = options.isolation(isolation);
+        let kept = options.isolation(isolation);
         // A hook hears of operations, which one that is larger than memory has none of.
-        let options = if database.hooks.load(Relaxed) > 0 { options.spill_bytes(u64::MAX) } else { options };
+        let hooked = database.hooks.load(Relaxed) > 0;
+        let options = if hooked { kept.clone().spill_bytes(u64::MAX) } else { kept.clone() };
         Ok(Txn {
             inner: database.engine()?.begin(options)?,
             database: Arc::clone(database),
+            options: kept,
             state: State::Active,
             durability: database.durability,
             families: Vec::new(),
@@ -109,7 +113,8 @@ impl Txn {
         Ok(read(&self.inner, &self.families[at].1.inner)?)
     }
 
-    fn commit(&mut self) -> Result<u64> {
+    /// Commits; the number of its last operation.
+    pub fn commit(&mut self) -> Result<u64> {
         self.check_active()?;
         self.savepoints.clear();
         match self.inner.commit_with(self.durability) {
@@ -118,7 +123,8 @@ impl Txn {
                 Ok(seq)
             }
             Err(e) => {
-                let code = Code::from(e);
+                // Nothing of it will happen: "try again" would be understood as trying the same commit again.
+                let code = Some(Code::from(e)).filter(|c| *c != BUSY).unwrap_or(CONFLICT);
                 self.state = State::Failed(code);
                 Err(code)
             }
@@ -150,7 +156,7 @@ impl Txn {
             return Err(INVALID_ARGS.because("the transaction is still going on: commit it, or roll it back"));
         }
         let database = Arc::clone(&self.database);
-        let mut next = Txn::begin(&database, isolation, TxnOptions::new())?;
+        let mut next = Txn::begin(&database, isolation, self.options.clone())?;
         std::mem::swap(&mut next.families, &mut self.families);
         next.families.retain(|(h, _)| FAMILIES.lives(*h));
         *self = next;
@@ -228,6 +234,21 @@ pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
     })
 }
 
+/// Puts, with a time to live as C says it.
+#[inline]
+pub fn put_until(
+    t: &perigee::Txn,
+    f: &perigee::Family,
+    key: &[u8],
+    value: &[u8],
+    ttl: libc::time_t,
+) -> perigee::Result<()> {
+    match ttl {
+        ..=0 => t.put(f, key, value),
+        _ => t.put_until(f, key, value, ttl.cast_unsigned().saturating_mul(1000)),
+    }
+}
+
 /// Sets a key to a value. `ttl`: when it expires, in seconds since 1970; 0 and less: never.
 ///
 /// # Safety
@@ -246,15 +267,16 @@ pub unsafe extern "C" fn tidesdb_txn_put(
         // SAFETY: says the caller.
         let (key, value) =
             unsafe { (key(key_, key_size)?, bytes(value, value_size, limits::VALUE_BYTES_MAX)?) };
-        TXNS.hold(txn as usize)?.write(cf, |t, f| match ttl {
-            ..=0 => t.put(f, key, value),
-            _ => t.put_until(f, key, value, ttl.cast_unsigned().saturating_mul(1000)),
-        })
+        TXNS.hold(txn as usize)?.write(cf, |t, f| put_until(t, f, key, value, ttl))
     })
 }
 
+/// Reads a key for C.
+///
+/// # Safety
+/// The key is as long as is said, or null; the others are null or places for answers.
 #[inline]
-unsafe fn get(
+pub unsafe fn get(
     txn: Handle,
     cf: Handle,
     key_: *const u8,

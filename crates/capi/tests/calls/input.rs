@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         match n {
             0..=7 => Vec::new(),
             8..=235 => vec![n; usize::from(n)],
-            _ => (0..usize::from(n) * 37).map(|i| (i * i >> 3) as u8).collect(),
+            _ => (0..usize::from(n) * 37).map(|i| ((i * i) >> 3) as u8).collect(),
         }
     }
 

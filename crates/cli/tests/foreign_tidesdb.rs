@@ -313,7 +313,11 @@ fn a_database_that_is_open_elsewhere_is_left_alone() {
         let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
         if library != fake() {
             world.fails(2, "another process has the TidesDB database", &args);
-            world.fails(2, "another process has the TidesDB database", &[&args[..], &["--in-place"]].concat());
+            world.fails(
+                2,
+                "another process has the TidesDB database",
+                &[&args[..], &["--in-place"]].concat(),
+            );
             assert_eq!(world.names(""), ["source"]);
         }
         drop(child.stdin.take());

@@ -164,6 +164,7 @@ fn no_unsafe_code_yet() {
         "bench/src/engines/lmdb.rs",
         "bench/src/engines/tidesdb.rs",
         "cli/src/foreign/lmdb.rs",
+        "cli/tests/foreign_lmdb.rs",
         "cli/src/foreign/tidesdb/api.rs",
         "cli/src/foreign/tidesdb/chain.rs",
         "env/src/fs/posix/heap.rs",

@@ -11,5 +11,6 @@ pub mod orders;
 pub mod scratch;
 pub mod transfer;
 pub mod tidesdb;
+#[cfg(feature = "lmdb")]
+#[allow(unsafe_code)]
 pub mod lmdb;
-pub mod rocksdb;

@@ -1,5 +1,6 @@
 /* Makes a database through a library with TidesDB's C interface: `make LIBRARY DIR UNIFIED < commands`.
  *   family NAME COMPARATOR BTREE COMPRESSION   makes a family; what follows is put into it
+ *   use NAME                                   goes on with a family that is there
  *   put KEY VALUE UNTIL                        key and value in hexadecimal; seconds since 1970 or -1
  *   many N LENGTH                              N entries of 16-byte keys and values of LENGTH bytes, every third ending in a day
  *   flush                                      flushes the family
@@ -52,6 +53,9 @@ int main(int argc, char **argv) {
             family_config_t config = ((family_config_t(*)(void))f("tidesdb_default_column_family_config"))();
             strcpy(config.comparator, comparator), config.btree = btree, config.compression = compression;
             must(((int (*)(void *, const char *, void *))f("tidesdb_create_column_family"))(db, name, &config), name);
+            cf = ((void *(*)(void *, const char *))f("tidesdb_get_column_family"))(db, name);
+        } else if (!strcmp(word, "use")) {
+            if (scanf("%255s", name) != 1) return 2;
             cf = ((void *(*)(void *, const char *))f("tidesdb_get_column_family"))(db, name);
         } else if (!strcmp(word, "put")) {
             long until;

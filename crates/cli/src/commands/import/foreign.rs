@@ -4,8 +4,8 @@ use crate::failure::{Failure, Result, show_path};
 use crate::foreign::entry::{Family, Source};
 use crate::foreign::orders::Said;
 use crate::foreign::scratch::Scratch;
+use crate::foreign::tidesdb;
 use crate::foreign::transfer::{self, Done, Target};
-use crate::foreign::{lmdb, rocksdb, tidesdb};
 use crate::output::Out;
 use crate::size;
 use clap::{Args, ValueHint};
@@ -77,11 +77,14 @@ fn open(args: &ForeignArgs, said: &Said, target: &Target) -> Result<Box<dyn Sour
             None => target.beside(".importing-source"),
         })
     };
-    if let Some(dir) = &args.from_rocksdb {
-        return rocksdb::open(dir, said, scratch);
+    if let Some(_dir) = &args.from_rocksdb {
+        return Err(absent("RocksDB", "rocksdb"));
     }
-    if let Some(dir) = &args.from_lmdb {
-        return lmdb::open(dir, said);
+    if let Some(_dir) = &args.from_lmdb {
+        #[cfg(feature = "lmdb")]
+        return crate::foreign::lmdb::open(_dir, said);
+        #[cfg(not(feature = "lmdb"))]
+        return Err(absent("LMDB", "lmdb"));
     }
     let (Some(dir), Some(library)) = (&args.from_tidesdb, &args.tidesdb_lib) else {
         return Err(Failure::usage("name a database to read: --from-tidesdb, --from-rocksdb or --from-lmdb"));
@@ -89,6 +92,12 @@ fn open(args: &ForeignArgs, said: &Said, target: &Target) -> Result<Box<dyn Sour
     let (in_place, ignore_ttl) = (args.in_place, args.ignore_ttl);
     let wanted = tidesdb::Wanted { dir, library, in_place, ignore_ttl, said };
     Ok(Box::new(tidesdb::open(&wanted, scratch)?))
+}
+
+/// Why a door is not in this build.
+fn absent(engine: &str, feature: &str) -> Failure {
+    Failure::usage(format!("this build of the tool has no door to {engine}"))
+        .hint(format!("build it with `cargo build --release -p perigee-cli --features {feature}`"))
 }
 
 fn family_json(family: &Family, done: &Done) -> Value {

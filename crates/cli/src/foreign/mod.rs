@@ -14,3 +14,5 @@ pub mod tidesdb;
 #[cfg(feature = "lmdb")]
 #[allow(unsafe_code)]
 pub mod lmdb;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;

@@ -78,6 +78,9 @@ fn open(args: &ForeignArgs, said: &Said, target: &Target) -> Result<Box<dyn Sour
         })
     };
     if let Some(_dir) = &args.from_rocksdb {
+        #[cfg(feature = "rocksdb")]
+        return crate::foreign::rocksdb::open(_dir, said, scratch);
+        #[cfg(not(feature = "rocksdb"))]
         return Err(absent("RocksDB", "rocksdb"));
     }
     if let Some(_dir) = &args.from_lmdb {

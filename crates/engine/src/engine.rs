@@ -486,6 +486,7 @@ impl Engine {
             return Ok(());
         }
         self.core.closing.store(true, SeqCst);
+        self.core.locks.close();
         self.core.signal.ring();
         if let Some(workers) = self.workers.lock().take() {
             workers.join();

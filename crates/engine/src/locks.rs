@@ -18,7 +18,7 @@ use perigee_env::clock::Clock;
 use perigee_env::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Whose a lock is: the number of a transaction. A larger one is younger.
 pub type Owner = u64;
@@ -109,6 +109,8 @@ struct Ground {
 pub struct Locks {
     newcomers: AtomicU64,
     grounds: Mutex<HashMap<FamilyId, Ground>>,
+    /// Nobody waits any more; set while `grounds` is held.
+    closed: AtomicBool,
 }
 
 impl Ground {
@@ -226,6 +228,15 @@ impl Mine {
     }
 }
 
+/// Tells those that wait, of whom `whose` is true, that they do not get it.
+fn refuse(grounds: &mut HashMap<FamilyId, Ground>, whose: impl Fn(&Request) -> bool) {
+    let requests = grounds.values_mut().flat_map(|g| &mut g.waiting);
+    for request in requests.filter(|r| r.answer == Answer::Waiting && whose(r)) {
+        request.answer = Answer::Victim;
+        request.bell.notify_one();
+    }
+}
+
 impl Locks {
     /// None held.
     pub fn new() -> Locks {
@@ -273,6 +284,7 @@ impl Locks {
         if patience_us > 0 && closes_circle(&grounds, family) {
             break_circles(&mut grounds);
         }
+        let patience_us = if self.closed.load(Relaxed) { 0 } else { patience_us };
         let until = clock.monotonic_us().saturating_add(patience_us);
         loop {
             let answer = answer_of(&grounds, family, &bell);
@@ -286,12 +298,13 @@ impl Locks {
 
     /// Whatever an owner waits for, it does not get it.
     pub fn give_way(&self, owner: Owner) {
+        refuse(&mut self.grounds.lock(), |r| r.owner == owner);
+    }
+    /// The database closes: whoever waits is told no, and nobody waits from now on.
+    pub fn close(&self) {
         let mut grounds = self.grounds.lock();
-        let requests = grounds.values_mut().flat_map(|g| &mut g.waiting);
-        for request in requests.filter(|r| r.owner == owner && r.answer == Answer::Waiting) {
-            request.answer = Answer::Victim;
-            request.bell.notify_one();
-        }
+        self.closed.store(true, Relaxed);
+        refuse(&mut grounds, |_| true);
     }
 
     /// Lets go of an owner's locks from a number on: all of them from 0.

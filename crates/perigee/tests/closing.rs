@@ -1,0 +1,239 @@
+//! What a close does to handles that are still alive: each answers `Closed`, none keeps the directory, none harms whoever has it
+//! next. And what a handle of a dropped family answers.
+#![allow(clippy::unwrap_used)]
+
+use perigee::{Db, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions, WriteBatch};
+use std::path::PathBuf;
+use std::time::Duration;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let path = std::env::temp_dir().join(format!("perigee-closing-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Dir(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn kind<T: std::fmt::Debug>(r: perigee::Result<T>) -> ErrorKind {
+    r.unwrap_err().kind()
+}
+
+fn options() -> Options {
+    let small =
+        FamilyOptions::new().memtable_bytes(16 << 10).target_file_bytes(16 << 10).value_threshold(500);
+    Options::new().default_family(small)
+}
+
+fn fill(db: &Db, value: &[u8]) {
+    for i in 0..2000u32 {
+        db.put(i.to_be_bytes(), value).unwrap();
+    }
+}
+
+#[test]
+fn whatever_is_alive_answers_closed_and_the_directory_is_free() {
+    let dir = Dir::new("alive");
+    let db = Db::open(&dir.0, options()).unwrap();
+    let other = db.create_family("other", FamilyOptions::new()).unwrap();
+    fill(&db, &[1; 600]);
+    db.flush().unwrap();
+    let family = db.default_family();
+    let snapshot = db.snapshot().unwrap();
+    let levels = [
+        Isolation::ReadUncommitted,
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ];
+    let txns: Vec<_> =
+        levels.map(|level| db.begin(TxnOptions::new().isolation(level)).unwrap()).into_iter().collect();
+    for (i, txn) in txns.iter().enumerate() {
+        txn.put(&family, [i as u8], "x").unwrap();
+        txn.savepoint("here").unwrap();
+        txn.get(&other, "k").unwrap();
+    }
+    let spilled = db.begin(TxnOptions::new().spill_bytes(4096)).unwrap();
+    for i in 0..1000u32 {
+        spilled.put(&family, i.to_le_bytes(), [2; 600]).unwrap();
+    }
+    let mut of_spilled = spilled.cursor(&family).unwrap();
+    of_spilled.seek_to_first().unwrap();
+    let mut cursor = db.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    let mut iter = snapshot.iter(&family).unwrap();
+    iter.next().unwrap().unwrap();
+    let prepared = db.begin(TxnOptions::new()).unwrap();
+    prepared.put(&other, "p", "prepared").unwrap();
+    prepared.prepare("gid").unwrap();
+    let mut load = other.bulk_load().unwrap();
+    load.put("a", "b").unwrap();
+    // What the readers hold is to be deleted once they are gone.
+    fill(&db, &[3; 600]);
+    db.compact().unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&family, "late", "").unwrap();
+
+    db.close().unwrap();
+    let again = Db::open(&dir.0, options()).expect("the directory is free at once");
+    for txn in &txns {
+        assert_eq!(kind(txn.get(&family, [0])), ErrorKind::Closed);
+        assert_eq!(kind(txn.put(&family, [0], "y")), ErrorKind::Closed);
+        assert_eq!(kind(txn.delete(&family, [0])), ErrorKind::Closed);
+        assert_eq!(kind(txn.cursor(&family)), ErrorKind::Closed);
+        assert_eq!(kind(txn.savepoint("more")), ErrorKind::Closed);
+        assert_eq!(kind(txn.rollback_to("here")), ErrorKind::Closed);
+        assert_eq!(kind(txn.release("here")), ErrorKind::Closed);
+        assert_eq!(kind(txn.reset()), ErrorKind::Closed);
+        assert_eq!(kind(txn.commit()), ErrorKind::Closed);
+        txn.rollback();
+    }
+    assert_eq!(kind(of_spilled.next()), ErrorKind::Closed);
+    assert_eq!(kind(spilled.put(&family, "k", "v")), ErrorKind::Closed);
+    assert_eq!(kind(spilled.commit()), ErrorKind::Closed);
+    assert_eq!(cursor.key(), [0; 4], "where it stands it still says");
+    assert_eq!(kind(cursor.value()), ErrorKind::Closed);
+    assert_eq!(kind(cursor.entry()), ErrorKind::Closed);
+    assert_eq!(kind(cursor.next()), ErrorKind::Closed);
+    assert_eq!(kind(cursor.seek("k")), ErrorKind::Closed);
+    assert_eq!(kind(iter.next().unwrap()), ErrorKind::Closed);
+    assert!(iter.next().is_none());
+    assert_eq!(kind(snapshot.get(&family, [0; 4])), ErrorKind::Closed);
+    assert_eq!(kind(snapshot.cursor(&family)), ErrorKind::Closed);
+    assert_eq!(kind(load.finish()), ErrorKind::Closed);
+    assert_eq!(kind(db.write(batch)), ErrorKind::Closed);
+    assert_eq!(kind(family.get([0; 4])), ErrorKind::Closed);
+    assert_eq!(kind(family.put("k", "v")), ErrorKind::Closed);
+    assert_eq!(kind(family.delete("k")), ErrorKind::Closed);
+    assert_eq!(kind(family.cursor()), ErrorKind::Closed);
+    assert_eq!(kind(family.flush()), ErrorKind::Closed);
+    assert_eq!(kind(family.compact()), ErrorKind::Closed);
+    assert_eq!(kind(db.begin(TxnOptions::new())), ErrorKind::Closed);
+    assert_eq!(kind(db.snapshot()), ErrorKind::Closed);
+    assert_eq!(kind(db.family("other")), ErrorKind::Closed);
+    assert_eq!(kind(db.create_family("third", FamilyOptions::new())), ErrorKind::Closed);
+    assert_eq!(kind(db.drop_family("other")), ErrorKind::Closed);
+    assert_eq!(kind(db.rename_family("other", "third")), ErrorKind::Closed);
+    assert_eq!(kind(db.clone_family("other", "third")), ErrorKind::Closed);
+    assert_eq!(kind(db.clear_family("other")), ErrorKind::Closed);
+    assert_eq!(kind(other.set_options(FamilyOptions::new())), ErrorKind::Closed);
+    assert_eq!(kind(db.commit_prepared("gid")), ErrorKind::Closed);
+    assert_eq!(kind(db.sync()), ErrorKind::Closed);
+    assert_eq!(kind(db.verify()), ErrorKind::Closed);
+    assert_eq!((family.name(), db.families().len()), ("default".into(), 2), "these are facts of memory");
+    assert!(!db.stats().families.is_empty());
+    db.close().expect("a second time");
+
+    // The last holders of old files go while the directory is somebody else's.
+    fill(&again, &[4; 600]);
+    again.flush().unwrap();
+    drop((txns, spilled, of_spilled, cursor, iter, snapshot, load, family, other, prepared, db));
+    again.compact().unwrap();
+    assert_eq!(again.iter().unwrap().count(), 2000);
+    assert_eq!(again.get(7u32.to_be_bytes()).unwrap().unwrap(), [4; 600]);
+    again.commit_prepared("gid").unwrap();
+    assert_eq!(again.family("other").unwrap().get("p").unwrap().unwrap(), b"prepared");
+    assert!(again.verify().unwrap().errors.is_empty());
+    again.close().unwrap();
+    let third = Db::open(&dir.0, options()).unwrap();
+    assert!(third.stats().recovery.clean);
+    assert_eq!(third.iter().unwrap().count(), 2000);
+}
+
+#[test]
+fn close_is_fast_with_a_large_backlog() {
+    let dir = Dir::new("backlog");
+    let db = Db::open(&dir.0, options()).unwrap();
+    db.set_background_rate(Some(1));
+    let pause = db.pause_background_work().unwrap();
+    for round in 0..3u32 {
+        let mut batch = WriteBatch::new();
+        for i in 0..2000u32 {
+            batch.put(&db.default_family(), (i * 7 + round).to_be_bytes(), [5; 600]).unwrap();
+        }
+        db.write(batch).unwrap();
+    }
+    drop(pause);
+    while db.stats().running.is_empty() {
+        std::thread::yield_now();
+    }
+    db.cancel_background_work().unwrap();
+    db.close().unwrap();
+    let db = Db::open(&dir.0, options()).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 6000);
+}
+
+#[test]
+fn close_wakes_who_waits_for_a_lock() {
+    let dir = Dir::new("locks");
+    let db = Db::open(&dir.0, options()).unwrap();
+    let family = db.default_family();
+    let holder = db.begin(TxnOptions::new().pessimistic(true)).unwrap();
+    holder.lock(&family, "k", LockMode::Exclusive).unwrap();
+    let waiter = std::thread::spawn({
+        let (db, family) = (db.clone(), family.clone());
+        move || {
+            let patient = TxnOptions::new().pessimistic(true).lock_timeout(Duration::from_secs(3600));
+            let txn = db.begin(patient).unwrap();
+            txn.put(&family, "k", "v")
+        }
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    db.close().unwrap();
+    assert_eq!(kind(waiter.join().unwrap()), ErrorKind::Closed);
+    assert_eq!(kind(holder.commit()), ErrorKind::Closed);
+}
+
+#[test]
+fn a_handle_of_a_dropped_family_says_so() {
+    let dir = Dir::new("dropped");
+    let db = Db::open(&dir.0, options()).unwrap();
+    let gone = db.create_family("gone", FamilyOptions::new()).unwrap();
+    gone.put("k", "old").unwrap();
+    gone.flush().unwrap();
+    gone.put("l", "old").unwrap();
+    let (snapshot, txn) = (db.snapshot().unwrap(), db.begin(TxnOptions::new()).unwrap());
+    txn.put(&gone, "t", "t").unwrap();
+    let mut cursor = gone.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&gone, "b", "b").unwrap();
+    batch.put(&db.default_family(), "b", "b").unwrap();
+    db.drop_family("gone").unwrap();
+    // A new one of that name is another family.
+    let new = db.create_family("gone", FamilyOptions::new()).unwrap();
+    new.put("k", "new").unwrap();
+
+    let not_found = ErrorKind::NotFound;
+    assert_eq!(kind(gone.put("k", "v")), not_found);
+    assert_eq!(kind(gone.delete("k")), not_found);
+    assert_eq!(kind(gone.get("k")), not_found);
+    assert_eq!(kind(gone.contains("k")), not_found);
+    assert_eq!(kind(gone.cursor()), not_found);
+    assert_eq!(kind(gone.iter()), not_found);
+    assert_eq!(kind(gone.flush()), not_found);
+    assert_eq!(kind(gone.compact()), not_found);
+    assert_eq!(kind(gone.set_options(FamilyOptions::new())), not_found);
+    assert_eq!(kind(snapshot.get(&gone, "k")), not_found);
+    assert_eq!(kind(txn.get(&gone, "other")), not_found);
+    assert_eq!(kind(txn.put(&gone, "u", "u")), not_found);
+    assert_eq!(kind(txn.cursor(&gone)), not_found);
+    assert_eq!(kind(txn.commit()), not_found);
+    assert_eq!(kind(db.write(batch)), not_found);
+    assert_eq!(db.get("b").unwrap(), None, "nothing of the batch happened");
+    assert_eq!(gone.name(), "gone", "the name it had");
+    // A cursor that was made before goes on: it is a picture.
+    assert_eq!(cursor.key(), b"k");
+    assert_eq!(&cursor.value().unwrap()[..], b"old");
+    cursor.next().unwrap();
+    assert_eq!(cursor.key(), b"l");
+    assert_eq!(new.get("k").unwrap().unwrap(), b"new");
+}

@@ -71,7 +71,7 @@ struct Search {
 /// An end as it may be stored: that of an entry without one is 0 or less.
 fn is_end(stored: usize, known: i64) -> bool {
     let stored = stored as i64;
-    if known > 0 { stored == known } else { stored <= 0 && stored >= -1 }
+    if known > 0 { stored == known } else { (-1..=0).contains(&stored) }
 }
 
 fn anchors(words: &[usize], object: usize, key: usize) -> Vec<Anchor> {

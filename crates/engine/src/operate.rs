@@ -8,6 +8,7 @@ use crate::events::Event;
 use crate::family::Family;
 use crate::jobs::compact::{self, Extent};
 use crate::jobs::due;
+use crate::report;
 use perigee_base::{ErrorKind, Result};
 use perigee_tree::compact::pick::manual::Span;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const LOOK_US: u64 = 50_000;
 impl Engine {
     /// Merges these families into their deepest levels.
     pub fn compact(&self, families: &[Arc<Family>]) -> Result<()> {
-        self.merge(families, &Extent::Whole { any_garbage: false })
+        self.merge(families, &Extent::Whole { any_garbage: false }).inspect(|()| self.core.audience.call())
     }
     /// The same, and every value log that holds any garbage is emptied: nothing is left that could be reclaimed.
     pub fn purge(&self, families: &[Arc<Family>]) -> Result<()> {
@@ -47,6 +48,7 @@ impl Engine {
         self.core.health.check_open()?;
         self.core.control.pause();
         self.core.tell(&Event::Control { what: "paused" });
+        self.core.audience.call();
         let quiet = self.wait_for(None, || self.core.control.is_quiet(None));
         if quiet.is_err() {
             self.unpause();
@@ -58,6 +60,7 @@ impl Engine {
         self.core.control.unpause();
         self.core.signal.ring();
         self.core.tell(&Event::Control { what: "resumed after a pause" });
+        self.core.audience.call();
     }
     /// Running compactions give up, and none starts until [`Engine::uncancel`]. Flushes go on.
     pub fn cancel(&self) -> Result<()> {
@@ -65,6 +68,7 @@ impl Engine {
         self.core.control.set_cancelled(true);
         self.core.signal.ring();
         self.core.tell(&Event::Control { what: "cancelled" });
+        self.core.audience.call();
         let control = &self.core.control;
         self.wait_for(None, || control.is_quiet(Some(Kind::Compaction)) || control.check_cancelled().is_ok())
             .map(|_| ())
@@ -75,6 +79,7 @@ impl Engine {
         self.core.control.set_cancelled(false);
         self.core.signal.ring();
         self.core.tell(&Event::Control { what: "allowed again" });
+        self.core.audience.call();
         Ok(())
     }
     /// Bytes per second that background work may move; 0: no limit.
@@ -115,6 +120,15 @@ impl Engine {
                 return Ok(false);
             }
         }
+    }
+
+    /// Whether a memtable of the family waits for its flush, or is being flushed.
+    pub fn is_flushing(&self, family: &Family) -> bool {
+        report::is_flushing(&self.core, family)
+    }
+    /// Whether a compaction of the family runs, or is due and may run.
+    pub fn is_compacting(&self, family: &Arc<Family>) -> bool {
+        report::is_compacting(&self.core, family)
     }
 
     /// What kind of work is due.

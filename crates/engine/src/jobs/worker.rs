@@ -73,7 +73,9 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
         if core.closing.load(SeqCst) {
             return;
         }
-        match catch_unwind(AssertUnwindSafe(|| job(core))) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| job(core)));
+        core.audience.call();
+        match outcome {
             Ok(Ok(done)) => {
                 back_off = BACK_OFF_US_MIN;
                 if done {
@@ -91,6 +93,7 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                     core.tell(&Event::Failed { what: slot.name(), error: &e });
                     core.health.set_background(slot, Some(e));
                     core.signal.ring();
+                    core.audience.call();
                 }
                 if core.health.poisoned().is_some() {
                     return;
@@ -103,6 +106,7 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                 core.tell(&Event::Failed { what: slot.name(), error: &e });
                 core.health.poison(&e);
                 core.signal.ring();
+                core.audience.call();
                 return;
             }
         }

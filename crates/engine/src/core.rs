@@ -151,13 +151,9 @@ pub struct Core {
 impl Core {
     /// Tells what happened.
     pub fn tell(&self, event: &Event<'_>) {
-        events::tell(&self.log, &self.audience, event);
-    }
-    /// Runs users' code that is due: commit hooks, the log listener. Called where this thread holds nothing.
-    #[inline]
-    pub fn call_out(&self) {
-        self.hooks.call();
-        self.audience.call();
+        if events::tell(&self.log, &self.audience, event) {
+            self.signal.ring();
+        }
     }
     /// The time, if this one of the operation is to be measured; `before` counts those before it.
     #[inline]

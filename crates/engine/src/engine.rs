@@ -123,7 +123,6 @@ impl Engine {
             Ok(_) => self.core.stop(operation, started),
             Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {
                 self.core.tell(&Event::Failed { what: "write", error: e });
-                self.core.audience.call();
             }
             Err(_) => {}
         }
@@ -186,7 +185,7 @@ impl Engine {
     /// Decides over a prepared transaction, durably; the number of its last operation.
     pub fn decide(&self, gid: &[u8], verdict: Verdict) -> Result<SeqNo> {
         let done = commit::decide(&self.core, &self.writers, gid, verdict);
-        self.core.call_out();
+        self.core.hooks.call();
         done
     }
     /// The prepared transactions that nobody has decided.
@@ -194,9 +193,9 @@ impl Engine {
         self.core.health.check_open()?;
         Ok(self.core.prepared.all())
     }
-    /// Calls the commit hooks, and the log listener, that are due, on a thread that holds nothing.
+    /// Calls the commit hooks that are due, on a thread that holds nothing.
     pub fn call_hooks(&self) {
-        self.core.call_out();
+        self.core.hooks.call();
     }
     /// What transactions read.
     pub fn core(&self) -> &Core {
@@ -353,7 +352,6 @@ impl Engine {
             }
             Err(_) => {}
         }
-        self.core.audience.call();
         changed
     }
     /// Creates a family.
@@ -435,9 +433,7 @@ impl Engine {
                 f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
             })
             .collect();
-        let flushed = self.wait_until(|| !waiting.iter().any(|(f, m)| f.awaits_flush(m)));
-        self.core.audience.call();
-        flushed
+        self.wait_until(|| !waiting.iter().any(|(f, m)| f.awaits_flush(m)))
     }
 
     /// Waits for flushes, unless they fail or are held back.

@@ -173,14 +173,14 @@ fn line(event: &Event<'_>) -> String {
     one_line(&format!("{:<11}{event}", event.name()))
 }
 
-/// Tells an event. The listener is not called here: this thread may hold locks.
-pub fn tell(log: &InfoLog, audience: &Audience, event: &Event<'_>) {
+/// Tells an event. The listener is not called here, this thread may hold locks: whether there is something for it now.
+pub fn tell(log: &InfoLog, audience: &Audience, event: &Event<'_>) -> bool {
     let level = event.level();
     if level > LogLevel::Debug {
         log.line(format_args!("{:<11}{event}", event.name()));
     }
-    audience.push(level, || line(event));
     trace(event);
+    audience.push(level, || line(event))
 }
 
 #[cfg(feature = "tracing")]

@@ -1,7 +1,8 @@
 //! A user's listener: code that is told the lines of the log for people as they come, for a program that has a log of its own.
 //!
-//! 1. Lines are told in the order in which they entered the queue, one at a time, on a thread that holds nothing of the engine:
-//!    whoever has something to tell while it holds locks leaves it in the queue ([`Audience::push`]).
+//! 1. Lines are told in the order in which they entered the queue, one at a time: by a thread of its own (`jobs::worker`), and at
+//!    open and close by those who do that, holding nothing. Not by the threads that flush and compact: a listener that writes
+//!    may have to wait for them. Whoever has something to tell leaves it in the queue ([`Audience::push`]).
 //! 2. A panic in a listener ends that call and nothing else.
 //! 3. The queue has a limit. Beyond it the oldest lines go, and the listener is told how many.
 //! 4. When [`Audience::finish`] returns true no line is told any more.
@@ -96,15 +97,19 @@ impl Audience {
     pub fn hears(&self, level: LogLevel) -> bool {
         self.listener.as_ref().is_some_and(|l| level >= l.level)
     }
-    /// Adds a line; it is told at the next [`Audience::call`].
-    pub fn push(&self, level: LogLevel, line: impl FnOnce() -> String) {
+    /// Whether there is somebody.
+    pub fn is_there(&self) -> bool {
+        self.listener.is_some()
+    }
+    /// Adds a line, which is told at the next [`Audience::call`]; false if nobody wants it.
+    pub fn push(&self, level: LogLevel, line: impl FnOnce() -> String) -> bool {
         if !self.hears(level) {
-            return;
+            return false;
         }
         let line = line();
         let mut state = self.state();
         if state.finished {
-            return;
+            return false;
         }
         if state.queue.len() >= LISTENED_LINES_MAX {
             state.queue.pop_front();
@@ -112,6 +117,7 @@ impl Audience {
         }
         state.queue.push_back((level, line));
         self.waiting.store(state.queue.len(), Relaxed);
+        true
     }
     /// Tells what is in the queue, unless another thread (or the listener further up this one) does.
     #[inline]

@@ -19,7 +19,7 @@ const LOOK_US: u64 = 50_000;
 impl Engine {
     /// Merges these families into their deepest levels.
     pub fn compact(&self, families: &[Arc<Family>]) -> Result<()> {
-        self.merge(families, &Extent::Whole { any_garbage: false }).inspect(|()| self.core.audience.call())
+        self.merge(families, &Extent::Whole { any_garbage: false })
     }
     /// The same, and every value log that holds any garbage is emptied: nothing is left that could be reclaimed.
     pub fn purge(&self, families: &[Arc<Family>]) -> Result<()> {
@@ -48,7 +48,6 @@ impl Engine {
         self.core.health.check_open()?;
         self.core.control.pause();
         self.core.tell(&Event::Control { what: "paused" });
-        self.core.audience.call();
         let quiet = self.wait_for(None, || self.core.control.is_quiet(None));
         if quiet.is_err() {
             self.unpause();
@@ -60,7 +59,6 @@ impl Engine {
         self.core.control.unpause();
         self.core.signal.ring();
         self.core.tell(&Event::Control { what: "resumed after a pause" });
-        self.core.audience.call();
     }
     /// Running compactions give up, and none starts until [`Engine::uncancel`]. Flushes go on.
     pub fn cancel(&self) -> Result<()> {
@@ -68,7 +66,6 @@ impl Engine {
         self.core.control.set_cancelled(true);
         self.core.signal.ring();
         self.core.tell(&Event::Control { what: "cancelled" });
-        self.core.audience.call();
         let control = &self.core.control;
         self.wait_for(None, || control.is_quiet(Some(Kind::Compaction)) || control.check_cancelled().is_ok())
             .map(|_| ())
@@ -79,7 +76,6 @@ impl Engine {
         self.core.control.set_cancelled(false);
         self.core.signal.ring();
         self.core.tell(&Event::Control { what: "allowed again" });
-        self.core.audience.call();
         Ok(())
     }
     /// Bytes per second that background work may move; 0: no limit.

@@ -55,10 +55,10 @@ impl Options {
     /// least as important as `level`, without its time: first a word that says what it is about, then what happened. With
     /// [`LogLevel::Debug`] it hears of more than the file. A failure to open is told, too.
     ///
-    /// It runs on threads of the database and on those that call it, one line at a time, in order, with nothing of the database
-    /// locked: it may call the database, but not close it (`InvalidArgument`), nor have its last handle. While it takes its
-    /// time others go on, and up to 1,024 lines wait; beyond that the oldest are lost, which it is told. If it panics that call
-    /// ends. After [`Db::close`](crate::Db::close) it is not called any more.
+    /// It runs on a thread of its own (and on those that open and close), one line at a time, in order, with nothing locked: it may
+    /// call the database, but not close it (`InvalidArgument`), nor have its last handle. While it takes its time the
+    /// others go on, and up to 1,024 lines wait; beyond that the oldest are lost, which it is told. If it panics that call ends. A
+    /// close waits for it; after [`Db::close`](crate::Db::close) it is not called any more.
     ///
     /// ```
     /// # use perigee::{Db, LogLevel, Options};

@@ -59,7 +59,7 @@ pub fn publish_up_to(core: &Core, seq: SeqNo, told: apply::Told) {
 /// Commits a batch; the number of its last operation.
 pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<SeqNo> {
     let written = write_if(core, writers, batch, durability, None);
-    core.call_out();
+    core.hooks.call();
     written
 }
 

@@ -31,7 +31,7 @@ impl std::fmt::Debug for Workers {
 
 /// Starts the threads.
 pub fn start(core: &Arc<Core>) -> Result<Workers> {
-    let mut jobs: Vec<(&str, Job, Slot)> = vec![
+    let mut jobs: Vec<(&'static str, Job, Slot)> = vec![
         ("perigee-flush", flush::one, Slot::Flush),
         ("perigee-compact", compact::one, Slot::Compact),
         ("perigee-sync", sync_when_due, Slot::Sync),
@@ -39,10 +39,18 @@ pub fn start(core: &Arc<Core>) -> Result<Workers> {
     if core.settings.scrub_interval_us > 0 {
         jobs.push(("perigee-scrub", scrub::one, Slot::Scrub));
     }
-    let mut workers = Workers(Vec::new());
-    for (name, job, slot) in jobs {
+    let work = |(name, job, slot): (&'static str, Job, Slot)| {
         let mine = Arc::clone(core);
-        match core.env.spawn.spawn(name, Box::new(move || work(&mine, job, slot))) {
+        (name, Box::new(move || work(&mine, job, slot)) as Box<dyn FnOnce() + Send>)
+    };
+    let mut threads: Vec<_> = jobs.into_iter().map(work).collect();
+    if core.audience.is_there() {
+        let mine = Arc::clone(core);
+        threads.push(("perigee-listen", Box::new(move || listen(&mine))));
+    }
+    let mut workers = Workers(Vec::new());
+    for (name, body) in threads {
+        match core.env.spawn.spawn(name, body) {
             Ok(thread) => workers.0.push(thread),
             Err(e) => {
                 core.closing.store(true, SeqCst);
@@ -65,6 +73,18 @@ impl Workers {
     }
 }
 
+/// Tells the log listener its lines, as they come, on a thread that does nothing else: what it calls may wait for the others.
+fn listen(core: &Core) {
+    loop {
+        let seen = core.signal.now();
+        core.audience.call();
+        if core.closing.load(SeqCst) {
+            return;
+        }
+        core.signal.wait(seen);
+    }
+}
+
 fn work(core: &Arc<Core>, job: Job, slot: Slot) {
     let mut back_off = BACK_OFF_US_MIN;
     loop {
@@ -73,9 +93,7 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
         if core.closing.load(SeqCst) {
             return;
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| job(core)));
-        core.audience.call();
-        match outcome {
+        match catch_unwind(AssertUnwindSafe(|| job(core))) {
             Ok(Ok(done)) => {
                 back_off = BACK_OFF_US_MIN;
                 if done {
@@ -93,7 +111,6 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                     core.tell(&Event::Failed { what: slot.name(), error: &e });
                     core.health.set_background(slot, Some(e));
                     core.signal.ring();
-                    core.audience.call();
                 }
                 if core.health.poisoned().is_some() {
                     return;
@@ -106,7 +123,6 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
                 core.tell(&Event::Failed { what: slot.name(), error: &e });
                 core.health.poison(&e);
                 core.signal.ring();
-                core.audience.call();
                 return;
             }
         }

@@ -35,7 +35,7 @@ pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 10;
 /// Most filter bits a key that may be asked for.
 pub const FILTER_BITS_MAX: u8 = 30;
 /// Longest name of a user's key order, in bytes.
-pub const ORDER_NAME_BYTES_MAX: usize = 64;
+pub const ORDER_NAME_BYTES_MAX: usize = 96;
 /// Most users' key orders in one process: they are never forgotten.
 pub const ORDERS_MAX: usize = 256;
 /// Longest name of a user's merge operator, and longest separator of the built-in one, in bytes.

@@ -32,7 +32,7 @@ use crate::wal::Wal;
 use perigee_base::format::FileKind;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, SeqNo};
+use perigee_base::{Error, ErrorKind, FileId, KeyOrder, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
 use perigee_file::{Shelf, name};
@@ -99,6 +99,8 @@ pub struct Core {
     pub wal: Wal,
     /// The manifest.
     pub manifest: Manifest,
+    /// The users' key orders that families may have.
+    pub orders: std::sync::RwLock<Vec<KeyOrder>>,
     /// The families.
     pub families: Families,
     /// The next file id.
@@ -149,6 +151,10 @@ pub struct Core {
 }
 
 impl Core {
+    /// The users' key orders that families may have now.
+    pub fn orders(&self) -> Vec<KeyOrder> {
+        self.orders.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
     /// Tells what happened.
     pub fn tell(&self, event: &Event<'_>) {
         if events::tell(&self.log, &self.audience, event) {

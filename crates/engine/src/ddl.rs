@@ -24,7 +24,7 @@ pub fn check_name(name: &str) -> Result<()> {
 /// Creates a family, durably, under a number of its own.
 pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
     settings.check()?;
-    settings.order.check_known(&core.settings.orders)?;
+    settings.order.check_known(&core.orders())?;
     core.settings.operators.check_known(settings.merge_operator.as_ref())?;
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;

@@ -9,9 +9,9 @@ use crate::family::Family;
 use crate::jobs::compact::{self, Extent};
 use crate::jobs::due;
 use crate::report;
-use perigee_base::{ErrorKind, Result};
+use perigee_base::{ErrorKind, KeyOrder, Result};
 use perigee_tree::compact::pick::manual::Span;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// How long a waiter sleeps between two looks.
 const LOOK_US: u64 = 50_000;
@@ -82,6 +82,18 @@ impl Engine {
     pub fn set_background_rate(&self, bytes_per_second: u64) {
         self.core.throttle.set_rate(bytes_per_second);
         self.core.signal.ring();
+    }
+    /// From now on so many bytes of the disk are kept free.
+    pub fn set_min_free_space(&self, bytes: u64) {
+        self.core.space.set_reserve(bytes);
+        self.core.signal.ring();
+    }
+    /// From now on families may have this order.
+    pub fn add_order(&self, order: KeyOrder) {
+        let mut orders = self.core.orders.write().unwrap_or_else(PoisonError::into_inner);
+        if !orders.contains(&order) {
+            orders.push(order);
+        }
     }
     /// See [`Engine::set_background_rate`].
     pub fn background_rate(&self) -> u64 {

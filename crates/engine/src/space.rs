@@ -11,7 +11,7 @@ const LOOK_US: u64 = 200_000;
 /// What was last heard. Relaxed: an old answer costs at most one look's worth of writes.
 #[derive(Debug)]
 pub struct Space {
-    reserve: u64,
+    reserve: AtomicU64,
     free: AtomicU64,
     looked_us: AtomicU64,
     /// May still be written before the next look.
@@ -22,7 +22,7 @@ impl Space {
     /// A guard of that many bytes; 0 guards nothing.
     pub fn new(reserve: u64) -> Space {
         Space {
-            reserve,
+            reserve: AtomicU64::new(reserve),
             free: AtomicU64::new(u64::MAX),
             looked_us: AtomicU64::new(0),
             allowance: AtomicU64::new(0),
@@ -30,7 +30,13 @@ impl Space {
     }
     /// The reserve, and the free space as last heard (`u64::MAX`: not heard, or without bound).
     pub fn status(&self) -> (u64, u64) {
-        (self.reserve, self.free.load(Relaxed))
+        (self.reserve.load(Relaxed), self.free.load(Relaxed))
+    }
+    /// From now on so many bytes are kept free.
+    pub fn set_reserve(&self, bytes: u64) {
+        self.reserve.store(bytes, Relaxed);
+        // What was allowed was allowed by the other number.
+        self.allowance.store(0, Relaxed);
     }
 
     /// Admits a write of `bytes`, or refuses it because little space is left.
@@ -38,7 +44,8 @@ impl Space {
     /// # Errors
     /// `NoSpace`: nothing was written; the same write is accepted when there is room again.
     pub fn admit(&self, dir: &dyn Dir, now_us: u64, bytes: u64) -> Result<()> {
-        if self.reserve == 0 {
+        let reserve = self.reserve.load(Relaxed);
+        if reserve == 0 {
             return Ok(());
         }
         let left = self.allowance.load(Relaxed);
@@ -50,10 +57,10 @@ impl Space {
         let free = dir.free_space()?;
         self.free.store(free, Relaxed);
         self.looked_us.store(now_us, Relaxed);
-        let above = free.saturating_sub(self.reserve);
+        let above = free.saturating_sub(reserve);
         if above < bytes {
             self.allowance.store(0, Relaxed);
-            return Err(refusal(self.reserve, free));
+            return Err(refusal(reserve, free));
         }
         // The log is not all that grows: flushes and compactions write as well.
         self.allowance.store((above - bytes) / 4, Relaxed);
@@ -88,6 +95,11 @@ mod tests {
         assert!(e.message().contains("1500 bytes are free"), "{e}");
         disk.set_capacity(u64::MAX);
         guard.admit(&*dir, 2, 501).unwrap();
-        Space::new(0).admit(&*dir, 0, u64::MAX).unwrap();
+        guard.set_reserve(1 << 62);
+        guard.admit(&*dir, 3, 1).unwrap();
+        disk.set_capacity(1500);
+        guard.admit(&*dir, 4, 1).unwrap_err();
+        guard.set_reserve(0);
+        guard.admit(&*dir, 5, u64::MAX).unwrap();
     }
 }

@@ -78,6 +78,7 @@ pub use iter::{Cursor, Iter};
 pub use operate::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
+pub use perigee_base::order::REGISTERED_ORDER;
 pub use perigee_base::{Error, ErrorKind, KeyOrder, MergeOperator, MergeRule, Result};
 pub use perigee_engine::listener::LogLevel;
 pub use perigee_engine::locks::LockMode;

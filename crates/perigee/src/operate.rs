@@ -98,6 +98,45 @@ impl Db {
     pub fn set_background_rate(&self, bytes_per_second: Option<u64>) {
         self.engine.set_background_rate(bytes_per_second.map_or(0, |rate| rate.max(1)));
     }
+    /// How much of the disk is kept free, from now on ([`crate::Options::min_free_space`]).
+    ///
+    /// ```
+    /// # use perigee::{Db, ErrorKind, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let disk = SimDisk::new(1);
+    /// # disk.set_capacity(64 << 20);
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: disk, ..Env::real() }))?;
+    /// db.put("moon", "full")?;
+    /// db.set_min_free_space(1 << 40); // more than there is
+    /// assert_eq!(db.put("moon", "new").unwrap_err().kind(), ErrorKind::NoSpace);
+    /// db.set_min_free_space(1 << 20);
+    /// db.put("moon", "new")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_min_free_space(&self, bytes: u64) {
+        self.engine.set_min_free_space(bytes);
+    }
+    /// From now on families of this database may have a user's order that [`crate::Options::orders`] did not name. At the next
+    /// open it must be named there, if a family has it by then.
+    ///
+    /// ```
+    /// # use perigee::{Db, FamilyOptions, KeyOrder, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let by_length = KeyOrder::register("length, then bytes", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)))?;
+    /// let options = FamilyOptions::new().order(by_length);
+    /// assert!(db.create_family("words", options.clone()).is_err());
+    /// db.register_order(by_length);
+    /// db.create_family("words", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn register_order(&self, order: crate::KeyOrder) {
+        self.engine.add_order(order);
+    }
     /// The rate now.
     pub fn background_rate(&self) -> Option<u64> {
         Some(self.engine.background_rate()).filter(|rate| *rate > 0)

@@ -5,6 +5,7 @@ use crate::{
     Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Options, Result, Slice, TxnOptions,
 };
 use crate::{erase, translate};
+use perigee_base::Expiry;
 use perigee_base::cut::Cut;
 use perigee_engine::Engine;
 use perigee_engine::footprint::Place;
@@ -230,6 +231,17 @@ impl Txn {
         ttl: Duration,
     ) -> Result<()> {
         let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry(ttl));
+        self.write(family, key, LockMode::Insert, |batch| batch.put_until(id, key, value.as_ref(), until))
+    }
+    /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch. See [`Family::put_until`].
+    pub fn put_until(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_at_ms: u64,
+    ) -> Result<()> {
+        let (id, key, until) = (family.inner.id, key.as_ref(), Expiry(expires_at_ms));
         self.write(family, key, LockMode::Insert, |batch| batch.put_until(id, key, value.as_ref(), until))
     }
     /// Removes `key`.

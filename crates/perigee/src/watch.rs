@@ -19,6 +19,8 @@ pub enum CommitOperation<'a> {
         key: &'a [u8],
         /// The value.
         value: &'a [u8],
+        /// When it expires, in milliseconds since the Unix epoch; `None`: never.
+        expires_at_ms: Option<u64>,
     },
     /// A key was removed (by a single delete too).
     Delete {
@@ -83,8 +85,11 @@ impl CommitEvent<'_> {
                 };
             }
             match op.value_in(buf) {
-                Ok(ValueRef::Inline(value) | ValueRef::InlineUntil(value, _)) => {
-                    CommitOperation::Put { sequence, key, value }
+                Ok(ValueRef::Inline(value)) => {
+                    CommitOperation::Put { sequence, key, value, expires_at_ms: None }
+                }
+                Ok(ValueRef::InlineUntil(value, until)) => {
+                    CommitOperation::Put { sequence, key, value, expires_at_ms: Some(until.0) }
                 }
                 Ok(ValueRef::Operand(operand)) => CommitOperation::Merge { sequence, key, operand },
                 _ => CommitOperation::Delete { sequence, key },

@@ -45,6 +45,10 @@ pub enum KeyOrder {
     Registered(&'static Registered),
 }
 
+/// What an error expects ([`Error::expected_value`]) if it misses a user's order; what it got is the order's name, without what stored
+/// names begin with.
+pub const REGISTERED_ORDER: &str = "a registered key order";
+
 /// The built-in orders, each with its stored name.
 pub const BUILT_IN: [(KeyOrder, &str); 6] = [
     (KeyOrder::Bytes, "bytes"),
@@ -227,6 +231,7 @@ fn unregistered(name: &str) -> Error {
         "the family uses the user's key order {name:?}, which is not registered: pass it to Options::register_order, as \
          the program that wrote the database does"
     ))
+    .expected(REGISTERED_ORDER, name)
 }
 
 /// The key as text ends before its first NUL.

@@ -135,6 +135,6 @@ fn what_is_no_order_is_refused() {
     refuse(KeyOrder::register("circle", circle), "circle");
     let upper = |k: &[u8]| k.to_ascii_uppercase();
     refuse(KeyOrder::register_canonical("odd", |a, b| a.cmp(b), upper), "canonical");
-    refuse(KeyOrder::register("", |a, b| a.cmp(b)), "1 to 64");
+    refuse(KeyOrder::register("", |a, b| a.cmp(b)), "1 to 96");
     refuse(KeyOrder::register("a\nb", |a, b| a.cmp(b)), "control");
 }

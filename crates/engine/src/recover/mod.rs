@@ -172,6 +172,7 @@ fn assemble(
     let core = Core {
         memory,
         shared: std::mem::take(&mut replayed.shared),
+        orders: settings.orders.clone().into(),
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
         log,

@@ -177,7 +177,7 @@ fn last_puts<'a>(operations: impl Iterator<Item = CommitOperation<'a>>) -> BTree
     };
     for operation in operations {
         match operation {
-            CommitOperation::Put { sequence, key, value } => {
+            CommitOperation::Put { sequence, key, value, .. } => {
                 last.insert(decode_key(key), (sequence, version(&decode(value))));
             }
             CommitOperation::Delete { key, .. } => drop(last.remove(&decode_key(key))),

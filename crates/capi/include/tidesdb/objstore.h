@@ -1,0 +1,5 @@
+/* Connectors to object stores are declared in db.h; there are none yet. */
+#ifndef TIDESDB_OBJSTORE_H
+#define TIDESDB_OBJSTORE_H
+#include "db.h"
+#endif

@@ -1,0 +1,183 @@
+//! The border itself: how a call enters and leaves. Nothing unwinds into C; what C gives is looked at before it is used.
+//!
+//! Invariant: a panic of ours ends as [`UNKNOWN`](crate::code::UNKNOWN), and no call enters the engine from inside a comparator.
+
+use crate::code::{Code, INVALID_ARGS, Result, SUCCESS, TOO_LARGE, UNKNOWN};
+use crate::log;
+use perigee::limits;
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Longest path or name that is looked at.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    /// Inside how many of the user's functions this thread is.
+    static INSIDE: Cell<Inside> = const { Cell::new(Inside { comparators: 0, hooks: 0 }) };
+}
+
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    comparators: u32,
+    hooks: u32,
+}
+
+/// A user's function that runs.
+pub struct Within {
+    before: Inside,
+}
+
+impl Within {
+    fn enter(change: impl FnOnce(&mut Inside)) -> Within {
+        let before = INSIDE.try_with(Cell::get).unwrap_or_default();
+        let mut now = before;
+        change(&mut now);
+        let _ = INSIDE.try_with(|i| i.set(now));
+        Within { before }
+    }
+    /// A comparator runs: the engine may hold any of its locks.
+    pub fn comparator() -> Within {
+        Within::enter(|i| i.comparators += 1)
+    }
+    /// A commit hook runs: no lock is held.
+    pub fn hook() -> Within {
+        Within::enter(|i| i.hooks += 1)
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|i| i.set(self.before));
+    }
+}
+
+/// Whether this thread runs a hook.
+pub fn in_hook() -> bool {
+    INSIDE.try_with(Cell::get).is_ok_and(|i| i.hooks > 0)
+}
+
+#[inline]
+fn admit() -> Result<()> {
+    match INSIDE.try_with(Cell::get) {
+        Ok(i) if i.comparators > 0 => Err(INVALID_ARGS
+            .because("a comparator may not call the library: the engine is in the middle of something")),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a call: its code.
+#[inline]
+pub fn call(work: impl FnOnce() -> Result<()>) -> c_int {
+    match caught(work) {
+        Ok(()) => SUCCESS,
+        Err(code) => code.0,
+    }
+}
+
+/// Runs a call that answers something else; `otherwise` after an error.
+#[inline]
+pub fn value<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
+    caught(work).unwrap_or(otherwise)
+}
+
+#[inline]
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Everything that a panic leaves half done is behind a handle, whose lock is let go; the engine looks after itself.
+    catch_unwind(AssertUnwindSafe(|| {
+        admit()?;
+        work()
+    }))
+    .unwrap_or_else(|_| Err(panicked()))
+}
+
+#[cold]
+fn panicked() -> Code {
+    log::error("a bug of the library: a call has panicked; please report what standard error says above");
+    UNKNOWN.because("a bug of the library: the call has panicked")
+}
+
+/// Bytes that C gives.
+///
+/// # Safety
+/// `data` is null or points to `size` bytes that stay as they are for `'a`.
+#[inline]
+pub unsafe fn bytes<'a>(data: *const u8, size: usize, max: usize) -> Result<&'a [u8]> {
+    if data.is_null() {
+        return Err(INVALID_ARGS.because("a null pointer where bytes are needed"));
+    }
+    if size > max {
+        return Err(TOO_LARGE.with(format!("{size} bytes, where {max} are the most")));
+    }
+    // SAFETY: not null; the caller vouches for the rest, and the limits are far below `isize::MAX`.
+    Ok(unsafe { std::slice::from_raw_parts(data, size) })
+}
+
+/// A key: of one byte at least.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+pub unsafe fn key<'a>(data: *const u8, size: usize) -> Result<&'a [u8]> {
+    if size == 0 {
+        return Err(INVALID_ARGS.because("a key has at least one byte"));
+    }
+    // SAFETY: passed on.
+    unsafe { bytes(data, size, limits::KEY_BYTES_MAX) }
+}
+
+/// Text that C gives: at most 64 KiB of UTF-8.
+///
+/// # Safety
+/// `text` is null or points to a string that ends with NUL and stays as it is for `'a`.
+pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+    if text.is_null() {
+        return Err(INVALID_ARGS.because("a null pointer where text is needed"));
+    }
+    // SAFETY: the string ends, says the caller.
+    let bytes = unsafe { CStr::from_ptr(text) };
+    if bytes.count_bytes() > TEXT_BYTES_MAX {
+        return Err(INVALID_ARGS.because("a name or path of more than 64 KiB"));
+    }
+    bytes.to_str().map_err(|_| INVALID_ARGS.because("a name or path that is not UTF-8"))
+}
+
+/// A place for an answer.
+///
+/// # Safety
+/// `place` is null or may be written to.
+#[inline]
+pub unsafe fn out<'a, T>(place: *mut T) -> Result<&'a mut T> {
+    // SAFETY: says the caller; types of answers have no invalid bytes (integers, pointers).
+    unsafe { place.as_mut() }
+        .ok_or_else(|| INVALID_ARGS.because("a null pointer where an answer is to be put"))
+}
+
+/// A structure that C gives.
+///
+/// # Safety
+/// `place` is null or points to a whole one.
+#[inline]
+pub unsafe fn given<'a, T>(place: *const T) -> Result<&'a T> {
+    // SAFETY: says the caller.
+    unsafe { place.as_ref() }
+        .ok_or_else(|| INVALID_ARGS.because("a null pointer where a structure is needed"))
+}
+
+/// The text in a field of fixed size: up to its first NUL.
+pub fn field(field: &[c_char]) -> Result<String> {
+    let bytes: Vec<u8> = field.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect();
+    String::from_utf8(bytes).map_err(|_| INVALID_ARGS.because("a name that is not UTF-8"))
+}
+
+/// Text into a field of fixed size; what does not fit, and its NUL, is an error.
+pub fn set_field(field: &mut [c_char], text: &str) -> Result<()> {
+    if text.len() >= field.len() || text.contains('\0') {
+        return Err(INVALID_ARGS.because("a name that is too long"));
+    }
+    field.fill(0);
+    for (to, from) in field.iter_mut().zip(text.bytes()) {
+        *to = from.cast_signed() as c_char;
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! What the program asks for, as options of the engine. Pure.
+//!
+//! Every field is honoured, or refused with its name, or (where it steers a machine that this engine does not have: skip lists,
+//! sampled indexes, thread pools) checked, kept, reported back, and said in the log to have no counterpart: [`notes`].
+
+use crate::abi::*;
+use crate::border::field;
+use crate::code::{INVALID_ARGS, Result};
+use perigee::{Compression, Durability, FamilyOptions, Isolation, KeyOrder, Options, limits};
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::time::Duration;
+
+/// The settings of a family that nobody has asked otherwise for.
+pub const FAMILY: FamilyConfig = FamilyConfig {
+    name: [0; NAME_BYTES],
+    write_buffer_size: 64 << 20,
+    level_size_ratio: 10,
+    min_levels: 1,
+    dividing_level_offset: 1,
+    klog_value_threshold: 512,
+    compression_algorithm: COMPRESS_LZ4,
+    enable_bloom_filter: 1,
+    bloom_fpr: 0.01,
+    enable_block_indexes: 1,
+    index_sample_ratio: 1,
+    block_index_prefix_len: 16,
+    sync_mode: SYNC_NONE,
+    sync_interval_us: 128_000,
+    comparator_name: [0; COMPARATOR_BYTES],
+    comparator_ctx_str: [0; CONTEXT_BYTES],
+    comparator_fn_cached: null_mut(),
+    comparator_ctx_cached: null_mut(),
+    skip_list_max_level: 12,
+    skip_list_probability: 0.25,
+    default_isolation_level: READ_COMMITTED,
+    min_disk_space: 100 << 20,
+    l1_file_count_trigger: 4,
+    l0_queue_stall_threshold: 10,
+    tombstone_density_trigger: 0.0,
+    tombstone_density_min_entries: 1024,
+    use_btree: 0,
+    commit_hook_fn: None,
+    commit_hook_ctx: null_mut(),
+    object_target_file_size: 0,
+    object_lazy_compaction: 0,
+    object_prefetch_compaction: 1,
+};
+
+/// The settings of a database that nobody has asked otherwise for.
+pub const DATABASE: Config = Config {
+    db_path: c"./tidesdb".as_ptr(),
+    num_flush_threads: 0,
+    num_compaction_threads: 2,
+    log_level: LOG_INFO,
+    block_cache_size: 64 << 20,
+    max_open_sstables: 256,
+    log_to_file: 0,
+    log_truncation_at: 24 << 20,
+    max_memory_usage: 0,
+    unified_memtable: 0,
+    unified_memtable_write_buffer_size: 0,
+    unified_memtable_skip_list_max_level: 0,
+    unified_memtable_skip_list_probability: 0.0,
+    unified_memtable_sync_mode: SYNC_NONE,
+    unified_memtable_sync_interval_us: 0,
+    object_store: null_mut(),
+    object_store_config: null_mut(),
+    max_concurrent_flushes: 0,
+    finish_compactions_on_close: 0,
+};
+
+/// The settings of an object store that nobody has asked otherwise for.
+pub const OBJECT_STORE: ObjectStoreConfig = ObjectStoreConfig {
+    local_cache_path: std::ptr::null(),
+    local_cache_max_bytes: 0,
+    cache_on_read: 1,
+    cache_on_write: 1,
+    max_concurrent_uploads: 4,
+    max_concurrent_downloads: 8,
+    multipart_threshold: 64 << 20,
+    multipart_part_size: 8 << 20,
+    sync_manifest_to_object: 1,
+    replicate_wal: 1,
+    wal_upload_sync: 0,
+    wal_sync_threshold_bytes: 1 << 20,
+    wal_sync_on_commit: 0,
+    replica_mode: 0,
+    replica_sync_interval_us: 5_000_000,
+    replica_replay_wal: 1,
+};
+
+fn refuse<T>(field: &str, why: &str) -> Result<T> {
+    Err(INVALID_ARGS.with(format!("{field}: {why}")))
+}
+
+/// A level of isolation.
+pub fn isolation(level: c_int) -> Result<Isolation> {
+    Ok(match level {
+        0 => Isolation::ReadUncommitted,
+        1 => Isolation::ReadCommitted,
+        2 => Isolation::RepeatableRead,
+        3 => Isolation::Snapshot,
+        4 => Isolation::Serializable,
+        _ => return refuse("isolation level", "0 (read uncommitted) to 4 (serializable)"),
+    })
+}
+
+/// Its number.
+pub fn level(isolation: Isolation) -> c_int {
+    match isolation {
+        Isolation::ReadUncommitted => 0,
+        Isolation::ReadCommitted => 1,
+        Isolation::RepeatableRead => 2,
+        Isolation::Snapshot => 3,
+        Isolation::Serializable => 4,
+    }
+}
+
+fn compression(algorithm: c_int) -> Result<Compression> {
+    Ok(match algorithm {
+        COMPRESS_NONE => Compression::None,
+        COMPRESS_SNAPPY => Compression::Snappy,
+        COMPRESS_LZ4 => Compression::Lz4,
+        COMPRESS_ZSTD => Compression::Zstd(1),
+        COMPRESS_LZ4_FAST => Compression::Lz4Fast(2),
+        _ => {
+            return refuse("compression_algorithm", "0 (none), 1 (snappy), 2 (lz4), 3 (zstd), 4 (lz4, fast)");
+        }
+    })
+}
+
+/// How durable a commit is that writes to a family.
+pub fn durability(mode: c_int, interval_us: u64) -> Result<Durability> {
+    Ok(match mode {
+        SYNC_NONE => Durability::None,
+        SYNC_FULL => Durability::Full,
+        SYNC_INTERVAL if interval_us > 0 => Durability::Interval(Duration::from_micros(interval_us)),
+        SYNC_INTERVAL => {
+            return refuse("sync_interval_us", "more than 0 where the mode is TDB_SYNC_INTERVAL");
+        }
+        _ => return refuse("sync_mode", "0 (none), 1 (full), 2 (interval)"),
+    })
+}
+
+/// The more durable of two.
+pub fn stronger(a: Durability, b: Durability) -> Durability {
+    match (a, b) {
+        (Durability::Full, _) | (_, Durability::Full) => Durability::Full,
+        (Durability::Interval(a), Durability::Interval(b)) => Durability::Interval(a.min(b)),
+        (Durability::Interval(t), _) | (_, Durability::Interval(t)) => Durability::Interval(t),
+        _ => Durability::None,
+    }
+}
+
+/// A setting brought into the range that the engine takes; 0 asks for the default.
+fn within<N: Ord + Default>(given: N, default: N, least: N, most: N) -> N {
+    if given == N::default() { default } else { given.clamp(least, most) }
+}
+
+/// What is checked before a family gets these settings.
+fn check(c: &FamilyConfig) -> Result<()> {
+    if c.enable_bloom_filter != 0 && !(c.bloom_fpr > 0.0 && c.bloom_fpr < 1.0) && c.bloom_fpr != 0.0 {
+        return refuse("bloom_fpr", "more than 0 and less than 1");
+    }
+    if c.tombstone_density_trigger.is_nan() || !(0.0..=1.0).contains(&c.tombstone_density_trigger) {
+        return refuse("tombstone_density_trigger", "0 to 1");
+    }
+    if !c.skip_list_probability.is_finite() || !(0.0..=1.0).contains(&c.skip_list_probability) {
+        return refuse("skip_list_probability", "0 to 1");
+    }
+    for (name, n) in [
+        ("min_levels", c.min_levels),
+        ("dividing_level_offset", c.dividing_level_offset),
+        ("skip_list_max_level", c.skip_list_max_level),
+        ("l1_file_count_trigger", c.l1_file_count_trigger),
+        ("l0_queue_stall_threshold", c.l0_queue_stall_threshold),
+    ] {
+        if n < 0 {
+            return refuse(name, "not negative");
+        }
+    }
+    if c.object_lazy_compaction != 0 && c.object_lazy_compaction != 1 {
+        return refuse("object_lazy_compaction", "0 or 1");
+    }
+    Ok(())
+}
+
+/// Settings of a family for the engine; `unified_bytes`: the memtable that all share, if one was asked for.
+pub fn family_options(
+    c: &FamilyConfig,
+    order: KeyOrder,
+    unified_bytes: Option<usize>,
+) -> Result<FamilyOptions> {
+    check(c)?;
+    durability(c.sync_mode, c.sync_interval_us)?;
+    let memtable = within(unified_bytes.unwrap_or(c.write_buffer_size), 64 << 20, 1 << 10, 2 << 30);
+    let threshold = within(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
+    let ratio = within(c.level_size_ratio, 10, 2, 100);
+    let options = FamilyOptions::new()
+        .order(order)
+        .memtable_bytes(memtable as u64)
+        .value_threshold(threshold)
+        .compression(compression(c.compression_algorithm)?)
+        .level_ratio(ratio as u32)
+        .isolation(Some(isolation(c.default_isolation_level)?));
+    Ok(match c.enable_bloom_filter {
+        0 => options.filter_bits(0),
+        // As TidesDB, which takes its default where none is given.
+        _ if c.bloom_fpr == 0.0 => options.filter_rate(FAMILY.bloom_fpr),
+        _ => options.filter_rate(c.bloom_fpr),
+    })
+}
+
+/// Settings of a family that was not made through C.
+pub fn of_options(o: &FamilyOptions) -> FamilyConfig {
+    FamilyConfig {
+        write_buffer_size: o.memtable_bytes as usize,
+        level_size_ratio: o.level_ratio as usize,
+        klog_value_threshold: o.value_threshold,
+        compression_algorithm: match o.compression {
+            Compression::None => COMPRESS_NONE,
+            Compression::Lz4 => COMPRESS_LZ4,
+            Compression::Lz4Fast(_) => COMPRESS_LZ4_FAST,
+            Compression::Snappy => COMPRESS_SNAPPY,
+            Compression::Zstd(_) => COMPRESS_ZSTD,
+        },
+        enable_bloom_filter: c_int::from(o.filter_bits > 0),
+        bloom_fpr: if o.filter_bits > 0 { o.false_positive_rate() } else { FAMILY.bloom_fpr },
+        sync_mode: SYNC_FULL,
+        default_isolation_level: o.isolation.map_or(READ_COMMITTED, level),
+        ..FAMILY
+    }
+}
+
+/// Fields of a family that ask for something this engine has no counterpart of.
+pub fn notes(c: &FamilyConfig) -> Vec<&'static str> {
+    let fields = [
+        ("min_levels", c.min_levels > FAMILY.min_levels),
+        ("dividing_level_offset", c.dividing_level_offset != FAMILY.dividing_level_offset),
+        ("enable_block_indexes", c.enable_block_indexes == 0),
+        ("index_sample_ratio", c.index_sample_ratio > 1),
+        (
+            "block_index_prefix_len",
+            c.block_index_prefix_len != 0 && c.block_index_prefix_len != FAMILY.block_index_prefix_len,
+        ),
+        (
+            "skip_list_max_level",
+            c.skip_list_max_level != 0 && c.skip_list_max_level != FAMILY.skip_list_max_level,
+        ),
+        (
+            "skip_list_probability",
+            c.skip_list_probability != 0.0 && c.skip_list_probability != FAMILY.skip_list_probability,
+        ),
+        (
+            "l1_file_count_trigger",
+            c.l1_file_count_trigger != 0 && c.l1_file_count_trigger != FAMILY.l1_file_count_trigger,
+        ),
+        (
+            "l0_queue_stall_threshold",
+            c.l0_queue_stall_threshold != 0 && c.l0_queue_stall_threshold != FAMILY.l0_queue_stall_threshold,
+        ),
+        ("tombstone_density_trigger", c.tombstone_density_trigger != 0.0),
+        ("use_btree", c.use_btree != 0),
+        ("object_target_file_size", c.object_target_file_size != 0),
+        ("object_lazy_compaction", c.object_lazy_compaction != 0),
+    ];
+    fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
+}
+
+/// Fields of a database of that sort.
+pub fn database_notes(c: &Config) -> Vec<&'static str> {
+    let fields = [
+        ("num_flush_threads", c.num_flush_threads > 0),
+        (
+            "num_compaction_threads",
+            c.num_compaction_threads > 0 && c.num_compaction_threads != DATABASE.num_compaction_threads,
+        ),
+        ("max_concurrent_flushes", c.max_concurrent_flushes > 0),
+        ("unified_memtable_skip_list_max_level", c.unified_memtable_skip_list_max_level != 0),
+        ("unified_memtable_skip_list_probability", c.unified_memtable_skip_list_probability != 0.0),
+    ];
+    fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
+}
+
+/// Settings of a database for the engine. The path and the object store are looked at elsewhere.
+pub fn options(c: &Config) -> Result<Options> {
+    for (name, n) in [
+        ("num_flush_threads", c.num_flush_threads),
+        ("num_compaction_threads", c.num_compaction_threads),
+        ("max_concurrent_flushes", c.max_concurrent_flushes),
+        ("unified_memtable_skip_list_max_level", c.unified_memtable_skip_list_max_level),
+    ] {
+        if n < 0 {
+            return refuse(name, "not negative");
+        }
+    }
+    if !(LOG_DEBUG..=LOG_FATAL).contains(&c.log_level) && c.log_level != LOG_NONE {
+        return refuse("log_level", "0 (debug) to 4 (fatal), or 99 (none)");
+    }
+    if c.unified_memtable != 0 {
+        // An interval of 0 is TidesDB's default one here.
+        unified_durability(c)?;
+    }
+    let budget = if c.max_memory_usage == 0 { 0 } else { (c.max_memory_usage as u64).max(1 << 20) };
+    Ok(Options::new()
+        .durability(Durability::None)
+        .isolation(Isolation::ReadCommitted)
+        .block_cache_bytes(c.block_cache_size as u64)
+        .memory_budget(budget)
+        .max_open_files(u32::try_from(c.max_open_sstables).unwrap_or(u32::MAX))
+        .min_free_space(FAMILY.min_disk_space)
+        // The lines go through our log, in its form.
+        .log_file_bytes(0))
+}
+
+/// How durable every commit is in a database with one memtable for all families.
+pub fn unified_durability(c: &Config) -> Result<Durability> {
+    let interval = if c.unified_memtable_sync_interval_us == 0 {
+        FAMILY.sync_interval_us
+    } else {
+        c.unified_memtable_sync_interval_us
+    };
+    match c.unified_memtable {
+        0 => Ok(Durability::None),
+        _ => durability(c.unified_memtable_sync_mode, interval),
+    }
+}
+
+/// The settings that a family has from now on, of what it has and what is asked for. The order and the format of tables stay.
+pub fn updated(old: &FamilyConfig, new: &FamilyConfig) -> FamilyConfig {
+    FamilyConfig {
+        name: old.name,
+        comparator_name: old.comparator_name,
+        comparator_ctx_str: old.comparator_ctx_str,
+        comparator_fn_cached: old.comparator_fn_cached,
+        comparator_ctx_cached: old.comparator_ctx_cached,
+        use_btree: old.use_btree,
+        object_target_file_size: old.object_target_file_size,
+        object_lazy_compaction: old.object_lazy_compaction,
+        object_prefetch_compaction: old.object_prefetch_compaction,
+        ..*new
+    }
+}
+
+/// The comparator's name of a family.
+pub fn comparator(c: &FamilyConfig) -> Result<String> {
+    field(&c.comparator_name)
+}

@@ -1,0 +1,223 @@
+//! The feed of changes: every commit and every change of families from a position on, as arrays that live until the next call.
+
+use crate::abi::Handle;
+use crate::border::{call, out};
+use crate::catalog::{SETTINGS, outside};
+use crate::code::NOT_FOUND;
+use crate::handle::Table;
+use crate::state::database;
+use perigee::{Change, ChangeKind, ChangeOperation, Changes, FamilyChangeKind};
+use std::ffi::{c_char, c_int};
+use std::ops::Bound;
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+
+/// An operation of a commit.
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct ChangeOp {
+    pub seq: u64,
+    pub family: u32,
+    pub kind: c_int,
+    pub family_name: *const c_char,
+    pub family_name_size: usize,
+    pub key: *const u8,
+    pub key_size: usize,
+    pub value: *const u8,
+    pub value_size: usize,
+    pub expires_ms: u64,
+}
+
+/// A commit, or a change of a family.
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct ChangeInfo {
+    pub first_seq: u64,
+    pub seq: u64,
+    pub position: u64,
+    pub kind: c_int,
+    pub family: u32,
+    pub ops: *const ChangeOp,
+    pub num_ops: usize,
+    pub name: *const c_char,
+    pub name_size: usize,
+    pub from: *const c_char,
+    pub from_size: usize,
+    pub source: u32,
+    pub reserved: u32,
+}
+
+/// A feed with what it told last.
+pub struct Feed {
+    changes: Changes,
+    told: Option<Box<Told>>,
+}
+
+struct Told {
+    change: Change,
+    ops: Vec<ChangeOp>,
+    info: ChangeInfo,
+}
+
+// SAFETY: the pointers in it lead into `change`, which is not changed and lives as long.
+unsafe impl Send for Told {}
+// SAFETY: the same.
+unsafe impl Sync for Told {}
+
+static FEEDS: Table<Feed> = Table::new(5);
+
+const COMMIT: c_int = 0;
+const CREATED: c_int = 1;
+const DROPPED: c_int = 2;
+const RENAMED: c_int = 3;
+const CLEARED: c_int = 4;
+const CLONED: c_int = 5;
+const LOADED: c_int = 6;
+const OTHER: c_int = 99;
+
+fn bound<'a>(b: &Bound<&'a [u8]>) -> &'a [u8] {
+    match b {
+        Bound::Included(k) | Bound::Excluded(k) => k,
+        Bound::Unbounded => &[],
+    }
+}
+
+/// 0 put, 1 delete, 2 delete of a range, 3 merge, 4 single delete: the numbers of hooks.
+fn operation(op: &ChangeOperation<'_>) -> ChangeOp {
+    let none: &[u8] = &[];
+    let (kind, key, value, expires) = match &op.kind {
+        ChangeKind::Put { key, value, expires_ms } => (0, *key, *value, *expires_ms),
+        ChangeKind::Delete { key } => (1, *key, none, None),
+        ChangeKind::DeleteRange { start, end } => (2, bound(start), bound(end), None),
+        ChangeKind::Merge { key, operand } => (3, *key, *operand, None),
+        ChangeKind::SingleDelete { key } => (4, *key, none, None),
+        _ => (OTHER, none, none, None),
+    };
+    let name = outside(op.family_name);
+    ChangeOp {
+        seq: op.sequence,
+        family: op.family,
+        kind,
+        family_name: name.as_ptr().cast(),
+        family_name_size: name.len(),
+        key: key.as_ptr(),
+        key_size: key.len(),
+        value: value.as_ptr(),
+        value_size: value.len(),
+        expires_ms: expires.unwrap_or(0),
+    }
+}
+
+/// Whether a change is about the settings that the library keeps for itself.
+fn ours(change: &Change) -> bool {
+    match change {
+        Change::Commit(commit) => commit.operations().all(|op| op.family_name == SETTINGS),
+        Change::Family(family) => {
+            matches!(&family.kind, FamilyChangeKind::Created { name } if name == SETTINGS)
+        }
+        _ => false,
+    }
+}
+
+fn told(change: Change, position: u64) -> Box<Told> {
+    let empty = ChangeInfo {
+        first_seq: 0,
+        seq: 0,
+        position,
+        kind: COMMIT,
+        family: 0,
+        ops: null(),
+        num_ops: 0,
+        name: null(),
+        name_size: 0,
+        from: null(),
+        from_size: 0,
+        source: 0,
+        reserved: 0,
+    };
+    let mut told = Box::new(Told { change, ops: Vec::new(), info: empty });
+    // The box is where it stays: what is pointed to from here on does not move.
+    let Told { change, ops, info } = &mut *told;
+    match change {
+        Change::Commit(commit) => {
+            let seen = commit.operations().filter(|op| op.family_name != SETTINGS);
+            *ops = seen.map(|op| operation(&op)).collect();
+            (info.first_seq, info.seq) = (commit.first_sequence(), commit.sequence());
+            (info.ops, info.num_ops) = (ops.as_ptr(), ops.len());
+        }
+        Change::Family(family) => {
+            (info.first_seq, info.seq, info.family) = (family.sequence, family.sequence, family.family);
+            let (kind, name, from, source) = match &family.kind {
+                FamilyChangeKind::Created { name } => (CREATED, &name[..], "", 0),
+                FamilyChangeKind::Dropped { name } => (DROPPED, &name[..], "", 0),
+                FamilyChangeKind::Renamed { from, to } => (RENAMED, &to[..], &from[..], 0),
+                FamilyChangeKind::Cleared => (CLEARED, "", "", 0),
+                FamilyChangeKind::Cloned { name, source } => (CLONED, &name[..], "", *source),
+                FamilyChangeKind::Loaded => (LOADED, "", "", 0),
+                _ => (OTHER, "", "", 0),
+            };
+            let (name, from) = (outside(name), outside(from));
+            (info.kind, info.source) = (kind, source);
+            (info.name, info.name_size) = (name.as_ptr().cast(), name.len());
+            (info.from, info.from_size) = (from.as_ptr().cast(), from.len());
+        }
+        _ => info.kind = OTHER,
+    }
+    told
+}
+
+/// A feed of everything that was committed after operation `since`.
+///
+/// # Safety
+/// `feed` is null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_changes_new(db: Handle, since: u64, feed: *mut Handle) -> c_int {
+    call(|| {
+        let db = database(db)?;
+        // SAFETY: says the caller.
+        let place = unsafe { out(feed) }?;
+        *place = null_mut();
+        let changes = db.engine()?.changes(since)?;
+        *place = FEEDS.insert(Feed { changes, told: None })? as Handle;
+        Ok(())
+    })
+}
+
+/// The next change, waiting for it at most so long; it lives until the next call with this feed. `TDB_ERR_NOT_FOUND`: none came.
+///
+/// # Safety
+/// `change` is null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_changes_next(
+    feed: Handle,
+    timeout_us: u64,
+    change: *mut *const ChangeInfo,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let place = unsafe { out(change) }?;
+        *place = null();
+        let mut feed = FEEDS.hold(feed as usize)?;
+        feed.told = None;
+        let change = loop {
+            let next = match timeout_us {
+                0 => feed.changes.next_change()?,
+                us => feed.changes.wait(Duration::from_micros(us))?,
+            };
+            match next {
+                Some(change) if ours(&change) => {}
+                next => break next.ok_or(NOT_FOUND)?,
+            }
+        };
+        let position = feed.changes.position();
+        let told = feed.told.insert(told(change, position));
+        *place = &raw const told.info;
+        Ok(())
+    })
+}
+
+/// Frees a feed.
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_changes_free(feed: Handle) {
+    call(|| FEEDS.remove(feed as usize).map(drop));
+}

@@ -1,0 +1,202 @@
+//! Opening with options that TidesDB's configuration has no field for, and users' merge operators.
+
+use crate::abi::{Config, Handle};
+use crate::border::{Within, call, given, out, text};
+use crate::code::{INVALID_ARGS, Result};
+use crate::database;
+use crate::state::family;
+use crate::{alloc, log};
+use perigee::{Error, ErrorKind, History, MergeOperator, MergeRule, Options};
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Joins an operand to what is below it: appends to `out` by `append(out, bytes, size)`. 0, or the two cannot be joined.
+pub type MergeFn = unsafe extern "C-unwind" fn(
+    key: *const u8,
+    key_size: usize,
+    left: *const u8,
+    left_size: usize,
+    right: *const u8,
+    right_size: usize,
+    append: unsafe extern "C" fn(*mut c_void, *const u8, usize),
+    out: *mut c_void,
+    ctx: *mut c_void,
+) -> c_int;
+
+/// A user's merge operator.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Operator {
+    pub name: *const c_char,
+    pub merge: Option<MergeFn>,
+    pub ctx: *mut c_void,
+}
+
+/// Options beyond TidesDB's; zero everywhere but in `size` changes nothing.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct OpenOptions {
+    pub size: usize,
+    pub read_only: c_int,
+    pub salvage_readonly: c_int,
+    pub error_if_exists: c_int,
+    pub must_exist: c_int,
+    pub history_operations: u64,
+    pub history_us: u64,
+    pub log_retention: u64,
+    pub background_rate: u64,
+    pub space_amplification: u32,
+    pub num_merge_operators: u32,
+    pub merge_operators: *const Operator,
+}
+
+/// Options to start from.
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_default_options() -> OpenOptions {
+    OpenOptions {
+        size: size_of::<OpenOptions>(),
+        read_only: 0,
+        salvage_readonly: 0,
+        error_if_exists: 0,
+        must_exist: 0,
+        history_operations: 0,
+        history_us: 0,
+        log_retention: 0,
+        background_rate: 0,
+        space_amplification: 0,
+        num_merge_operators: 0,
+        merge_operators: std::ptr::null(),
+    }
+}
+
+struct User {
+    name: String,
+    merge: MergeFn,
+    context: *mut c_void,
+}
+
+// SAFETY: the program has given function and context for use by any thread, as the interface says.
+unsafe impl Send for User {}
+// SAFETY: the same.
+unsafe impl Sync for User {}
+
+/// What a user's operator appends with.
+unsafe extern "C" fn append(out: *mut c_void, bytes: *const u8, size: usize) {
+    if out.is_null() || bytes.is_null() || size > isize::MAX as usize {
+        return;
+    }
+    // SAFETY: `out` is the vector that `merge` below has passed; the bytes are as many as the user's function says.
+    unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes, size)) }
+}
+
+impl MergeOperator for User {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> perigee::Result<()> {
+        let _within = Within::comparator();
+        let (below, size) = left.map_or((std::ptr::null(), 0), |l| (l.as_ptr(), l.len()));
+        let to: *mut Vec<u8> = out;
+        // SAFETY: the program has given the function for such calls; everything passed lives through the call.
+        let code = unsafe {
+            (self.merge)(
+                key.as_ptr(),
+                key.len(),
+                below,
+                size,
+                right.as_ptr(),
+                right.len(),
+                append,
+                to.cast(),
+                self.context,
+            )
+        };
+        match code {
+            0 => Ok(()),
+            code => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("the merge operator {:?} answered {code}", self.name),
+            )),
+        }
+    }
+}
+
+unsafe fn with(mut all: Options, o: &OpenOptions) -> Result<Options> {
+    if o.size != size_of::<OpenOptions>() {
+        return Err(INVALID_ARGS.because("begin with perigee_default_options() and change what is to change"));
+    }
+    if o.history_operations > 0 && o.history_us > 0 {
+        return Err(INVALID_ARGS.because("history_operations or history_us, not both"));
+    }
+    all = all.read_only(o.read_only != 0).salvage_readonly(o.salvage_readonly != 0);
+    all = all.error_if_exists(o.error_if_exists != 0).create_if_missing(o.must_exist == 0);
+    if o.history_operations > 0 {
+        all = all.history(History::Operations(o.history_operations));
+    }
+    if o.history_us > 0 {
+        all = all.history(History::Time(Duration::from_micros(o.history_us)));
+    }
+    all = all.log_retention(o.log_retention);
+    if o.background_rate > 0 {
+        all = all.background_rate(Some(o.background_rate));
+    }
+    if o.space_amplification > 0 {
+        all = all.space_amplification(o.space_amplification);
+    }
+    if o.num_merge_operators > 256 || (o.num_merge_operators > 0 && o.merge_operators.is_null()) {
+        return Err(INVALID_ARGS.because("merge_operators: at most 256, in an array"));
+    }
+    for i in 0..o.num_merge_operators as usize {
+        // SAFETY: the caller says that the array has so many.
+        let operator = unsafe { *o.merge_operators.add(i) };
+        // SAFETY: null or text, says the caller.
+        let name = unsafe { text(operator.name) }?.to_owned();
+        let merge =
+            operator.merge.ok_or_else(|| INVALID_ARGS.because("a merge operator without a function"))?;
+        all = all.register_merge_operator(Arc::new(User { name, merge, context: operator.ctx }));
+    }
+    Ok(all)
+}
+
+/// Opens a database with options beyond TidesDB's.
+///
+/// # Safety
+/// `config` and `options` are null or whole structures, `db` null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_open(
+    config: *const Config,
+    options: *const OpenOptions,
+    db: *mut Handle,
+) -> c_int {
+    alloc::init(None, None);
+    let code = call(|| {
+        // SAFETY: says the caller.
+        let (c, o, place) = unsafe { (given(config)?, given(options)?, out(db)?) };
+        *place = null_mut();
+        // SAFETY: says the caller.
+        *place = database::open(c, |all| unsafe { with(all, o) })? as Handle;
+        Ok(())
+    });
+    if code != 0 {
+        log::error(&format!("the database was not opened ({code}): {}", crate::code::last_error()));
+    }
+    code
+}
+
+/// Gives a family the way that operands are merged: `counter`, `append:` and a separator, or `user:` and a registered name.
+///
+/// # Safety
+/// `rule` is null or text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_cf_set_merge_operator(cf: Handle, rule: *const c_char) -> c_int {
+    call(|| {
+        let cf = family(cf)?;
+        // SAFETY: says the caller.
+        let rule = MergeRule::of_word(unsafe { text(rule) }?)?;
+        Ok(cf.inner.set_options(cf.inner.options().merge_operator(rule))?)
+    })
+}

@@ -1,0 +1,357 @@
+//! Transactions beyond TidesDB's: options, locks, range deletes, merges, two-phase commit.
+
+use crate::abi::Handle;
+use crate::border::{bytes, call, given, key, out};
+use crate::code::{INVALID_ARGS, Result};
+use crate::state::database;
+use crate::txn::{TXNS, Txn, get};
+use crate::{alloc, config};
+use perigee::{LockMode, TxnOptions, limits};
+use std::ffi::c_int;
+use std::ops::Bound;
+use std::ptr::null_mut;
+use std::time::Duration;
+
+/// How a transaction is begun. Zero everywhere but in `size` is what `tidesdb_txn_begin_with_isolation(db, 0, ...)` does.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct TransactionOptions {
+    pub size: usize,
+    pub isolation: c_int,
+    pub read_only: c_int,
+    pub pessimistic: c_int,
+    pub reserved: c_int,
+    pub lock_timeout_us: u64,
+    pub timeout_us: u64,
+    pub max_bytes: u64,
+    pub spill_bytes: u64,
+}
+
+const DEFAULT: TransactionOptions = TransactionOptions {
+    size: size_of::<TransactionOptions>(),
+    isolation: 3,
+    read_only: 0,
+    pessimistic: 0,
+    reserved: 0,
+    lock_timeout_us: 0,
+    timeout_us: 0,
+    max_bytes: 0,
+    spill_bytes: 0,
+};
+
+/// Options to start from: snapshot isolation.
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_txn_default_options() -> TransactionOptions {
+    DEFAULT
+}
+
+fn options(o: &TransactionOptions) -> Result<TxnOptions> {
+    if o.size != size_of::<TransactionOptions>() || o.reserved != 0 {
+        return Err(
+            INVALID_ARGS.because("begin with perigee_txn_default_options() and change what is to change")
+        );
+    }
+    let mut all = TxnOptions::new().read_only(o.read_only != 0).pessimistic(o.pessimistic != 0);
+    if o.lock_timeout_us > 0 {
+        all = all.lock_timeout(Duration::from_micros(o.lock_timeout_us));
+    }
+    if o.timeout_us > 0 {
+        all = all.timeout(Duration::from_micros(o.timeout_us));
+    }
+    if o.max_bytes > 0 {
+        all = all.max_bytes(o.max_bytes);
+    }
+    Ok(if o.spill_bytes > 0 { all.spill_bytes(o.spill_bytes) } else { all })
+}
+
+/// Begins a transaction with options.
+///
+/// # Safety
+/// `options` is null or a whole structure, `txn` null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_begin(
+    db: Handle,
+    options_: *const TransactionOptions,
+    txn: *mut Handle,
+) -> c_int {
+    call(|| {
+        let db = database(db)?;
+        // SAFETY: says the caller.
+        let (o, place) = unsafe { (given(options_)?, out(txn)?) };
+        *place = null_mut();
+        let txn = Txn::begin(&db, config::isolation(o.isolation)?, options(o)?)?;
+        *place = TXNS.insert(txn)? as Handle;
+        Ok(())
+    })
+}
+
+/// Commits, and tells the number of the last operation.
+///
+/// # Safety
+/// `seq` is null or a place for the answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_commit(txn: Handle, seq: *mut u64) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let place = unsafe { out(seq) }?;
+        *place = TXNS.hold(txn as usize)?.commit()?;
+        Ok(())
+    })
+}
+
+fn mode(mode: c_int) -> Result<LockMode> {
+    Ok(match mode {
+        1 => LockMode::Shared,
+        2 => LockMode::Exclusive,
+        3 => LockMode::Gap,
+        4 => LockMode::Insert,
+        _ => return Err(INVALID_ARGS.because("a lock is 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)")),
+    })
+}
+
+type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// From `start` to before `end`; null is no bound.
+///
+/// # Safety
+/// The keys are as long as is said, or null.
+pub unsafe fn range<'a>(
+    start: *const u8,
+    start_size: usize,
+    end: *const u8,
+    end_size: usize,
+) -> Result<Range<'a>> {
+    // SAFETY: says the caller.
+    let bound = |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
+    let start = bound(start, start_size)?.map_or(Bound::Unbounded, Bound::Included);
+    Ok((start, bound(end, end_size)?.map_or(Bound::Unbounded, Bound::Excluded)))
+}
+
+/// Locks a key.
+///
+/// # Safety
+/// The key is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_lock(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+    lock: c_int,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (key, mode) = (unsafe { key(key_, key_size) }?, mode(lock)?);
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.lock(f, key, mode))
+    })
+}
+
+/// Locks every key of a range, those that are not there too.
+///
+/// # Safety
+/// The keys are as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_lock_range(
+    txn: Handle,
+    cf: Handle,
+    start: *const u8,
+    start_size: usize,
+    end: *const u8,
+    end_size: usize,
+    lock: c_int,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (range, mode) = (unsafe { range(start, start_size, end, end_size) }?, mode(lock)?);
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.lock_range::<&[u8]>(f, range, mode))
+    })
+}
+
+/// Locks a key, then reads it; the value is to be given back.
+///
+/// # Safety
+/// The key is as long as is said, or null; the others are null or places for answers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_get_for_update(
+    txn: Handle,
+    cf: Handle,
+    key: *const u8,
+    key_size: usize,
+    lock: c_int,
+    value: *mut *mut u8,
+    value_size: *mut usize,
+) -> c_int {
+    match mode(lock) {
+        Err(_) => call(|| mode(lock).map(drop)),
+        Ok(mode) => {
+            // SAFETY: passed on.
+            unsafe {
+                get(txn, cf, key, key_size, value, value_size, |t, f, key| t.get_for_update(f, key, mode))
+            }
+        }
+    }
+}
+
+/// Removes every key of a range, in one operation.
+///
+/// # Safety
+/// The keys are as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_delete_range(
+    txn: Handle,
+    cf: Handle,
+    start: *const u8,
+    start_size: usize,
+    end: *const u8,
+    end_size: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let range = unsafe { range(start, start_size, end, end_size) }?;
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.delete_range::<&[u8]>(f, range))
+    })
+}
+
+/// Removes every key that starts with a prefix, in one operation.
+///
+/// # Safety
+/// The prefix is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_delete_prefix(
+    txn: Handle,
+    cf: Handle,
+    prefix: *const u8,
+    prefix_size: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let prefix = unsafe { key(prefix, prefix_size) }?;
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.delete_prefix(f, prefix))
+    })
+}
+
+/// Merges an operand into the value of a key, by the family's operator.
+///
+/// # Safety
+/// Key and operand are as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_merge(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+    operand: *const u8,
+    operand_size: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (key, operand) =
+            unsafe { (key(key_, key_size)?, bytes(operand, operand_size, limits::VALUE_BYTES_MAX)?) };
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.merge(f, key, operand))
+    })
+}
+
+/// Makes a transaction durable under an identifier, without deciding it.
+///
+/// # Safety
+/// The identifier is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_txn_prepare(txn: Handle, gid: *const u8, gid_size: usize) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
+        TXNS.hold(txn as usize)?.prepare(gid)
+    })
+}
+
+/// Commits a prepared transaction; `seq` may be null.
+///
+/// # Safety
+/// The identifier is as long as is said, or null; `seq` is null or a place for the answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_commit_prepared(
+    db: Handle,
+    gid: *const u8,
+    gid_size: usize,
+    seq: *mut u64,
+) -> c_int {
+    call(|| {
+        let db = database(db)?;
+        // SAFETY: says the caller.
+        let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
+        let done = db.engine()?.commit_prepared(gid)?;
+        // SAFETY: says the caller.
+        if let Some(place) = unsafe { seq.as_mut() } {
+            *place = done;
+        }
+        Ok(())
+    })
+}
+
+/// Rolls a prepared transaction back.
+///
+/// # Safety
+/// The identifier is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_rollback_prepared(db: Handle, gid: *const u8, gid_size: usize) -> c_int {
+    call(|| {
+        let db = database(db)?;
+        // SAFETY: says the caller.
+        let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
+        Ok(db.engine()?.rollback_prepared(gid)?)
+    })
+}
+
+/// A prepared transaction that nobody has decided.
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct PreparedTransaction {
+    pub gid: *const u8,
+    pub gid_size: usize,
+    pub operations: u64,
+    pub bytes: u64,
+    pub prepared_ms: u64,
+}
+
+/// The prepared transactions that nobody has decided: an array in one block, to be given back.
+///
+/// # Safety
+/// `list` and `count` are null or places for answers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_list_prepared(
+    db: Handle,
+    list: *mut *mut PreparedTransaction,
+    count: *mut usize,
+) -> c_int {
+    call(|| {
+        let db = database(db)?;
+        // SAFETY: says the caller.
+        let (place, n) = unsafe { (out(list)?, out(count)?) };
+        (*place, *n) = (null_mut(), 0);
+        let all = db.engine()?.recover_prepared()?;
+        if all.is_empty() {
+            return Ok(());
+        }
+        let head = all.len() * size_of::<PreparedTransaction>();
+        let block = alloc::take(head + all.iter().map(|p| p.gid.len()).sum::<usize>())?;
+        let array = block.cast::<PreparedTransaction>();
+        let mut gids = block.cast::<u8>().wrapping_add(head);
+        for (i, p) in all.iter().enumerate() {
+            // SAFETY: the block has room for each, and behind them for each identifier.
+            unsafe {
+                std::ptr::copy_nonoverlapping(p.gid.as_ptr(), gids, p.gid.len());
+                array.add(i).write(PreparedTransaction {
+                    gid: gids,
+                    gid_size: p.gid.len(),
+                    operations: p.operations,
+                    bytes: p.bytes,
+                    prepared_ms: p.prepared_ms,
+                });
+            }
+            gids = gids.wrapping_add(p.gid.len());
+        }
+        (*place, *n) = (array, all.len());
+        Ok(())
+    })
+}

@@ -1,0 +1,182 @@
+//! Values in pieces: read where they lie, without a copy of the whole, and written piece by piece.
+
+use crate::abi::Handle;
+use crate::border::{bytes, call, key, out};
+use crate::code::{INVALID_ARGS, NOT_FOUND, Result, TOO_LARGE};
+use crate::handle::Table;
+use crate::txn::{TXNS, put_until};
+use perigee::{Slice, limits};
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+/// A value that is held, or one that is being written.
+pub enum Stream {
+    /// Read.
+    Value(Slice),
+    /// Written.
+    Writer(Writer),
+}
+
+/// A value on its way in.
+pub struct Writer {
+    txn: usize,
+    family: usize,
+    key: Vec<u8>,
+    ttl: libc::time_t,
+    value: Vec<u8>,
+}
+
+static STREAMS: Table<Stream> = Table::new(7);
+
+fn wrong<T>() -> Result<T> {
+    Err(INVALID_ARGS.because("a handle of another kind: values are read, writers are written"))
+}
+
+/// Opens the value of a key for reading in pieces.
+///
+/// # Safety
+/// The key is as long as is said, or null; `stream` is null or a place for a pointer, `size` for the value's length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_value_open(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+    stream: *mut Handle,
+    size: *mut u64,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (key, place, size) = unsafe { (key(key_, key_size)?, out(stream)?, out(size)?) };
+        *place = null_mut();
+        let found = TXNS.hold(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key), |f| f.get_pinned(key))?;
+        let found = found.ok_or(NOT_FOUND)?;
+        *size = found.len() as u64;
+        *place = STREAMS.insert(Stream::Value(found))? as Handle;
+        Ok(())
+    })
+}
+
+/// Copies a piece of a value: as much as there is from `offset` on, at most `size` bytes.
+///
+/// # Safety
+/// `buffer` has room for `size` bytes, `got` is a place for how many were copied, or they are null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_value_read(
+    stream: Handle,
+    offset: u64,
+    buffer: *mut u8,
+    size: usize,
+    got: *mut usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let got = unsafe { out(got) }?;
+        if buffer.is_null() {
+            return Err(INVALID_ARGS.because("a null pointer where a buffer is needed"));
+        }
+        let stream = STREAMS.pin(stream as usize)?;
+        let Stream::Value(value) = &*stream else { return wrong() };
+        let rest = usize::try_from(offset).ok().and_then(|at| value.get(at..)).unwrap_or(&[]);
+        let piece = &rest[..rest.len().min(size)];
+        // SAFETY: the buffer has room for so many, and is not the value's.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), buffer, piece.len()) };
+        *got = piece.len();
+        Ok(())
+    })
+}
+
+/// The whole value where it lies, until it is freed.
+///
+/// # Safety
+/// `data` and `size` are null or places for answers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_value_data(stream: Handle, data: *mut *const u8, size: *mut usize) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (data, size) = unsafe { (out(data)?, out(size)?) };
+        let stream = STREAMS.pin(stream as usize)?;
+        let Stream::Value(value) = &*stream else { return wrong() };
+        (*data, *size) = (value.as_ptr(), value.len());
+        Ok(())
+    })
+}
+
+/// Frees a value.
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_value_free(stream: Handle) {
+    call(|| STREAMS.remove(stream as usize).map(drop));
+}
+
+/// Begins a value that is written piece by piece; `size_hint` bytes are expected (0: unknown).
+///
+/// # Safety
+/// The key is as long as is said, or null; `writer` is null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_writer_new(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+    ttl: libc::time_t,
+    size_hint: u64,
+    writer: *mut Handle,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (key, place) = unsafe { (key(key_, key_size)?, out(writer)?) };
+        *place = null_mut();
+        if size_hint > limits::VALUE_BYTES_MAX as u64 {
+            return Err(TOO_LARGE.because("a value has at most 1 GiB"));
+        }
+        let mut value = Vec::new();
+        if value.try_reserve_exact(size_hint as usize).is_err() {
+            return Err(crate::code::MEMORY.because("no memory for the value"));
+        }
+        let new = Writer { txn: txn as usize, family: cf as usize, key: key.to_vec(), ttl, value };
+        *place = STREAMS.insert(Stream::Writer(new))? as Handle;
+        Ok(())
+    })
+}
+
+/// Appends a piece.
+///
+/// # Safety
+/// The piece is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perigee_writer_append(writer: Handle, piece: *const u8, piece_size: usize) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let piece = unsafe { bytes(piece, piece_size, limits::VALUE_BYTES_MAX) }?;
+        let mut stream = STREAMS.hold(writer as usize)?;
+        let Stream::Writer(w) = &mut *stream else { return wrong() };
+        if w.value.len() + piece.len() > limits::VALUE_BYTES_MAX {
+            return Err(TOO_LARGE.because("a value has at most 1 GiB"));
+        }
+        if w.value.try_reserve(piece.len()).is_err() {
+            return Err(crate::code::MEMORY.because("no memory for the value"));
+        }
+        w.value.extend_from_slice(piece);
+        Ok(())
+    })
+}
+
+/// Puts the value into the transaction, and frees the writer; after an error it is still there.
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_writer_finish(writer: Handle) -> c_int {
+    call(|| {
+        {
+            let stream = STREAMS.hold(writer as usize)?;
+            let Stream::Writer(w) = &*stream else { return wrong() };
+            let mut txn = TXNS.hold(w.txn)?;
+            txn.write(w.family as Handle, |t, f| put_until(t, f, &w.key, &w.value, w.ttl))?;
+        }
+        STREAMS.remove(writer as usize).map(drop)
+    })
+}
+
+/// Frees a writer; nothing was written.
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_writer_free(writer: Handle) {
+    call(|| STREAMS.remove(writer as usize).map(drop));
+}

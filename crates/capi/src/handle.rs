@@ -1,0 +1,314 @@
+//! Handles: what C holds of ours. A number, never an address, so that a stale one, a wrong one or one that was made up is
+//! noticed instead of followed.
+//!
+//! ```text
+//!  46  44 43            24 23             4 3  0
+//! ┌──────┬────────────────┬────────────────┬────┐
+//! │ kind │   generation   │     index      │  0 │   a number of 47 bits: no pointer that a program could own
+//! └──────┴────────────────┴────────────────┴────┘
+//! ```
+//! Each kind has a table of slots that are never freed; a slot says which generation lives in it. Things that threads share
+//! (databases, families) are pinned; things that one thread uses at a time (transactions, iterators) are held, and a second
+//! thread waits. Invariant: a value is touched only by who has counted itself in the slot's state.
+
+use crate::code::{Code, INVALID_ARGS, MEMORY, Result};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+const INDEX_BITS: u32 = 20;
+const CHUNK: usize = 1 << 10;
+const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK;
+const GENERATION: u64 = (1 << 20) - 1;
+
+/// The state of a slot: its generation (from bit 32 on), whether something lives in it, whether one thread holds it, and how
+/// many have pinned it.
+const LIVE: u64 = 1 << 31;
+const HELD: u64 = 1 << 30;
+const PINS: u64 = HELD - 1;
+
+struct Slot<T> {
+    state: AtomicU64,
+    /// The thread that holds it.
+    owner: AtomicUsize,
+    value: UnsafeCell<Option<T>>,
+}
+
+/// All handles of one kind.
+pub struct Table<T: 'static> {
+    kind: u64,
+    chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+struct Free {
+    slots: Vec<u32>,
+    /// Slots from here on were never used.
+    next: u32,
+}
+
+// SAFETY: a slot's value is reached through `Pin` (shared: `T: Sync` needed) and `Hold` (exclusive, from any thread: `T: Send`).
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+
+/// A pinned value: it lives until this is dropped.
+pub struct Pin<'a, T> {
+    slot: &'a Slot<T>,
+}
+
+/// A held value: nobody else sees it until this is dropped.
+pub struct Hold<'a, T> {
+    slot: &'a Slot<T>,
+}
+
+/// Something of this thread alone, whose address names it.
+fn me() -> usize {
+    thread_local! { static ME: u8 = const { 0 }; }
+    ME.try_with(|me| std::ptr::from_ref(me) as usize).unwrap_or(1)
+}
+
+#[cold]
+fn stale() -> Code {
+    INVALID_ARGS.because("a handle that is null, was freed, or is of another kind")
+}
+
+#[cold]
+fn again() -> Code {
+    INVALID_ARGS.because("this thread is inside a call with that handle already")
+}
+
+/// What a thread does that must wait, by the number of its tries.
+fn wait(tries: u32) {
+    match tries {
+        0..64 => std::hint::spin_loop(),
+        64..512 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(50)),
+    }
+}
+
+impl<T: Send + Sync> Table<T> {
+    /// An empty table; each needs a kind of its own, from 1 to 7.
+    pub const fn new(kind: u64) -> Table<T> {
+        Table {
+            kind,
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            free: Mutex::new(Free { slots: Vec::new(), next: 0 }),
+        }
+    }
+
+    fn slot(&self, raw: u64) -> Result<(&Slot<T>, u64)> {
+        let index = (raw >> 4) as usize & ((1 << INDEX_BITS) - 1);
+        let chunk = self.chunks[index / CHUNK].get();
+        match chunk {
+            Some(chunk) if raw >> 44 == self.kind && raw & 15 == 0 => {
+                Ok((&chunk[index % CHUNK], (raw >> 24) & GENERATION))
+            }
+            _ => Err(stale()),
+        }
+    }
+
+    /// Gives a value a handle.
+    pub fn insert(&self, value: T) -> Result<usize> {
+        let index = {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            match free.slots.pop() {
+                Some(index) => index,
+                None if free.next >> INDEX_BITS == 0 => {
+                    free.next += 1;
+                    free.next - 1
+                }
+                None => return Err(MEMORY.because("more than a million handles of one kind")),
+            }
+        } as usize;
+        let chunk = self.chunks[index / CHUNK].get_or_init(|| {
+            let empty = || Slot {
+                state: AtomicU64::new(1 << 32),
+                owner: AtomicUsize::new(0),
+                value: UnsafeCell::new(None),
+            };
+            (0..CHUNK).map(|_| empty()).collect()
+        });
+        let slot = &chunk[index % CHUNK];
+        let generation = slot.state.load(Acquire) >> 32;
+        // SAFETY: the slot is free and was taken from the list of free ones by this thread alone: no handle leads to it.
+        unsafe { *slot.value.get() = Some(value) };
+        slot.state.store(generation << 32 | LIVE, Release);
+        Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
+    }
+
+    /// Whether the handle is good.
+    #[inline]
+    pub fn lives(&self, raw: usize) -> bool {
+        self.slot(raw as u64).is_ok_and(|(slot, generation)| {
+            let state = slot.state.load(Acquire);
+            state >> 32 == generation && state & LIVE != 0
+        })
+    }
+
+    /// Changes the state by `step` as soon as `ready` says so.
+    #[inline]
+    fn enter(slot: &Slot<T>, generation: u64, busy: u64, step: u64) -> Result<&Slot<T>> {
+        let mut tries = 0;
+        loop {
+            let state = slot.state.load(Relaxed);
+            if state >> 32 != generation || state & LIVE == 0 {
+                return Err(stale());
+            }
+            if state & busy == 0 {
+                if slot.state.compare_exchange_weak(state, state + step, Acquire, Relaxed).is_ok() {
+                    return Ok(slot);
+                }
+            } else {
+                if slot.owner.load(Relaxed) == me() {
+                    return Err(again());
+                }
+                tries += 1;
+                wait(tries);
+            }
+        }
+    }
+
+    /// Pins a value.
+    #[inline]
+    pub fn pin(&self, raw: usize) -> Result<Pin<'_, T>> {
+        let (slot, generation) = self.slot(raw as u64)?;
+        Table::enter(slot, generation, HELD, 1).map(|slot| Pin { slot })
+    }
+
+    /// Holds a value.
+    #[inline]
+    pub fn hold(&self, raw: usize) -> Result<Hold<'_, T>> {
+        let (slot, generation) = self.slot(raw as u64)?;
+        Table::enter(slot, generation, HELD | PINS, HELD)?;
+        slot.owner.store(me(), Relaxed);
+        Ok(Hold { slot })
+    }
+
+    /// Takes a value out: its handle is no good any more.
+    pub fn remove(&self, raw: usize) -> Result<T> {
+        let mut hold = self.hold(raw)?;
+        let slot = hold.slot;
+        // SAFETY of what follows: held by this thread.
+        let value = hold.take();
+        std::mem::forget(hold);
+        slot.owner.store(0, Relaxed);
+        let next = ((slot.state.load(Relaxed) >> 32) + 1) & GENERATION;
+        slot.state.store(next << 32, Release);
+        let index = (raw >> 4) & ((1 << INDEX_BITS) - 1);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push(index as u32);
+        value.ok_or_else(stale)
+    }
+}
+
+impl<T> Deref for Pin<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: while this is counted in the slot's state nobody holds it, so nobody changes the value.
+        unsafe { (*self.slot.value.get()).as_ref() }.expect("a live slot has a value")
+    }
+}
+
+impl<T> Drop for Pin<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.state.fetch_sub(1, Release);
+    }
+}
+
+impl<T> Hold<'_, T> {
+    fn take(&mut self) -> Option<T> {
+        // SAFETY: as `deref_mut`.
+        unsafe { (*self.slot.value.get()).take() }
+    }
+}
+
+impl<T> Deref for Hold<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: as `deref_mut`.
+        unsafe { (*self.slot.value.get()).as_ref() }.expect("a live slot has a value")
+    }
+}
+
+impl<T> DerefMut for Hold<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: `HELD` was set by this thread and is cleared when this is dropped; with it set nobody else enters.
+        unsafe { (*self.slot.value.get()).as_mut() }.expect("a live slot has a value")
+    }
+}
+
+impl<T> Drop for Hold<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.owner.store(0, Relaxed);
+        // While it is held nobody else changes the state.
+        let state = self.slot.state.load(Relaxed);
+        self.slot.state.store(state & !HELD, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_handle_is_good_until_it_is_removed_and_never_again() {
+        static TABLE: Table<String> = Table::new(3);
+        let a = TABLE.insert("a".into()).unwrap();
+        assert_eq!(*TABLE.pin(a).unwrap(), "a");
+        TABLE.hold(a).unwrap().push('b');
+        assert_eq!(TABLE.remove(a).unwrap(), "ab");
+        assert!(TABLE.pin(a).is_err() && TABLE.hold(a).is_err() && TABLE.remove(a).is_err());
+        let b = TABLE.insert("b".into()).unwrap();
+        assert!(a != b && !TABLE.lives(a) && TABLE.lives(b));
+        for wrong in [0, 1, b + 1, b | 1 << 46, b ^ 1 << 30, usize::MAX, b + (5 << 4), 0xdead_beef] {
+            assert!(!TABLE.lives(wrong) && TABLE.pin(wrong).is_err(), "{wrong:x}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_holds_it_is_told_and_not_left_waiting() {
+        static TABLE: Table<u32> = Table::new(4);
+        let a = TABLE.insert(1).unwrap();
+        let held = TABLE.hold(a).unwrap();
+        assert!(TABLE.hold(a).is_err() && TABLE.pin(a).is_err() && TABLE.remove(a).is_err());
+        drop(held);
+        assert!(TABLE.hold(a).is_ok());
+    }
+
+    #[test]
+    fn threads_that_meet_take_turns_and_removal_waits_for_pins() {
+        static TABLE: Table<Vec<u64>> = Table::new(5);
+        let seen = Arc::new(AtomicU64::new(0));
+        for round in 0..200 {
+            let a = TABLE.insert(Vec::new()).unwrap();
+            std::thread::scope(|s| {
+                for t in 0..4u64 {
+                    let seen = Arc::clone(&seen);
+                    s.spawn(move || {
+                        for i in 0..50 {
+                            if t == 3 && i == 25 + round % 20 {
+                                let all = TABLE.remove(a).unwrap();
+                                seen.fetch_add(all.len() as u64, Relaxed);
+                                return;
+                            }
+                            if t == 2 {
+                                let _ = TABLE.pin(a).map(|v| assert!(v.iter().all(|x| *x < 4)));
+                            } else {
+                                let _ = TABLE.hold(a).map(|mut v| v.push(t));
+                            }
+                        }
+                    });
+                }
+            });
+            assert!(!TABLE.lives(a));
+        }
+        assert!(seen.load(Relaxed) > 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! Settings of a family as text, in the form of TidesDB's `config.ini`: sections, `key = value`, comments from `;` or `#` on.
+
+use crate::abi::{
+    COMPRESS_LZ4, COMPRESS_LZ4_FAST, COMPRESS_NONE, COMPRESS_SNAPPY, COMPRESS_ZSTD, FamilyConfig,
+    SERIALIZABLE,
+};
+use crate::border::{field, set_field};
+use crate::code::{CORRUPTION, INVALID_ARGS, Result};
+use std::fmt::Write;
+use std::str::FromStr;
+
+const COMPRESSIONS: [(&str, i32); 5] = [
+    ("NONE", COMPRESS_NONE),
+    ("SNAPPY", COMPRESS_SNAPPY),
+    ("LZ4", COMPRESS_LZ4),
+    ("ZSTD", COMPRESS_ZSTD),
+    ("LZ4_FAST", COMPRESS_LZ4_FAST),
+];
+
+/// The settings that are plain numbers, with the names that they have in files.
+macro_rules! numbers {
+    ($with:ident) => {
+        $with! {
+            write_buffer_size "write_buffer_size",
+            level_size_ratio "level_size_ratio",
+            min_levels "min_levels",
+            dividing_level_offset "dividing_level_offset",
+            klog_value_threshold "value_threshold",
+            enable_bloom_filter "enable_bloom_filter",
+            bloom_fpr "bloom_fpr",
+            enable_block_indexes "enable_block_indexes",
+            index_sample_ratio "index_sample_ratio",
+            block_index_prefix_len "block_index_prefix_len",
+            sync_mode "sync_mode",
+            sync_interval_us "sync_interval_us",
+            skip_list_max_level "skip_list_max_level",
+            skip_list_probability "skip_list_probability",
+            l1_file_count_trigger "l1_file_count_trigger",
+            l0_queue_stall_threshold "l0_queue_stall_threshold",
+            tombstone_density_trigger "tombstone_density_trigger",
+            tombstone_density_min_entries "tombstone_density_min_entries",
+            min_disk_space "min_disk_space",
+            use_btree "use_btree",
+            object_target_file_size "object_target_file_size",
+            object_lazy_compaction "object_lazy_compaction",
+            object_prefetch_compaction "object_prefetch_compaction",
+        }
+    };
+}
+
+/// One section. The name of the family, its hook and what is cached are not in it.
+pub fn write(section: &str, c: &FamilyConfig) -> Result<String> {
+    let mut text = format!("[{section}]\n");
+    macro_rules! put {
+        ($($field:ident $key:literal,)*) => {$(let _ = writeln!(text, "{} = {}", $key, c.$field);)*};
+    }
+    numbers!(put);
+    let compression =
+        COMPRESSIONS.iter().find(|(_, n)| *n == c.compression_algorithm).map_or("NONE", |(name, _)| name);
+    let _ = writeln!(text, "compression_algorithm = {compression}");
+    let _ = writeln!(text, "default_isolation_level = {}", c.default_isolation_level);
+    let _ = writeln!(text, "comparator_name = {}", field(&c.comparator_name)?);
+    let context = field(&c.comparator_ctx_str)?;
+    if [section, &context].iter().any(|s| s.contains(char::is_control)) || section.contains(']') {
+        return Err(
+            INVALID_ARGS.because("a name with control characters or ']' cannot stand in a file of settings")
+        );
+    }
+    if !context.is_empty() {
+        let _ = writeln!(text, "comparator_ctx_str = {context}");
+    }
+    Ok(text)
+}
+
+fn number<N: FromStr>(value: &str, line: usize) -> Result<N> {
+    value.parse().map_err(|_| CORRUPTION.with(format!("line {line}: {value:?} is not a number that fits")))
+}
+
+fn set(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> {
+    macro_rules! get {
+        ($($field:ident $key:literal,)*) => {
+            match key {
+                $($key => { c.$field = number(value, line)?; return Ok(()); })*
+                _ => {}
+            }
+        };
+    }
+    numbers!(get);
+    match key {
+        "compression_algorithm" => {
+            let known = COMPRESSIONS.iter().find(|(name, _)| name.eq_ignore_ascii_case(value));
+            c.compression_algorithm = match known {
+                Some((_, n)) => *n,
+                None => {
+                    return Err(CORRUPTION.with(format!("line {line}: there is no compression {value:?}")));
+                }
+            };
+        }
+        "default_isolation_level" => {
+            let level: i32 = number(value, line)?;
+            if !(0..=SERIALIZABLE).contains(&level) {
+                return Err(CORRUPTION.with(format!("line {line}: there is no level of isolation {level}")));
+            }
+            c.default_isolation_level = level;
+        }
+        "comparator_name" => set_field(&mut c.comparator_name, value)?,
+        "comparator_ctx_str" => set_field(&mut c.comparator_ctx_str, value)?,
+        // Settings of another version.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Reads a section over what is there; a section that is missing changes nothing.
+pub fn read(text: &str, section: &str, c: &mut FamilyConfig) -> Result<()> {
+    let mut ours = false;
+    for (n, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with([';', '#']) {
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix('[') {
+            let Some((name, _)) = rest.split_once(']') else {
+                return Err(CORRUPTION.with(format!("line {}: a section without its end", n + 1)));
+            };
+            ours = name == section;
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=').or_else(|| line.split_once(':')) else {
+            return Err(CORRUPTION.with(format!("line {}: neither a section nor key = value", n + 1)));
+        };
+        if ours {
+            let value = value.split_once(" ;").map_or(value, |(v, _)| v);
+            set(c, key.trim(), value.trim(), n + 1)?;
+        }
+    }
+    Ok(())
+}

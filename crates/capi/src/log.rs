@@ -1,0 +1,146 @@
+//! The log that people read: lines of a level, on standard error or in the file `LOG` of the database that was opened last with
+//! `log_to_file`. One for the process, as TidesDB has it. Must not know the engine.
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::abi::{LOG_DEBUG, LOG_ERROR, LOG_INFO, LOG_NONE, LOG_WARN};
+
+/// Lines below this level are not written. Exported, because a macro of TidesDB's header looks at it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static _tidesdb_log_level: AtomicI32 = AtomicI32::new(LOG_INFO);
+
+struct Target {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    /// Begun anew at this size; 0: never.
+    most: u64,
+}
+
+static TARGET: Mutex<Option<Target>> = Mutex::new(None);
+
+fn target() -> std::sync::MutexGuard<'static, Option<Target>> {
+    TARGET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets the level.
+pub fn set_level(level: c_int) {
+    _tidesdb_log_level.store(level, Relaxed);
+}
+
+/// Whether lines of a level are written.
+#[inline]
+pub fn wants(level: c_int) -> bool {
+    let least = _tidesdb_log_level.load(Relaxed);
+    least != LOG_NONE && level >= least
+}
+
+/// From now on lines go to standard error (`None`), or to the end of this file.
+pub fn to(path: Option<&Path>, most: u64) {
+    let opened = path.map(|path| {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok::<_, std::io::Error>(Target { path: path.to_owned(), file, bytes, most })
+    });
+    match opened.transpose() {
+        Ok(opened) => *target() = opened,
+        Err(e) => {
+            *target() = None;
+            warn(&format!("the log file cannot be written, standard error is used instead: {e}"));
+        }
+    }
+}
+
+/// If lines go to this file they go to standard error from now on.
+pub fn leave(path: &Path) {
+    let mut target = target();
+    if target.as_ref().is_some_and(|t| t.path == path) {
+        *target = None;
+    }
+}
+
+fn name(level: c_int) -> &'static str {
+    match level {
+        LOG_DEBUG => "DEBUG",
+        LOG_INFO => "INFO",
+        LOG_WARN => "WARN",
+        LOG_ERROR => "ERROR",
+        _ => "FATAL",
+    }
+}
+
+/// The days since 1970 as year, month and day (of the proleptic Gregorian calendar).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let rest = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * rest + 2) / 153;
+    let (d, m) = (rest - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    (year + era * 400 + i64::from(m <= 2), m, d)
+}
+
+fn stamp() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (s, ms) = (now.as_secs() as i64, now.subsec_millis());
+    let (y, mo, d) = civil(s.div_euclid(86_400));
+    let (h, mi, s) = (s / 3600 % 24, s / 60 % 60, s % 60);
+    format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
+}
+
+/// Writes a line, whatever its level, from a place in some source.
+pub fn write(level: c_int, file: &str, line: c_int, text: &str) {
+    let whole = format!("[{}] [{}] {file}:{line}: {text}\n", stamp(), name(level));
+    let mut target = target();
+    let Some(t) = target.as_mut() else {
+        let _ = std::io::stderr().write_all(whole.as_bytes());
+        return;
+    };
+    if t.most > 0 && t.bytes >= t.most && t.file.set_len(0).is_ok() {
+        let _ = writeln!(t.file, "[the log began anew at {} bytes]", t.bytes);
+        t.bytes = 0;
+    }
+    if t.file.write_all(whole.as_bytes()).is_ok() {
+        t.bytes += whole.len() as u64;
+    }
+}
+
+fn say(level: c_int, text: &str) {
+    if wants(level) {
+        write(level, "perigee", 0, text);
+    }
+}
+
+/// What is wrong.
+#[cold]
+pub fn error(text: &str) {
+    say(LOG_ERROR, text);
+}
+/// What may be wrong.
+#[cold]
+pub fn warn(text: &str) {
+    say(LOG_WARN, text);
+}
+/// What happens.
+#[cold]
+pub fn info(text: &str) {
+    say(LOG_INFO, text);
+}
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn days_have_dates() {
+        for (days, date) in
+            [(0, (1970, 1, 1)), (59, (1970, 3, 1)), (20_778, (2026, 11, 21)), (11_016, (2000, 2, 29))]
+        {
+            assert_eq!(super::civil(days), date);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `tidesdb_log_write`: a program's own lines in the log. Its arguments are C's to take apart (`csrc/log_write.c`); Rust gives it
+//! its exported name, by a function that is one jump and so leaves every argument where it is.
+
+use crate::log;
+use std::ffi::{CStr, c_char, c_int};
+
+type Wanted = extern "C" fn(c_int) -> c_int;
+type LineTo = unsafe extern "C" fn(c_int, *const c_char, c_int, *const c_char, usize);
+
+unsafe extern "C" {
+    fn perigee_log_format(level: c_int, file: *const c_char, line: c_int, format: *const c_char, ...);
+    fn perigee_log_connect(wanted: Wanted, line_to: LineTo);
+}
+
+/// Writes a line, if lines of that level are written: `format` and what follows as for `printf`.
+///
+/// # Safety
+/// As `printf`; `file` is null or text.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn tidesdb_log_write() {
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!("jmp {}", sym perigee_log_format);
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!("b {}", sym perigee_log_format);
+}
+
+/// Runs when the library is loaded.
+#[used]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+static CONNECT: extern "C" fn() = connect;
+
+/// Tells the C half where lines go; again does no harm.
+pub extern "C" fn connect() {
+    // SAFETY: both functions are of these types, and stay.
+    unsafe { perigee_log_connect(wanted, line_to) }
+}
+
+extern "C" fn wanted(level: c_int) -> c_int {
+    c_int::from(log::wants(level))
+}
+
+unsafe extern "C" fn line_to(
+    level: c_int,
+    file: *const c_char,
+    line: c_int,
+    text: *const c_char,
+    size: usize,
+) {
+    // SAFETY: the C half has made so much text.
+    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), size) };
+    let file = if file.is_null() {
+        "?".into()
+    } else {
+        // SAFETY: null or text, as the interface says.
+        unsafe { CStr::from_ptr(file) }.to_string_lossy()
+    };
+    log::write(level, &file, line, &String::from_utf8_lossy(text));
+}

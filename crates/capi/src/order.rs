@@ -1,0 +1,248 @@
+//! Comparators: the built-in ones as functions, and users' own as key orders of the engine.
+//!
+//! The engine knows an order by a name for ever, and stores it; a program registers a function under a name each time that it
+//! runs, perhaps another one for another database. So the engine's name of a user's order is the program's with a
+//! fingerprint of what the function answers: the same function is found again, another one is another order. Behind the name is a
+//! slot with the function that some open database has registered last: one that was unloaded is not called.
+
+use crate::abi::Comparator;
+use crate::border::Within;
+use crate::code::{INVALID_ARGS, Result};
+use perigee::KeyOrder;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// A function and what it is given each time.
+#[derive(Clone, Copy)]
+pub struct Function {
+    /// The function.
+    pub call: Comparator,
+    /// Its context.
+    pub context: *mut c_void,
+}
+
+// SAFETY: the program has registered both for use by any thread, as the interface says.
+unsafe impl Send for Function {}
+// SAFETY: the same.
+unsafe impl Sync for Function {}
+
+impl Function {
+    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        let _within = Within::comparator();
+        // SAFETY: the program has registered the function for such calls; both slices live through the call.
+        unsafe { (self.call)(a.as_ptr(), a.len(), b.as_ptr(), b.len(), self.context) }.cmp(&0)
+    }
+}
+
+/// Which functions of open databases stand for an order; the last one is asked.
+#[derive(Default)]
+struct Behind(RwLock<Vec<(u64, Function)>>);
+
+impl Behind {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let now = self.0.read().unwrap_or_else(PoisonError::into_inner).last().map(|(_, f)| *f);
+        // After the last database that knew it was closed nothing is compared; if so, by bytes.
+        now.map_or_else(|| a.cmp(b), |f| f.compare(a, b))
+    }
+}
+
+static ORDERS: Mutex<BTreeMap<String, (KeyOrder, Arc<Behind>)>> = Mutex::new(BTreeMap::new());
+
+/// Keys that tell functions apart. Some functions read eight bytes whatever the length is: so many lie behind each.
+const PROBES: [&[u8]; 12] = [
+    b"a",
+    b"A",
+    b"ab",
+    b"b",
+    b"1",
+    b"10",
+    b"2",
+    b"\x7f",
+    b"\xff",
+    b"\x01\0\0\0\0\0\0\0",
+    b"\0\x01\0\0\0\0\0\0",
+    b"\0\0\0\0\0\0\0\x80",
+];
+
+fn fingerprint(f: Function) -> u32 {
+    let padded = PROBES.map(|p| {
+        let mut all = [0u8; 24];
+        all[..p.len()].copy_from_slice(p);
+        (all, p.len())
+    });
+    let answers =
+        padded.iter().flat_map(|(a, n)| padded.iter().map(move |(b, m)| f.compare(&a[..*n], &b[..*m])));
+    // FNV-1a: the same for ever, on every machine.
+    answers.fold(0x811c_9dc5, |hash, o| (hash ^ (o as i8 as u8 as u32)).wrapping_mul(0x0100_0193))
+}
+
+/// What stands before the fingerprint.
+const MARK: &str = "@";
+
+/// The engine's order for a function, registered by the database `owner`.
+pub fn register(owner: u64, name: &str, function: Function) -> Result<KeyOrder> {
+    let full = format!("{name}{MARK}{:08x}", fingerprint(function));
+    let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (order, behind) = match orders.get(&full) {
+        Some((order, behind)) => (*order, Arc::clone(behind)),
+        None => {
+            let behind = Arc::new(Behind::default());
+            let asked = Arc::clone(&behind);
+            behind.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
+            let order = KeyOrder::register(&full, move |a, b| asked.compare(a, b))?;
+            orders.insert(full, (order, Arc::clone(&behind)));
+            return Ok(order);
+        }
+    };
+    behind.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
+    Ok(order)
+}
+
+/// A database is closed: its functions are not called any more.
+pub fn forget(owner: u64) {
+    for (_, behind) in ORDERS.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        behind.0.write().unwrap_or_else(PoisonError::into_inner).retain(|(o, _)| *o != owner);
+    }
+}
+
+/// The comparator's name of an order, as the program knows it.
+pub fn name_of(order: KeyOrder) -> String {
+    match order {
+        KeyOrder::Bytes => "memcmp".into(),
+        KeyOrder::Reverse => "reverse".into(),
+        KeyOrder::U64 => "uint64".into(),
+        KeyOrder::I64 => "int64".into(),
+        KeyOrder::CaseInsensitive => "case_insensitive".into(),
+        KeyOrder::Lexicographic => "lexicographic".into(),
+        other => name_of_stored(other.name()),
+    }
+}
+
+/// The same from the stored name of a user's order.
+pub fn name_of_stored(stored: &str) -> String {
+    let own = stored.strip_prefix("user:").unwrap_or(stored);
+    own.rsplit_once(MARK).map_or(own, |(name, _)| name).to_owned()
+}
+
+/// The built-in order of that name.
+pub fn built_in(name: &str) -> Option<(KeyOrder, Comparator)> {
+    Some(match name {
+        "" | "memcmp" => (KeyOrder::Bytes, tidesdb_comparator_memcmp),
+        "lexicographic" => (KeyOrder::Lexicographic, tidesdb_comparator_lexicographic),
+        "uint64" => (KeyOrder::U64, tidesdb_comparator_uint64),
+        "int64" => (KeyOrder::I64, tidesdb_comparator_int64),
+        "reverse" => (KeyOrder::Reverse, tidesdb_comparator_reverse_memcmp),
+        "case_insensitive" => (KeyOrder::CaseInsensitive, tidesdb_comparator_case_insensitive),
+        _ => return None,
+    })
+}
+
+/// Refuses names that cannot be stored.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() >= crate::abi::COMPARATOR_BYTES || name.chars().any(char::is_control) {
+        return Err(
+            INVALID_ARGS.because("the name of a comparator has 1 to 63 bytes and no control characters")
+        );
+    }
+    Ok(())
+}
+
+/// Compares as an order of the engine does; null is an empty key.
+unsafe fn by(order: KeyOrder, a: *const u8, n: usize, b: *const u8, m: usize) -> c_int {
+    let bytes = |p: *const u8, n: usize| {
+        if p.is_null() || n > isize::MAX as usize {
+            return &[][..];
+        }
+        // SAFETY: the caller gives so many bytes.
+        unsafe { std::slice::from_raw_parts(p, n) }
+    };
+    order.cmp(bytes(a, n), bytes(b, m)) as c_int
+}
+
+macro_rules! built_in_functions {
+    ($($(#[$doc:meta])* $name:ident => $order:expr;)*) => {$(
+        $(#[$doc])*
+        /// # Safety
+        /// Both keys are as long as is said, or null.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            key1: *const u8, key1_size: usize, key2: *const u8, key2_size: usize, _ctx: *mut c_void,
+        ) -> c_int {
+            // SAFETY: passed on.
+            unsafe { by($order, key1, key1_size, key2, key2_size) }
+        }
+    )*};
+}
+
+built_in_functions! {
+    /// Unsigned bytes, shorter first.
+    tidesdb_comparator_memcmp => KeyOrder::Bytes;
+    /// Little-endian unsigned integers of 8 bytes.
+    tidesdb_comparator_uint64 => KeyOrder::U64;
+    /// Little-endian signed integers of 8 bytes.
+    tidesdb_comparator_int64 => KeyOrder::I64;
+    /// Unsigned bytes, backward.
+    tidesdb_comparator_reverse_memcmp => KeyOrder::Reverse;
+    /// ASCII letters without their case.
+    tidesdb_comparator_case_insensitive => KeyOrder::CaseInsensitive;
+}
+
+/// Text that ends before its first NUL; the sizes do not count, as with TidesDB.
+///
+/// # Safety
+/// Both keys end with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn tidesdb_comparator_lexicographic(
+    key1: *const u8,
+    _: usize,
+    key2: *const u8,
+    _: usize,
+    _ctx: *mut c_void,
+) -> c_int {
+    if key1.is_null() || key2.is_null() {
+        return c_int::from(key2.is_null()) - c_int::from(key1.is_null());
+    }
+    // SAFETY: says the caller.
+    unsafe { libc::strcmp(key1.cast(), key2.cast()) }.signum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    unsafe extern "C-unwind" fn backward(
+        a: *const u8,
+        n: usize,
+        b: *const u8,
+        m: usize,
+        ctx: *mut c_void,
+    ) -> c_int {
+        // SAFETY: passed on.
+        -unsafe { tidesdb_comparator_memcmp(a, n, b, m, ctx) }
+    }
+    unsafe extern "C-unwind" fn by_length(
+        _: *const u8,
+        n: usize,
+        _: *const u8,
+        m: usize,
+        _: *mut c_void,
+    ) -> c_int {
+        n.cmp(&m) as c_int
+    }
+
+    #[test]
+    fn one_name_may_stand_for_two_functions_and_is_found_again() {
+        let f = |call| Function { call, context: std::ptr::null_mut() };
+        let a = register(1, "mine", f(backward)).unwrap();
+        let b = register(2, "mine", f(by_length)).unwrap();
+        assert!(a != b && name_of(a) == "mine" && name_of(b) == "mine");
+        assert_eq!(a.cmp(b"a", b"b"), Ordering::Greater);
+        assert_eq!(b.cmp(b"b", b"a"), Ordering::Equal);
+        forget(1);
+        assert_eq!(register(3, "mine", f(backward)).unwrap(), a);
+        assert_eq!(a.cmp(b"a", b"b"), Ordering::Greater);
+    }
+}

@@ -1,0 +1,333 @@
+//! What lives behind handles: databases and families. Both are shared by threads.
+//!
+//! Invariant: a family's handle is good as long as the family is in its database's list; closing empties the list.
+
+use crate::abi::{FamilyConfig, SYNC_NONE};
+use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
+use crate::handle::{Pin, Table};
+use crate::order::Function;
+use crate::{catalog, config, log, order};
+use perigee::{Db, Durability, KeyOrder, Options};
+use std::ffi::c_int;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// Open databases.
+pub static DATABASES: Table<Arc<Database>> = Table::new(1);
+/// Their families.
+pub static FAMILIES: Table<Arc<Family>> = Table::new(2);
+
+/// A comparator that a program has registered with a database.
+#[derive(Clone)]
+pub struct Registered {
+    /// Its name.
+    pub name: String,
+    /// The function, as the program gave it.
+    pub function: Function,
+    /// What the engine knows it as.
+    pub order: KeyOrder,
+}
+
+/// An open database. If families of it have comparators that are not registered yet, the engine is opened when they are.
+pub struct Database {
+    /// Its own number, never used again.
+    pub id: u64,
+    /// Its directory.
+    pub path: PathBuf,
+    engine: OnceLock<Db>,
+    /// What the engine is to be opened with.
+    options: Mutex<Option<Options>>,
+    /// Comparators of the program.
+    pub comparators: RwLock<Vec<Registered>>,
+    /// Its families, oldest first.
+    pub families: RwLock<Vec<Arc<Family>>>,
+    /// One change of families at a time.
+    pub changing: Mutex<()>,
+    /// The size of the memtable that all share, if that was asked for.
+    pub unified: Option<usize>,
+    /// How durable every commit is at least.
+    pub durability: Durability,
+    /// Compactions are finished before it closes.
+    pub finish: bool,
+    /// Its log file, if it has one.
+    pub log: Option<PathBuf>,
+    /// Families with a hook: transactions are kept whole for them.
+    pub hooks: AtomicUsize,
+    /// The block cache was wanted.
+    pub cached: bool,
+}
+
+/// Settings as the program gave them; the pointers in them are only given back.
+#[derive(Clone, Copy)]
+pub struct Kept(pub FamilyConfig);
+
+// SAFETY: nothing here follows the pointers.
+unsafe impl Send for Kept {}
+// SAFETY: the same.
+unsafe impl Sync for Kept {}
+
+/// A family.
+pub struct Family {
+    /// Whose it is.
+    pub database: Arc<Database>,
+    /// The engine's.
+    pub inner: perigee::Family,
+    name: RwLock<String>,
+    kept: RwLock<Kept>,
+    sync_mode: AtomicI32,
+    sync_interval_us: AtomicU64,
+    /// Its handle.
+    pub handle: OnceLock<usize>,
+    /// Whether it has a hook.
+    pub hooked: AtomicBool,
+}
+
+fn read<T: Clone>(lock: &RwLock<T>) -> T {
+    lock.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Database {
+    /// A database that is not open yet.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        path: PathBuf,
+        options: Options,
+        c: &crate::abi::Config,
+        log: Option<PathBuf>,
+    ) -> Result<Database> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let unified = match c.unified_memtable_write_buffer_size {
+            0 => config::FAMILY.write_buffer_size,
+            bytes => bytes,
+        };
+        Ok(Database {
+            id: IDS.fetch_add(1, Relaxed),
+            path,
+            engine: OnceLock::new(),
+            options: Mutex::new(Some(options)),
+            comparators: RwLock::default(),
+            families: RwLock::default(),
+            changing: Mutex::default(),
+            unified: (c.unified_memtable != 0).then_some(unified),
+            durability: config::unified_durability(c)?,
+            finish: c.finish_compactions_on_close != 0,
+            log,
+            hooks: AtomicUsize::new(0),
+            cached: c.block_cache_size > 0,
+        })
+    }
+
+    /// The engine; opened now, if it had to wait for comparators.
+    #[inline]
+    pub fn engine(self: &Arc<Self>) -> Result<&Db> {
+        match self.engine.get() {
+            Some(engine) => Ok(engine),
+            None => self.open(),
+        }
+    }
+
+    /// Opens the engine.
+    ///
+    /// # Errors
+    /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. The rest for good.
+    #[cold]
+    pub fn open(self: &Arc<Self>) -> Result<&Db> {
+        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = self.engine.get() {
+            return Ok(engine);
+        }
+        let Some(given) = options.as_ref() else {
+            return Err(INVALID_DB.because("the database is closed, or could not be opened"));
+        };
+        let engine = Db::open(&self.path, given.clone()).map_err(|e| {
+            let waits = waits_for(&e);
+            let code = Code::from(e);
+            if waits.is_none() {
+                *options = None;
+            }
+            code
+        })?;
+        let listed = catalog::load(&engine, self.unified).and_then(|all| {
+            let made = all.into_iter().map(|(inner, name, c)| Arc::new(Family::new(self, inner, name, c)));
+            made.map(|family| announce(&family).map(|()| family)).collect::<Result<Vec<_>>>()
+        });
+        match listed {
+            Ok(families) => *self.families.write().unwrap_or_else(PoisonError::into_inner) = families,
+            Err(e) => {
+                let _ = engine.close();
+                *options = None;
+                return Err(e);
+            }
+        }
+        *options = None;
+        let engine = self.engine.get_or_init(|| engine);
+        self.keep_free();
+        Ok(engine)
+    }
+
+    /// Whether the engine waits for comparators.
+    pub fn waits(&self) -> bool {
+        self.engine.get().is_none() && self.options.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// A comparator is known from now on.
+    pub fn learn(self: &Arc<Self>, registered: Registered) {
+        let order = registered.order;
+        self.comparators.write().unwrap_or_else(PoisonError::into_inner).push(registered);
+        if let Some(engine) = self.engine.get() {
+            engine.register_order(order);
+            return;
+        }
+        if let Some(options) = self.options.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            options.orders.push(order);
+        }
+        if let Err(e) = self.open()
+            && self.waits()
+        {
+            log::info(&format!("still waiting: {} ({})", crate::code::last_error(), e.0));
+        }
+    }
+
+    /// The order of that comparator.
+    pub fn order(&self, comparator: &str) -> Result<KeyOrder> {
+        if let Some((order, _)) = order::built_in(comparator) {
+            return Ok(order);
+        }
+        let known = read(&self.comparators);
+        known.iter().find(|r| r.name == comparator).map(|r| r.order).ok_or_else(|| {
+            INVALID_ARGS.with(format!(
+                "the comparator {comparator:?} is not registered: tidesdb_register_comparator first"
+            ))
+        })
+    }
+
+    /// The family of that name.
+    pub fn family(&self, name: &str) -> Option<Arc<Family>> {
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        families.iter().find(|f| *f.name.read().unwrap_or_else(PoisonError::into_inner) == name).cloned()
+    }
+
+    /// All families.
+    pub fn all(&self) -> Vec<Arc<Family>> {
+        read(&self.families)
+    }
+
+    /// The disk keeps free what the most careful family asks for.
+    pub fn keep_free(&self) {
+        let most = self.all().iter().map(|f| f.config().min_disk_space).max();
+        if let Some(engine) = self.engine.get() {
+            engine.set_min_free_space(most.unwrap_or(config::FAMILY.min_disk_space));
+        }
+    }
+
+    /// Closes it: whoever still has handles of what was in it hears that.
+    pub fn close(&self) -> Result<()> {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let families = std::mem::take(&mut *self.families.write().unwrap_or_else(PoisonError::into_inner));
+        for family in families {
+            family.retire();
+        }
+        let done = self.engine.get().map_or(Ok(()), |engine| {
+            if self.finish {
+                // Whatever cannot be finished is begun anew after the next open.
+                let _ = engine.wait_idle();
+            }
+            engine.close()
+        });
+        order::forget(self.id);
+        if let Some(path) = &self.log {
+            log::leave(path);
+        }
+        Ok(done?)
+    }
+}
+
+/// The comparator that an open misses.
+pub fn waits_for(e: &perigee::Error) -> Option<String> {
+    let misses = e.expected_value() == Some(perigee::REGISTERED_ORDER);
+    e.got_value().filter(|_| misses).map(order::name_of_stored)
+}
+
+/// Gives a family its handle.
+pub fn announce(family: &Arc<Family>) -> Result<()> {
+    let handle = FAMILIES.insert(Arc::clone(family))?;
+    let _ = family.handle.set(handle);
+    Ok(())
+}
+
+impl Family {
+    /// A family of the engine, under the name that the program knows.
+    pub fn new(database: &Arc<Database>, inner: perigee::Family, name: String, c: FamilyConfig) -> Family {
+        let family = Family {
+            database: Arc::clone(database),
+            inner,
+            name: RwLock::new(name),
+            kept: RwLock::new(Kept(c)),
+            sync_mode: AtomicI32::new(SYNC_NONE),
+            sync_interval_us: AtomicU64::new(0),
+            handle: OnceLock::new(),
+            hooked: AtomicBool::new(false),
+        };
+        family.set_config(c);
+        family
+    }
+    /// Its name.
+    pub fn name(&self) -> String {
+        read(&self.name)
+    }
+    /// It is called otherwise from now on.
+    pub fn rename(&self, name: &str) {
+        name.clone_into(&mut self.name.write().unwrap_or_else(PoisonError::into_inner));
+    }
+    /// Its settings, with its name.
+    pub fn config(&self) -> FamilyConfig {
+        let mut c = self.kept.read().unwrap_or_else(PoisonError::into_inner).0;
+        // Names were checked when they were given.
+        let _ = crate::border::set_field(&mut c.name, &self.name());
+        c
+    }
+    /// Other settings.
+    pub fn set_config(&self, c: FamilyConfig) {
+        self.sync_interval_us.store(c.sync_interval_us, Relaxed);
+        self.sync_mode.store(c.sync_mode, Relaxed);
+        self.kept.write().unwrap_or_else(PoisonError::into_inner).0 = c;
+    }
+    /// How durable a commit is that writes to it.
+    #[inline]
+    pub fn durability(&self) -> Durability {
+        let own: c_int = self.sync_mode.load(Relaxed);
+        let own = if own == SYNC_NONE {
+            Durability::None
+        } else {
+            config::durability(own, self.sync_interval_us.load(Relaxed)).unwrap_or(Durability::Full)
+        };
+        config::stronger(own, self.database.durability)
+    }
+    /// Its handle is no good any more.
+    pub fn retire(&self) {
+        if let Some(handle) = self.handle.get() {
+            drop(FAMILIES.remove(*handle));
+        }
+        if self.hooked.swap(false, Relaxed) {
+            self.database.hooks.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// The database of a handle.
+#[inline]
+pub fn database(handle: crate::abi::Handle) -> Result<Pin<'static, Arc<Database>>> {
+    if handle.is_null() {
+        return Err(INVALID_ARGS.because("a null pointer where a database is needed"));
+    }
+    DATABASES
+        .pin(handle as usize)
+        .map_err(|_| INVALID_DB.because("the database is closed, or this is no handle of one"))
+}
+
+/// The family of a handle.
+#[inline]
+pub fn family(handle: crate::abi::Handle) -> Result<Arc<Family>> {
+    FAMILIES.pin(handle as usize).map(|f| Arc::clone(&f))
+}

@@ -1,0 +1,445 @@
+//! Transactions: one thread at a time has one. After its end it still answers reads, from the present, and can be begun anew.
+
+use crate::abi::{Handle, READ_COMMITTED};
+use crate::border::{bytes, call, key, out, text};
+use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result};
+use crate::handle::Table;
+use crate::state::{Database, FAMILIES, Family, database};
+use crate::{alloc, config};
+use perigee::{Durability, Isolation, Slice, TxnOptions, limits};
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Transactions that were begun and not freed.
+pub static TXNS: Table<Txn> = Table::new(3);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Active,
+    Committed,
+    RolledBack,
+    /// Its commit was refused.
+    Failed(Code),
+}
+
+/// A transaction.
+pub struct Txn {
+    database: Arc<Database>,
+    inner: perigee::Txn,
+    /// What it was begun with.
+    options: TxnOptions,
+    state: State,
+    /// What the families that it wrote to ask for.
+    durability: Durability,
+    /// Families by their handles, so that each is looked up once.
+    families: Vec<(usize, Arc<Family>)>,
+    /// Names of savepoints, and the engine's; those of the engine are numbers.
+    savepoints: Vec<(String, u64)>,
+    next_savepoint: u64,
+}
+
+impl Txn {
+    /// Begins one.
+    pub fn begin(database: &Arc<Database>, isolation: Isolation, options: TxnOptions) -> Result<Txn> {
+        let kept = options.isolation(isolation);
+        // A hook hears of operations, which one that is larger than memory has none of.
+        let hooked = database.hooks.load(Relaxed) > 0;
+        let options = if hooked { kept.clone().spill_bytes(u64::MAX) } else { kept.clone() };
+        Ok(Txn {
+            inner: database.engine()?.begin(options)?,
+            database: Arc::clone(database),
+            options: kept,
+            state: State::Active,
+            durability: database.durability,
+            families: Vec::new(),
+            savepoints: Vec::new(),
+            next_savepoint: 0,
+        })
+    }
+
+    /// The place of a family in the list.
+    #[inline]
+    fn place(&mut self, cf: Handle) -> Result<usize> {
+        let cf = cf as usize;
+        if let Some(i) = self.families.iter().position(|(h, _)| *h == cf)
+            && FAMILIES.lives(cf)
+        {
+            return Ok(i);
+        }
+        let family = Arc::clone(&*FAMILIES.pin(cf)?);
+        if !Arc::ptr_eq(&family.database, &self.database) {
+            return Err(INVALID_ARGS.because("the column family is of another database than the transaction"));
+        }
+        self.families.push((cf, family));
+        Ok(self.families.len() - 1)
+    }
+
+    fn check_active(&self) -> Result<()> {
+        match self.state {
+            State::Active => Ok(()),
+            State::Failed(CONFLICT) => {
+                Err(CONFLICT.because("the transaction has lost to another one: roll it back, or reset it"))
+            }
+            _ => Err(INVALID_ARGS.because("the transaction has ended: reset it, or begin another")),
+        }
+    }
+
+    /// Writes to a family.
+    #[inline]
+    pub fn write(
+        &mut self,
+        cf: Handle,
+        write: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<()>,
+    ) -> Result<()> {
+        self.check_active()?;
+        let at = self.place(cf)?;
+        let family = &self.families[at].1;
+        write(&self.inner, &family.inner)?;
+        self.durability = config::stronger(self.durability, family.durability());
+        Ok(())
+    }
+
+    /// Reads from a family: in the transaction, or after its end from the present.
+    #[inline]
+    pub fn read<T>(
+        &mut self,
+        cf: Handle,
+        within: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<T>,
+        after: impl FnOnce(&perigee::Family) -> perigee::Result<T>,
+    ) -> Result<T> {
+        let at = self.place(cf)?;
+        let family = &self.families[at].1.inner;
+        Ok(if self.state == State::Active { within(&self.inner, family)? } else { after(family)? })
+    }
+
+    /// Commits; the number of its last operation.
+    pub fn commit(&mut self) -> Result<u64> {
+        self.check_active()?;
+        self.savepoints.clear();
+        match self.inner.commit_with(self.durability) {
+            Ok(seq) => {
+                self.state = State::Committed;
+                Ok(seq)
+            }
+            Err(e) => {
+                // Nothing of it will happen: "try again" would be understood as trying the same commit again.
+                let code = Some(Code::from(e)).filter(|c| *c != BUSY).unwrap_or(CONFLICT);
+                self.state = State::Failed(code);
+                Err(code)
+            }
+        }
+    }
+
+    /// Makes it durable without deciding it; then it is the database's.
+    pub fn prepare(&mut self, gid: &[u8]) -> Result<()> {
+        self.check_active()?;
+        self.inner.prepare(gid)?;
+        self.savepoints.clear();
+        self.state = State::Committed;
+        Ok(())
+    }
+
+    fn roll_back(&mut self) -> Result<()> {
+        match self.state {
+            State::Committed => return Err(INVALID_ARGS.because("the transaction is committed")),
+            State::Active => self.inner.rollback(),
+            _ => {}
+        }
+        self.savepoints.clear();
+        self.state = State::RolledBack;
+        Ok(())
+    }
+
+    fn reset(&mut self, isolation: Isolation) -> Result<()> {
+        if self.state == State::Active {
+            return Err(INVALID_ARGS.because("the transaction is still going on: commit it, or roll it back"));
+        }
+        let database = Arc::clone(&self.database);
+        let mut next = Txn::begin(&database, isolation, self.options.clone())?;
+        std::mem::swap(&mut next.families, &mut self.families);
+        next.families.retain(|(h, _)| FAMILIES.lives(*h));
+        *self = next;
+        Ok(())
+    }
+
+    fn savepoint(&mut self, name: &str) -> Result<()> {
+        self.check_active()?;
+        let id = self.next_savepoint;
+        self.inner.savepoint(id.to_string())?;
+        self.next_savepoint += 1;
+        match self.savepoints.iter_mut().find(|(n, _)| n == name) {
+            // It keeps its place among the others, as with TidesDB.
+            Some((_, at)) => *at = id,
+            None => self.savepoints.push((name.to_owned(), id)),
+        }
+        Ok(())
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize> {
+        self.check_active()?;
+        let found = self.savepoints.iter().position(|(n, _)| n == name);
+        found.ok_or_else(|| NOT_FOUND.with(format!("there is no savepoint {name:?}")))
+    }
+
+    fn roll_back_to(&mut self, name: &str) -> Result<()> {
+        let at = self.find_savepoint(name)?;
+        let id = self.savepoints[at].1;
+        self.inner.rollback_to(id.to_string())?;
+        // The savepoint goes with what it took back, as with TidesDB.
+        self.inner.release(id.to_string())?;
+        self.savepoints.truncate(at);
+        self.savepoints.retain(|(_, other)| *other < id);
+        Ok(())
+    }
+
+    fn release(&mut self, name: &str) -> Result<()> {
+        let at = self.find_savepoint(name)?;
+        let (_, id) = self.savepoints.remove(at);
+        // The engine forgets later ones with it: so only one that is the last is told; the others cost nothing.
+        if self.savepoints.iter().all(|(_, other)| *other < id) {
+            self.inner.release(id.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Begins a transaction.
+///
+/// # Safety
+/// `txn` is null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_begin(db: Handle, txn: *mut Handle) -> c_int {
+    // SAFETY: says the caller.
+    unsafe { tidesdb_txn_begin_with_isolation(db, READ_COMMITTED, txn) }
+}
+
+/// Begins a transaction that is protected so far.
+///
+/// # Safety
+/// `txn` is null or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
+    db: Handle,
+    isolation: c_int,
+    txn: *mut Handle,
+) -> c_int {
+    call(|| {
+        let db = database(db)?;
+        // SAFETY: says the caller.
+        let place = unsafe { out(txn) }?;
+        *place = null_mut();
+        *place = TXNS.insert(Txn::begin(&db, config::isolation(isolation)?, TxnOptions::new())?)? as Handle;
+        Ok(())
+    })
+}
+
+/// Puts, with a time to live as C says it.
+#[inline]
+pub fn put_until(
+    t: &perigee::Txn,
+    f: &perigee::Family,
+    key: &[u8],
+    value: &[u8],
+    ttl: libc::time_t,
+) -> perigee::Result<()> {
+    match ttl {
+        ..=0 => t.put(f, key, value),
+        _ => t.put_until(f, key, value, ttl.cast_unsigned().saturating_mul(1000)),
+    }
+}
+
+/// Sets a key to a value. `ttl`: when it expires, in seconds since 1970; 0 and less: never.
+///
+/// # Safety
+/// Key and value are as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_put(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+    value: *const u8,
+    value_size: usize,
+    ttl: libc::time_t,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let (key, value) =
+            unsafe { (key(key_, key_size)?, bytes(value, value_size, limits::VALUE_BYTES_MAX)?) };
+        TXNS.hold(txn as usize)?.write(cf, |t, f| put_until(t, f, key, value, ttl))
+    })
+}
+
+/// Reads a key for C.
+///
+/// # Safety
+/// The key is as long as is said, or null; the others are null or places for answers.
+#[inline]
+pub unsafe fn get(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+    value: *mut *mut u8,
+    value_size: *mut usize,
+    read: impl FnOnce(&perigee::Txn, &perigee::Family, &[u8]) -> perigee::Result<Option<Slice>>,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller has passed on what its caller says.
+        let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
+        let mut txn = TXNS.hold(txn as usize)?;
+        let found = txn.read(cf, |t, f| read(t, f, key), |f| f.get_pinned(key))?.ok_or(NOT_FOUND)?;
+        *place = alloc::copy(&found)?;
+        *size = found.len();
+        Ok(())
+    })
+}
+
+/// The value of a key, to be given back.
+///
+/// # Safety
+/// The key is as long as is said, or null; the others are null or places for answers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_get(
+    txn: Handle,
+    cf: Handle,
+    key: *const u8,
+    key_size: usize,
+    value: *mut *mut u8,
+    value_size: *mut usize,
+) -> c_int {
+    // SAFETY: passed on.
+    unsafe { get(txn, cf, key, key_size, value, value_size, |t, f, key| t.get_pinned(f, key)) }
+}
+
+/// The same by a read that the transaction does not depend on.
+///
+/// # Safety
+/// As [`tidesdb_txn_get`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_get_notrack(
+    txn: Handle,
+    cf: Handle,
+    key: *const u8,
+    key_size: usize,
+    value: *mut *mut u8,
+    value_size: *mut usize,
+) -> c_int {
+    // SAFETY: passed on.
+    unsafe { get(txn, cf, key, key_size, value, value_size, |t, f, key| t.get_untracked(f, key)) }
+}
+
+/// Whether a key is there, by a read that the transaction does not depend on.
+///
+/// # Safety
+/// The key is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_contains(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let key = unsafe { key(key_, key_size) }?;
+        let mut txn = TXNS.hold(txn as usize)?;
+        let there = txn.read(cf, |t, f| t.contains_untracked(f, key), |f| f.contains(key))?;
+        if there { Ok(()) } else { Err(NOT_FOUND) }
+    })
+}
+
+/// Removes a key.
+///
+/// # Safety
+/// The key is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_delete(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let key = unsafe { key(key_, key_size) }?;
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.delete(f, key))
+    })
+}
+
+/// Removes a key that was put at most once since it was removed last.
+///
+/// # Safety
+/// The key is as long as is said, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_single_delete(
+    txn: Handle,
+    cf: Handle,
+    key_: *const u8,
+    key_size: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: says the caller.
+        let key = unsafe { key(key_, key_size) }?;
+        TXNS.hold(txn as usize)?.write(cf, |t, f| t.single_delete(f, key))
+    })
+}
+
+/// Commits.
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_txn_commit(txn: Handle) -> c_int {
+    call(|| TXNS.hold(txn as usize)?.commit().map(drop))
+}
+
+/// Ends it; nothing of it happened.
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_txn_rollback(txn: Handle) -> c_int {
+    call(|| TXNS.hold(txn as usize)?.roll_back())
+}
+
+/// Begins one that has ended anew, on the present.
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_txn_reset(txn: Handle, isolation: c_int) -> c_int {
+    call(|| {
+        let mut txn = TXNS.hold(txn as usize)?;
+        txn.reset(config::isolation(isolation)?)
+    })
+}
+
+/// Frees a transaction; one that goes on is rolled back.
+#[unsafe(no_mangle)]
+pub extern "C" fn tidesdb_txn_free(txn: Handle) {
+    call(|| TXNS.remove(txn as usize).map(drop));
+}
+
+/// Sets a savepoint; one of that name is moved here.
+///
+/// # Safety
+/// `name` is null or text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_savepoint(txn: Handle, name: *const c_char) -> c_int {
+    // SAFETY: says the caller.
+    call(|| TXNS.hold(txn as usize)?.savepoint(unsafe { text(name) }?))
+}
+
+/// Takes back what was written since a savepoint, which goes with it.
+///
+/// # Safety
+/// `name` is null or text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_rollback_to_savepoint(txn: Handle, name: *const c_char) -> c_int {
+    // SAFETY: says the caller.
+    call(|| TXNS.hold(txn as usize)?.roll_back_to(unsafe { text(name) }?))
+}
+
+/// Forgets a savepoint.
+///
+/// # Safety
+/// `name` is null or text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tidesdb_txn_release_savepoint(txn: Handle, name: *const c_char) -> c_int {
+    // SAFETY: says the caller.
+    call(|| TXNS.hold(txn as usize)?.release(unsafe { text(name) }?))
+}

@@ -214,7 +214,9 @@ mod tests {
     #[test]
     fn too_many_lines_lose_the_oldest_and_a_panic_ends_one_call() {
         let (audience, heard) = audience(LogLevel::Debug, |line| assert_ne!(line, "3"));
-        (0..LISTENED_LINES_MAX + 3).for_each(|i| audience.push(LogLevel::Info, || i.to_string()));
+        for i in 0..LISTENED_LINES_MAX + 3 {
+            assert!(audience.push(LogLevel::Info, || i.to_string()));
+        }
         audience.call();
         let heard = heard.lock().unwrap();
         assert_eq!(heard[0].0, LogLevel::Warn);

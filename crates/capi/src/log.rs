@@ -104,7 +104,7 @@ pub fn write(level: c_int, file: &str, line: c_int, text: &str) {
         return;
     };
     if t.most > 0 && t.bytes >= t.most && t.file.set_len(0).is_ok() {
-        let _ = writeln!(t.file, "[the log began anew at {} bytes]", t.bytes);
+        let _ = writeln!(t.file, "[LOG TRUNCATED at {} bytes]", t.bytes);
         t.bytes = 0;
     }
     if t.file.write_all(whole.as_bytes()).is_ok() {

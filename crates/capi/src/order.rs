@@ -90,10 +90,11 @@ pub fn register(owner: u64, name: &str, function: Function) -> Result<KeyOrder> 
         None => {
             let behind = Arc::new(Behind::default());
             let asked = Arc::clone(&behind);
-            behind.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
+            // The engine tries an order on keys of its own when it is told of it. A function of C may read more than such a key
+            // has, or need keys of one length: it is not asked yet, and its name tells it from others anyway.
             let order = KeyOrder::register(&full, move |a, b| asked.compare(a, b))?;
             orders.insert(full, (order, Arc::clone(&behind)));
-            return Ok(order);
+            (order, behind)
         }
     };
     behind.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
@@ -187,25 +188,8 @@ built_in_functions! {
     tidesdb_comparator_reverse_memcmp => KeyOrder::Reverse;
     /// ASCII letters without their case.
     tidesdb_comparator_case_insensitive => KeyOrder::CaseInsensitive;
-}
-
-/// Text that ends before its first NUL; the sizes do not count, as with TidesDB.
-///
-/// # Safety
-/// Both keys end with NUL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn tidesdb_comparator_lexicographic(
-    key1: *const u8,
-    _: usize,
-    key2: *const u8,
-    _: usize,
-    _ctx: *mut c_void,
-) -> c_int {
-    if key1.is_null() || key2.is_null() {
-        return c_int::from(key2.is_null()) - c_int::from(key1.is_null());
-    }
-    // SAFETY: says the caller.
-    unsafe { libc::strcmp(key1.cast(), key2.cast()) }.signum()
+    /// Text that ends before its first NUL. TidesDB reads on until there is one; here a key without one ends with its size.
+    tidesdb_comparator_lexicographic => KeyOrder::Lexicographic;
 }
 
 #[cfg(test)]
@@ -223,6 +207,21 @@ mod tests {
         // SAFETY: passed on.
         -unsafe { tidesdb_comparator_memcmp(a, n, b, m, ctx) }
     }
+    /// As some that are made for keys of one length: more than the key has may be read, and on other keys it is no order.
+    unsafe extern "C-unwind" fn eight_bytes(
+        a: *const u8,
+        n: usize,
+        b: *const u8,
+        m: usize,
+        _: *mut c_void,
+    ) -> c_int {
+        if n != 8 || m != 8 {
+            return 1;
+        }
+        // SAFETY: eight bytes each.
+        let [a, b] = [a, b].map(|p| u64::from_be_bytes(unsafe { p.cast::<[u8; 8]>().read() }));
+        a.cmp(&b) as c_int
+    }
     unsafe extern "C-unwind" fn by_length(
         _: *const u8,
         n: usize,
@@ -233,6 +232,17 @@ mod tests {
         n.cmp(&m) as c_int
     }
 
+    #[test]
+    fn a_function_is_not_judged_by_keys_that_no_program_puts() {
+        let f = Function { call: eight_bytes, context: std::ptr::null_mut() };
+        let order = register(4, "eight", f).unwrap();
+        assert_eq!(order.cmp(&9u64.to_be_bytes(), &300u64.to_be_bytes()), Ordering::Less);
+        let text = Function { call: tidesdb_comparator_lexicographic, context: std::ptr::null_mut() };
+        let order = register(4, "text", text).unwrap();
+        assert_eq!(order.cmp(b"ab\0c", b"ab\0d"), Ordering::Equal);
+        assert_eq!(order.cmp(b"ab", b"abc"), Ordering::Less);
+        assert_eq!(order.cmp(b"", b"a"), Ordering::Less);
+    }
     #[test]
     fn one_name_may_stand_for_two_functions_and_is_found_again() {
         let f = |call| Function { call, context: std::ptr::null_mut() };

@@ -2,7 +2,7 @@
 
 use crate::abi::Handle;
 use crate::border::{call, key, out};
-use crate::code::{Code, INVALID_ARGS, NOT_FOUND, Result};
+use crate::code::{Code, INVALID_ARGS, NOT_FOUND, Result, SUCCESS};
 use crate::handle::Table;
 use crate::txn::TXNS;
 use perigee::Cursor;
@@ -234,6 +234,18 @@ pub unsafe extern "C" fn tidesdb_iter_key_value(
     value: *mut *mut u8,
     value_size: *mut usize,
 ) -> c_int {
+    // The usual case, without the way into the engine.
+    if let Ok(shown) = ITERS.peek(iter as usize)
+        && shown.what.load(Relaxed) == BOTH
+        && !(key.is_null() || key_size.is_null() || value.is_null() || value_size.is_null())
+    {
+        // SAFETY: not null; the caller says that they may be written to.
+        unsafe {
+            (*key, *key_size) = shown.key();
+            (*value, *value_size) = shown.value();
+        }
+        return SUCCESS;
+    }
     call(|| {
         // SAFETY: says the caller.
         let (k, kn, v, vn) = unsafe { (out(key)?, out(key_size)?, out(value)?, out(value_size)?) };

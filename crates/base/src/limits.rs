@@ -58,5 +58,7 @@ pub const LZ4_ACCELERATION_MAX: u32 = 65_537;
 pub const COMMIT_GROUP_BYTES_MAX: usize = 4 << 20;
 /// Largest manifest edit, encoded.
 pub const EDIT_BYTES_MAX: usize = 256 << 20;
+/// Most lines that wait for a log listener.
+pub const LISTENED_LINES_MAX: usize = 1024;
 /// Runs that level 0 may hold before writers are stopped, whatever the options say.
 pub const LEVEL0_RUNS_MAX: usize = 64;

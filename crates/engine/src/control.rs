@@ -6,8 +6,9 @@
 //!    jobs are under one mutex.
 //! 2. A job leaves the list on every way out, a panic included.
 
+use crate::events::Event;
 use crate::signal::Signal;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +38,8 @@ pub struct Job {
     pub kind: Kind,
     /// Name of its family.
     pub family: String,
+    /// All of its families.
+    pub families: Vec<FamilyId>,
     /// Why it runs.
     pub reason: &'static str,
     /// Levels of its inputs, ascending; empty for a flush.
@@ -109,6 +112,10 @@ impl Control {
     pub fn is_quiet(&self, kind: Option<Kind>) -> bool {
         !self.state().running.iter().any(|j| kind.is_none_or(|k| k == j.kind))
     }
+    /// Whether such a job works on a family.
+    pub fn works_on(&self, kind: Kind, family: FamilyId) -> bool {
+        self.state().running.iter().any(|j| j.kind == kind && j.families.contains(&family))
+    }
     /// How often it is paused now, and whether compactions are cancelled.
     pub fn holds(&self) -> (usize, bool) {
         let state = self.state();
@@ -162,6 +169,10 @@ impl Drop for Running<'_> {
 }
 
 impl Job {
+    /// That it begins.
+    pub fn begun(&self) -> Event<'_> {
+        Event::Begun { kind: self.kind.name(), family: &self.family, reason: self.reason, bytes: self.bytes }
+    }
     /// Memory that it holds.
     pub fn held_bytes(&self) -> u64 {
         self.inputs_held + self.held.load(Relaxed)
@@ -182,6 +193,7 @@ mod tests {
         Job {
             kind,
             family: "f".into(),
+            families: vec![FamilyId(3)],
             reason: "test",
             from: vec![0, 1],
             to: 1,
@@ -207,6 +219,8 @@ mod tests {
         control.pause();
         assert_eq!(control.begin(&signal, job(Kind::Flush)).unwrap_err().kind(), ErrorKind::Busy);
         assert!(!control.is_quiet(None) && control.is_quiet(Some(Kind::Flush)));
+        let works_on = |kind, family| control.works_on(kind, FamilyId(family));
+        assert!(works_on(Kind::Compaction, 3) && !works_on(Kind::Compaction, 4) && !works_on(Kind::Flush, 3));
         assert!(control.check_cancelled().is_ok(), "a pause lets the running ones finish");
         drop(running);
         assert!(control.is_quiet(None));

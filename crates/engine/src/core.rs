@@ -9,10 +9,12 @@ use crate::health::Health;
 use crate::hooks::Hooks;
 use crate::info_log::InfoLog;
 use crate::intake::Intake;
+use crate::listener::Audience;
 use crate::locks::Locks;
 use crate::manifest::Manifest;
 use crate::memory::{self, Memory, Owners};
 use crate::now::LogicalClock;
+use crate::open_txns::OpenTxns;
 use crate::passed::Passed;
 use crate::prepared::Prepared;
 use crate::pressure::{self, Load, Pressure};
@@ -83,6 +85,8 @@ pub struct Core {
     pub serial: Arc<Registry>,
     /// Prepared transactions.
     pub prepared: Prepared,
+    /// Transactions that have not ended.
+    pub open_txns: Arc<OpenTxns>,
     /// Live snapshots.
     pub snapshots: Arc<Snapshots>,
     /// Those with a name, as the manifest has them.
@@ -129,6 +133,8 @@ pub struct Core {
     pub scrub: Scrub,
     /// The log for people.
     pub log: InfoLog,
+    /// Who is told its lines.
+    pub audience: Audience,
     /// How fast they may go.
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
@@ -151,7 +157,9 @@ impl Core {
     }
     /// Tells what happened.
     pub fn tell(&self, event: &Event<'_>) {
-        events::tell(&self.log, event);
+        if events::tell(&self.log, &self.audience, event) {
+            self.signal.ring();
+        }
     }
     /// The time, if this one of the operation is to be measured; `before` counts those before it.
     #[inline]

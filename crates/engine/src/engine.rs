@@ -8,12 +8,11 @@ use crate::family::Family;
 use crate::feed::Feed;
 use crate::jobs::{self, Workers};
 use crate::load::{self, Load};
-use crate::manifest::{CleanClose, Edit};
 use crate::now::LogicalClock;
 use crate::past;
 use crate::prepared::Undecided;
 use crate::recover;
-use crate::report::{self, Status, TableStatus};
+use crate::report::{self, FamilyStatus, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
@@ -21,29 +20,26 @@ use crate::spill::Files;
 use crate::txn::{Txn, TxnSettings};
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
-use perigee_base::format::FileKind;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{DirLock, Env, OpenDir};
-use perigee_file::log::batch::Finished;
+use perigee_file::log::Batch;
 use perigee_file::log::prepare::check_gid;
-use perigee_file::log::{Batch, RecordKind};
 use perigee_file::name;
 use perigee_tree::{Pin, View};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// An open database. Dropping the last handle closes it.
 pub struct Engine {
     pub(crate) core: Arc<Core>,
     writers: Writers,
-    workers: Mutex<Option<Workers>>,
+    pub(crate) workers: Mutex<Option<Workers>>,
     recovery: recover::Report,
     path: PathBuf,
-    lock: Mutex<Option<Box<dyn DirLock>>>,
+    pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -55,6 +51,10 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
+        let listener = settings.listener.clone();
+        Engine::open_unheard(env, path, settings).inspect_err(|e| events::refused(listener, e))
+    }
+    fn open_unheard(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
         let _span = events::span("open", &path.to_string_lossy());
         settings.check()?;
         let mut settings = settings;
@@ -71,12 +71,15 @@ impl Engine {
         let boot = env.fs.boot_id();
         if settings.read_only {
             let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
+            core.tell(&report::opened(&core, &recovery));
+            core.audience.call();
             return Ok(Engine::around(Arc::new(core), None, recovery, path, None));
         }
         let lock = dir.lock(name::LOCK)?;
         let (core, recovery) = recover::open(env, dir, boot, settings)?;
         let core = Arc::new(core);
         core.tell(&report::opened(&core, &recovery));
+        core.audience.call();
         let workers = jobs::start(&core)?;
         Ok(Engine::around(core, Some(workers), recovery, path, Some(lock)))
     }
@@ -473,83 +476,12 @@ impl Engine {
     pub fn status(&self) -> Status {
         report::status(&self.core, &self.recovery)
     }
+    /// Statistics of one family.
+    pub fn family_status(&self, family: &Arc<Family>) -> FamilyStatus {
+        report::family(&self.core, Arc::clone(family))
+    }
     /// Tables.
     pub fn tables(&self) -> Vec<TableStatus> {
         report::tables(&self.core)
-    }
-
-    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, the lock is released.
-    pub fn close(&self) -> Result<()> {
-        // A second closer waits for the first: when close returns, the lock is free.
-        let mut lock = self.lock.lock();
-        if !self.core.health.close() {
-            return Ok(());
-        }
-        self.core.closing.store(true, SeqCst);
-        self.core.locks.close();
-        self.core.signal.ring();
-        if let Some(workers) = self.workers.lock().take() {
-            workers.join();
-        }
-        self.wait_for_loads();
-        // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
-        let _last_job = self.core.compacting.lock();
-        if self.core.health.is_read_only() {
-            return Ok(());
-        }
-        let marked = self.mark_clean();
-        self.core.tell(&Event::Closed { error: marked.as_ref().err() });
-        let _ = self.core.retire.sweep(&self.core.shelf);
-        drop(lock.take());
-        marked
-    }
-
-    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and outputs.
-    fn wait_for_loads(&self) {
-        loop {
-            let seen = self.core.signal.now();
-            if self.core.loads.load(SeqCst) == 0 {
-                return;
-            }
-            self.core.signal.wait_us(seen, 50_000);
-        }
-    }
-
-    /// First the log names the last edit, then the manifest names the log's end: each proves the other whole.
-    fn mark_clean(&self) -> Result<()> {
-        let core = &self.core;
-        let mut appender = core.wal.appender();
-        if let Some(cause) = core.health.poisoned() {
-            return Err(cause.clone().wrap(ErrorKind::Poisoned, "closed without a clean mark"));
-        }
-        let edits = core.manifest.edits();
-        let mut mark = Finished::around(RecordKind::Close, &edits.to_le_bytes(), 0);
-        core.wal.append_last(&mut appender, edits, &mut [&mut mark], &core.health)?;
-        appender.writer.trim()?;
-        let durable = core.wal.sync(&core.health)?;
-        let clean = CleanClose {
-            log: appender.writer.id(),
-            bytes: appender.writer.offset(),
-            last: appender.next_lsn - 1,
-        };
-        let next = Some((core.ids.load(SeqCst), 0, core.runs.load(SeqCst)));
-        let unused = core.wal.spare().hold().take().map(|spare| spare.id());
-        let logs_removed = unused.into_iter().collect();
-        let (durable, clean) = (Some(durable), Some(clean));
-        let floor = Some(core.snapshots.floor());
-        let edit = Edit { next, logs_removed, floor, durable, clean, ..Edit::default() };
-        core.manifest.close(&edit, &core.health)?;
-        if let Some(id) = unused {
-            // What cannot be removed is an orphan of the next open.
-            let _ = core.dir.remove(&name::file_name(id, FileKind::Wal));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // Nobody is left to hear of a failure; whatever it was, recovery deals with it.
-        let _ = self.close();
     }
 }

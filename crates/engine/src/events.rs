@@ -1,7 +1,8 @@
-//! What happens that an operator may want to know, told in one place: to the log file, and (feature `tracing`) to whoever
-//! subscribed. Told after the fact; nothing depends on it.
+//! What happens that an operator may want to know, told in one place: to the log file, to the user's listener, and (feature
+//! `tracing`) to whoever subscribed. Told after the fact; nothing depends on it.
 
-use crate::info_log::InfoLog;
+use crate::info_log::{InfoLog, one_line};
+use crate::listener::{Audience, Listener, LogLevel};
 use perigee_base::Error;
 use std::fmt::{self, Display};
 
@@ -12,8 +13,21 @@ pub enum Event<'a> {
     Opened {
         /// What recovery found and did, in words.
         recovery: String,
+        /// Whether anything had to be cut.
+        cut: bool,
         /// The options, in words.
         options: String,
+    },
+    /// A job begins.
+    Begun {
+        /// What kind: a flush, a compaction.
+        kind: &'a str,
+        /// Its family, or families.
+        family: &'a str,
+        /// Why.
+        reason: &'a str,
+        /// Bytes of its inputs.
+        bytes: u64,
     },
     /// A memtable became tables.
     Flushed {
@@ -96,6 +110,7 @@ impl Event<'_> {
     pub fn name(&self) -> &'static str {
         match self {
             Event::Opened { .. } => "open",
+            Event::Begun { .. } => "begin",
             Event::Flushed { .. } => "flush",
             Event::Compacted { .. } => "compaction",
             Event::Scrubbed { .. } => "scrub",
@@ -106,15 +121,25 @@ impl Event<'_> {
             Event::Closed { .. } => "close",
         }
     }
-    fn is_error(&self) -> bool {
-        matches!(self, Event::Failed { .. } | Event::Closed { error: Some(_) })
+    /// How much it matters.
+    pub fn level(&self) -> LogLevel {
+        match self {
+            Event::Failed { .. } | Event::Closed { error: Some(_) } => LogLevel::Error,
+            Event::Stalled { .. } | Event::Opened { cut: true, .. } => LogLevel::Warn,
+            Event::Scrubbed { errors, .. } if *errors > 0 => LogLevel::Warn,
+            Event::Begun { .. } => LogLevel::Debug,
+            _ => LogLevel::Info,
+        }
     }
 }
 
 impl Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Opened { recovery, options } => write!(f, "{recovery}; {options}"),
+            Event::Opened { recovery, options, .. } => write!(f, "{recovery}; {options}"),
+            Event::Begun { kind, family, reason, bytes } => {
+                write!(f, "{kind} of family {family:?} ({reason}), {bytes} bytes")
+            }
             Event::Flushed { family, entries, files, bytes, us } => {
                 write!(f, "family {family:?}: {entries} entries to {files} tables, {bytes} bytes, {us} us")
             }
@@ -137,25 +162,39 @@ impl Display for Event<'_> {
     }
 }
 
-/// Tells an event.
-pub fn tell(log: &InfoLog, event: &Event<'_>) {
-    log.line(format_args!("{:<11}{event}", event.name()));
+/// Tells a listener that an open failed: there is nobody else yet, nor a log.
+pub fn refused(listener: Option<Listener>, error: &Error) {
+    let (audience, event) = (Audience::new(listener), Event::Failed { what: "open", error });
+    audience.push(event.level(), || line(&event));
+    audience.call();
+}
+
+fn line(event: &Event<'_>) -> String {
+    one_line(&format!("{:<11}{event}", event.name()))
+}
+
+/// Tells an event. The listener is not called here, this thread may hold locks: whether there is something for it now.
+pub fn tell(log: &InfoLog, audience: &Audience, event: &Event<'_>) -> bool {
+    let level = event.level();
+    if level > LogLevel::Debug {
+        log.line(format_args!("{:<11}{event}", event.name()));
+    }
     trace(event);
+    audience.push(level, || line(event))
 }
 
 #[cfg(feature = "tracing")]
 fn trace(event: &Event<'_>) {
-    if event.is_error() {
-        tracing::error!(target: "perigee", event = event.name(), "{event}");
-    } else {
-        tracing::info!(target: "perigee", event = event.name(), "{event}");
+    match event.level() {
+        LogLevel::Error => tracing::error!(target: "perigee", event = event.name(), "{event}"),
+        LogLevel::Warn => tracing::warn!(target: "perigee", event = event.name(), "{event}"),
+        LogLevel::Info => tracing::info!(target: "perigee", event = event.name(), "{event}"),
+        LogLevel::Debug => tracing::debug!(target: "perigee", event = event.name(), "{event}"),
     }
 }
 
 #[cfg(not(feature = "tracing"))]
-fn trace(event: &Event<'_>) {
-    let _ = event.is_error();
-}
+fn trace(_: &Event<'_>) {}
 
 /// A span that lasts until it is dropped; without the feature nothing at all.
 #[derive(Debug)]

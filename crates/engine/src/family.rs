@@ -1,5 +1,6 @@
 //! Column families: a name, settings and a tree each; the log and the manifest are common.
 
+use crate::figures::Figures;
 use crate::filters::Filter;
 use crate::hooks::Hook;
 use crate::picked::Picked;
@@ -25,6 +26,8 @@ pub struct Family {
     pub tree: Tree,
     /// What compaction remembers of it.
     pub picked: Picked,
+    /// What jobs did to it so far.
+    pub figures: Figures,
     dropped: AtomicBool,
     /// Set before any job of the family runs.
     filter: OnceLock<Filter>,
@@ -51,6 +54,7 @@ impl Family {
             settings: RwLock::new(Arc::new(settings)),
             tree,
             picked: Picked::default(),
+            figures: Figures::default(),
             dropped: AtomicBool::new(false),
             filter: OnceLock::new(),
             hook: RwLock::new(None),
@@ -111,6 +115,10 @@ impl Family {
     pub fn set_settings(&self, settings: FamilySettings) {
         self.seal_at.store(settings.memtable_bytes, SeqCst);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+    /// Bytes of keys and values committed to it since open, with those that recovery replayed.
+    pub fn user_bytes(&self) -> u64 {
+        self.tree.active().written() + self.figures.loaded_bytes.get()
     }
     /// Whether its active memtable has reached its size.
     pub fn is_full(&self) -> bool {

@@ -139,6 +139,7 @@ fn settings() -> Settings {
         ..FamilySettings::default()
     };
     Settings {
+        listener: None,
         filters: Default::default(),
         create_if_missing: true,
         read_only: false,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod listener;
 pub mod filters;
 pub mod hooks;
 pub mod history;
@@ -19,11 +20,13 @@ pub mod footprint;
 pub mod locks;
 pub mod serial;
 pub mod prepared;
+pub mod open_txns;
 pub mod now;
 pub mod retire;
 pub mod wal;
 pub mod manifest;
 mod picked;
+pub mod figures;
 pub mod passed;
 pub mod family;
 pub mod memory;
@@ -53,6 +56,7 @@ pub mod safety;
 pub mod repair;
 pub mod report;
 pub mod engine;
+mod closing;
 mod operate;
 #[doc(hidden)]
 pub mod fuzz;

@@ -106,6 +106,17 @@ pub fn cache_capacity(budget: u64, cache_max: u64, owners: &Owners) -> u64 {
     (left / step * step).min(cache_max)
 }
 
+/// How tight memory is: 0 while less than half is in use of the budget (without the block cache, which gives way), and of the
+/// memtables' share of it; 1 below three quarters, 2 below nine tenths, then 3.
+pub fn pressure_level(budget: u64, owners: &Owners) -> u8 {
+    let above = |percent: u128| {
+        let over = |used: u64, of: u64| u128::from(used) * 100 >= u128::from(of.max(1)) * percent;
+        let memtables = over(owners.active + owners.sealed, memtable_share(budget, owners));
+        u8::from(memtables || over(owners.total().saturating_sub(owners.cache), budget))
+    };
+    above(50) + above(75) + above(90)
+}
+
 /// The memtables may grow by this before the cache is told.
 pub fn step(budget: u64) -> u64 {
     (budget / 64).max(1)

@@ -8,6 +8,7 @@ use crate::events::Event;
 use crate::family::Family;
 use crate::jobs::compact::{self, Extent};
 use crate::jobs::due;
+use crate::report;
 use perigee_base::{ErrorKind, KeyOrder, Result};
 use perigee_tree::compact::pick::manual::Span;
 use std::sync::{Arc, PoisonError};
@@ -127,6 +128,15 @@ impl Engine {
                 return Ok(false);
             }
         }
+    }
+
+    /// Whether a memtable of the family waits for its flush, or is being flushed.
+    pub fn is_flushing(&self, family: &Family) -> bool {
+        report::is_flushing(&self.core, family)
+    }
+    /// Whether a compaction of the family runs, or is due and may run.
+    pub fn is_compacting(&self, family: &Arc<Family>) -> bool {
+        report::is_compacting(&self.core, family)
     }
 
     /// What kind of work is due.

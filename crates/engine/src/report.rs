@@ -1,9 +1,11 @@
 //! What the engine says about itself. Plain data, gathered without stopping anything.
 
-use crate::control::Job;
+use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::events::Event;
 use crate::family::Family;
+use crate::jobs::due;
+use crate::memory;
 use crate::recover;
 use crate::stalls::Stall;
 use perigee_base::Error;
@@ -30,6 +32,16 @@ pub struct Status {
     pub cache: (u64, u64),
     /// Blocks in it, and how many were dropped to make room.
     pub cache_blocks: (u64, u64),
+    /// Its shards.
+    pub cache_shards: usize,
+    /// Table files of all families; what clones share counts once.
+    pub tables: usize,
+    /// Transactions.
+    pub transactions: Transactions,
+    /// Jobs, and what waits for them.
+    pub background: Background,
+    /// How much of the budget is in use: 0 to 3 ([`memory::pressure_level`]).
+    pub memory_pressure: u8,
     /// Bytes of resident indexes and filters.
     pub table_memory: u64,
     /// Memory by owner.
@@ -73,12 +85,80 @@ pub struct FamilyStatus {
     pub family: Arc<Family>,
     /// Active memtable: bytes, entries.
     pub memtable: (u64, u64),
+    /// All memtables together.
+    pub memtables: Memtables,
     /// Sealed memtables: how many, bytes.
     pub sealed: (usize, u64),
-    /// Levels down to the deepest that holds anything: runs, files, bytes, entries, tombstones.
-    pub levels: Vec<(usize, usize, u64, u64, u64)>,
+    /// Levels down to the deepest that holds anything.
+    pub levels: Vec<LevelStatus>,
     /// Value logs: files, bytes, referenced bytes.
     pub vlogs: (usize, u64, u64),
+    /// Bytes of keys and values committed to it since open, with those that recovery replayed.
+    pub user_bytes: u64,
+    /// A flush of it runs, or a memtable waits for one.
+    pub flushing: bool,
+    /// A compaction of it runs, or is due and may run.
+    pub compacting: bool,
+}
+
+/// What memtables hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memtables {
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones, without those on ranges.
+    pub tombstones: u64,
+    /// Bytes of keys.
+    pub key_bytes: u64,
+    /// Bytes of values.
+    pub value_bytes: u64,
+}
+
+/// One level.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LevelStatus {
+    /// Sorted runs.
+    pub runs: usize,
+    /// Tables.
+    pub files: usize,
+    /// Bytes of tables.
+    pub bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Bytes of keys.
+    pub key_bytes: u64,
+    /// Bytes of values, inline and separated.
+    pub value_bytes: u64,
+    /// Bytes in value logs that its tables reference.
+    pub separated_bytes: u64,
+}
+
+/// Transactions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transactions {
+    /// Begun and not ended.
+    pub open: u64,
+    /// Bytes of memory that their writes hold.
+    pub bytes: u64,
+    /// Prepared, and nobody has decided.
+    pub prepared: u64,
+    /// For how many milliseconds the oldest of those waits.
+    pub oldest_prepared_ms: Option<u64>,
+}
+
+/// Jobs that run, and work that waits for one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Background {
+    /// Flushes that run.
+    pub flushes_running: usize,
+    /// Memtables that are sealed and not in tables.
+    pub memtables_sealed: usize,
+    /// Compactions that run.
+    pub compactions_running: usize,
+    /// Families beside those at work that need one.
+    pub compactions_due: usize,
 }
 
 /// One table and where it stands.
@@ -98,6 +178,7 @@ pub struct TableStatus {
 
 /// The event of an open: what recovery did, and the options.
 pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
+    let cut_any = r.truncated_bytes > 0;
     let how = if r.clean { "clean" } else { "after a crash, or new" };
     let cut = if r.truncated_bytes > 0 {
         format!(", {} bytes cut ({})", r.truncated_bytes, r.reason)
@@ -119,13 +200,14 @@ pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
         s.background_bytes_per_second,
         families.join("; ")
     );
-    Event::Opened { recovery, options }
+    Event::Opened { recovery, cut: cut_any, options }
 }
 
 /// Gathers the status.
 pub fn status(core: &Core, recovery: &recover::Report) -> Status {
-    let families: Vec<FamilyStatus> = core.families.all().into_iter().map(family).collect();
-    let data_bytes = data_bytes(core);
+    let families: Vec<FamilyStatus> = core.families.all().into_iter().map(|f| family(core, f)).collect();
+    let (tables, data_bytes) = data(core);
+    let memory = memory(core);
     let kept: u64 = core.manifest.look(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
     let wal = {
         let appender = core.wal.appender();
@@ -133,12 +215,17 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     };
     Status {
         counters: core.counters.all(),
+        tables,
+        transactions: transactions(core),
+        background: background(core, &families),
+        memory_pressure: memory::pressure_level(core.memory.budget, &core.owners()),
+        cache_shards: core.shelf.cache().shard_count(),
         disk_bytes: data_bytes + wal.1 + kept + core.manifest.bytes(),
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),
         cache_blocks: (core.shelf.cache().blocks(), core.shelf.cache().evictions()),
-        memory: memory(core),
+        memory,
         io: core.counters.io.all(),
         latency: core.counters.latency.all(),
         stalls: core.stalls.all(),
@@ -164,18 +251,51 @@ fn memory(core: &Core) -> Vec<(&'static str, u64)> {
     core.owners().named()
 }
 
-/// Bytes of tables and value logs: what clones share counts once.
-fn data_bytes(core: &Core) -> u64 {
-    let (mut bytes, mut seen) = (0, BTreeSet::new());
+/// Tables, and bytes of tables and value logs: what clones share counts once.
+fn data(core: &Core) -> (usize, u64) {
+    let (mut tables, mut bytes, mut seen) = (0, 0, BTreeSet::new());
     for f in core.families.all() {
         let view = f.tree.view();
         for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
             bytes += t.meta.summary.bytes;
+            tables += 1;
         }
         bytes +=
             view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)).map(|v| v.meta.bytes).sum::<u64>();
     }
-    bytes
+    (tables, bytes)
+}
+
+fn transactions(core: &Core) -> Transactions {
+    let (open, bytes) = core.open_txns.now();
+    let prepared = core.prepared.all();
+    let now_ms = core.env.clock.wall_ms();
+    let oldest = prepared.iter().map(|p| p.at_ms).min();
+    let oldest_prepared_ms = oldest.map(|at| now_ms.saturating_sub(at));
+    Transactions { open, bytes, prepared: prepared.len() as u64, oldest_prepared_ms }
+}
+
+fn background(core: &Core, families: &[FamilyStatus]) -> Background {
+    let jobs = core.control.running();
+    let running = |kind| jobs.iter().filter(|j| j.kind == kind).count();
+    let idle = |f: &&FamilyStatus| !core.control.works_on(Kind::Compaction, f.family.id);
+    Background {
+        flushes_running: running(Kind::Flush),
+        memtables_sealed: families.iter().map(|f| f.sealed.0).sum(),
+        compactions_running: running(Kind::Compaction),
+        compactions_due: families.iter().filter(idle).filter(|f| due::of(core, &f.family)).count(),
+    }
+}
+
+/// Whether a memtable of the family waits for its flush, or is being flushed.
+pub fn is_flushing(core: &Core, family: &Family) -> bool {
+    !family.tree.pin().sealed.is_empty() || core.control.works_on(Kind::Flush, family.id)
+}
+
+/// Whether a compaction of the family runs, or is due and may run.
+pub fn is_compacting(core: &Core, family: &Arc<Family>) -> bool {
+    let may = || !core.health.is_read_only() && core.control.check(Kind::Compaction).is_ok();
+    core.control.works_on(Kind::Compaction, family.id) || (may() && due::of(core, family))
 }
 
 fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
@@ -183,12 +303,25 @@ fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
     core.control.running().into_iter().map(|j| (Arc::clone(&j), now.saturating_sub(j.started_us))).collect()
 }
 
-fn family(family: Arc<Family>) -> FamilyStatus {
+/// One family.
+pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
     let view = family.tree.view();
     let v = &view.version;
+    let mut memtables = Memtables::default();
+    for m in view.memtables() {
+        let (keys, values) = m.raw_bytes();
+        memtables.entries += m.entries();
+        memtables.tombstones += m.tombstones();
+        memtables.key_bytes += keys;
+        memtables.value_bytes += values;
+    }
     let depth = v.deepest().map_or(0, |l| l.index() + 1);
     FamilyStatus {
         memtable: (view.active.bytes(), view.active.entries()),
+        memtables,
+        user_bytes: family.user_bytes(),
+        flushing: is_flushing(core, &family),
+        compacting: is_compacting(core, &family),
         sealed: (view.sealed.len(), view.sealed.iter().map(|m| m.bytes()).sum()),
         levels: (0..depth).map(|l| level(v, l)).collect(),
         vlogs: (
@@ -200,15 +333,18 @@ fn family(family: Arc<Family>) -> FamilyStatus {
     }
 }
 
-fn level(v: &Version, level: usize) -> (usize, usize, u64, u64, u64) {
-    let tables = || v.levels[level].iter().flat_map(|r| &r.tables).map(|t| &t.meta.summary);
-    (
-        v.levels[level].len(),
-        tables().count(),
-        tables().map(|s| s.bytes).sum(),
-        tables().map(|s| s.entries).sum(),
-        tables().map(|s| s.tombstones).sum(),
-    )
+fn level(v: &Version, level: usize) -> LevelStatus {
+    let mut all = LevelStatus { runs: v.levels[level].len(), ..LevelStatus::default() };
+    for s in v.levels[level].iter().flat_map(|r| &r.tables).map(|t| &t.meta.summary) {
+        all.files += 1;
+        all.bytes += s.bytes;
+        all.entries += s.entries;
+        all.tombstones += s.tombstones;
+        all.key_bytes += s.raw_key_bytes;
+        all.value_bytes += s.raw_value_bytes;
+        all.separated_bytes += s.vlogs.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    }
+    all
 }
 
 /// Every table of every family.

@@ -3,6 +3,7 @@
 use crate::filters::Filters;
 use crate::history::History;
 use crate::isolation::Isolation;
+use crate::listener::Listener;
 use perigee_base::merge::Operators;
 use perigee_base::{Error, KeyOrder, MergeRule, Result, limits};
 use perigee_file::Compression;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub log_file_bytes: u64,
     /// How many older ones are kept.
     pub log_files_kept: u32,
+    /// Who is told the lines of that log.
+    pub listener: Option<Listener>,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.

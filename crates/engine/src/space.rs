@@ -98,7 +98,7 @@ mod tests {
         guard.set_reserve(1 << 62);
         guard.admit(&*dir, 3, 1).unwrap();
         disk.set_capacity(1500);
-        guard.admit(&*dir, 4, 1).unwrap_err();
+        guard.admit(&*dir, LOOK_US + 4, 1).unwrap_err();
         guard.set_reserve(0);
         guard.admit(&*dir, 5, u64::MAX).unwrap();
     }

@@ -176,7 +176,7 @@ impl Runs for Files {
         mut self: Box<Self>,
         numbers: &Numbers,
         conditions: Option<Box<Conditions>>,
-        (operations, bytes): (usize, u64),
+        operations: usize,
     ) -> Result<SeqNo> {
         let core = Arc::clone(&self.core);
         let _working = Working::start(&core)?;
@@ -187,10 +187,11 @@ impl Runs for Files {
             asked.check(&core)?;
             let seq = publish_if(&core, &parts, Some(asked))?;
             let kept = parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>();
-            Ok((seq, kept))
+            parts.iter().for_each(|p| p.family.figures.loaded_bytes.add(p.user_bytes()));
+            Ok((seq, kept, parts.iter().map(Part::user_bytes).sum()))
         });
         match published {
-            Ok((seq, kept)) => {
+            Ok((seq, kept, bytes)) => {
                 self.let_go(&kept);
                 core.counters.commits.add(1);
                 core.counters.operations.add(operations as u64);

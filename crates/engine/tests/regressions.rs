@@ -39,6 +39,7 @@ fn settings() -> Settings {
         history: Default::default(),
         latency_stats: true,
         log_file_bytes: 1 << 20,
+        listener: None,
         log_files_kept: 1,
         default_family: Some(family),
         families: Default::default(),

@@ -64,6 +64,10 @@ pub struct FileBlocks {
 }
 
 impl BlockCache {
+    /// How many parts it has, each with a lock of its own.
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
     /// A cache of `capacity` bytes; 0 caches nothing.
     pub fn new(capacity: u64) -> Self {
         let count = (capacity / SHARD_BYTES).clamp(1, SHARDS);

@@ -99,7 +99,11 @@ impl Stats {
         j.number("last_sequence", self.last_sequence);
         j.number("durable_sequence", self.durable_sequence);
         j.number("disk_bytes", self.disk_bytes);
+        j.number("tables", self.tables as u64);
         j.number("snapshots", self.snapshots as u64);
+        j.object("transactions", |j| self.transactions(j));
+        j.object("background", |j| self.background(j));
+        j.number("memory_pressure", u64::from(self.memory_pressure));
         j.text("pressure", &self.pressure);
         j.text(
             "background_error",
@@ -119,6 +123,7 @@ impl Stats {
                 ("hits", c.hits),
                 ("misses", c.misses),
                 ("evictions", c.evictions),
+                ("shards", c.shards as u64),
             ];
             all.iter().for_each(|(name, n)| j.number(name, *n));
         });
@@ -149,6 +154,27 @@ impl Stats {
         j.list("families", &self.families, family);
         j.object("recovery", |j| recovery(j, &self.recovery));
         j.object("counters", |j| self.counters.iter().for_each(|(name, n)| j.number(name, *n)));
+    }
+
+    fn transactions(&self, j: &mut Json) {
+        let t = &self.transactions;
+        j.number("open", t.open);
+        j.number("bytes", t.bytes);
+        j.number("prepared", t.prepared);
+        if let Some(oldest) = t.oldest_prepared {
+            j.number("oldest_prepared_ms", u64::try_from(oldest.as_millis()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn background(&self, j: &mut Json) {
+        let b = &self.background;
+        let all = [
+            ("flushes_running", b.flushes_running),
+            ("memtables_sealed", b.memtables_sealed),
+            ("compactions_running", b.compactions_running),
+            ("compactions_due", b.compactions_due),
+        ];
+        all.iter().for_each(|(name, n)| j.number(name, *n as u64));
     }
 
     fn latencies(&self, j: &mut Json) {
@@ -194,6 +220,12 @@ fn family(j: &mut Json, f: &FamilyStats) {
         j.number("bytes", f.memtable.0);
         j.number("entries", f.memtable.1);
     });
+    j.object("memtables", |j| {
+        j.number("entries", f.memtables.entries);
+        j.number("tombstones", f.memtables.tombstones);
+        j.number("key_bytes", f.memtables.key_bytes);
+        j.number("value_bytes", f.memtables.value_bytes);
+    });
     j.object("sealed", |j| {
         j.number("count", f.sealed.0 as u64);
         j.number("bytes", f.sealed.1);
@@ -205,12 +237,28 @@ fn family(j: &mut Json, f: &FamilyStats) {
         j.number("bytes", l.bytes);
         j.number("entries", l.entries);
         j.number("tombstones", l.tombstones);
+        j.number("raw_key_bytes", l.raw_key_bytes);
+        j.number("raw_value_bytes", l.raw_value_bytes);
+        j.number("separated_bytes", l.separated_bytes);
     });
     j.object("vlogs", |j| {
         j.number("files", f.vlogs.0 as u64);
         j.number("bytes", f.vlogs.1);
         j.number("referenced_bytes", f.vlogs.2);
     });
+    j.object("since_open", |j| {
+        let all = [
+            ("user_bytes_written", f.user_bytes_written),
+            ("flush_tables", f.flush_tables),
+            ("flush_bytes_written", f.flush_bytes_written),
+            ("compaction_tables", f.compaction_tables),
+            ("compaction_bytes_read", f.compaction_bytes_read),
+            ("compaction_bytes_written", f.compaction_bytes_written),
+        ];
+        all.iter().for_each(|(name, n)| j.number(name, *n));
+    });
+    j.truth("is_flushing", f.is_flushing);
+    j.truth("is_compacting", f.is_compacting);
 }
 
 fn recovery(j: &mut Json, r: &RecoveryReport) {
@@ -258,6 +306,12 @@ impl fmt::Display for Stats {
                 job.kind, job.family, job.reason, job.bytes_done, job.bytes
             )?;
         }
+        let (t, b) = (&self.transactions, &self.background);
+        writeln!(f, "transactions: {} open, {} bytes; {} prepared", t.open, t.bytes, t.prepared)?;
+        if let Some(oldest) = t.oldest_prepared {
+            writeln!(f, "the oldest prepared transaction waits for {} s", oldest.as_secs())?;
+        }
+        writeln!(f, "waiting: {} sealed memtables, {} compactions", b.memtables_sealed, b.compactions_due)?;
         for s in &self.stalls {
             writeln!(
                 f,

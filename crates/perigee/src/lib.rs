@@ -33,6 +33,7 @@ mod human;
 mod history;
 mod txn_options;
 mod options;
+mod user_code;
 mod option_table;
 mod batch;
 mod slice;
@@ -79,6 +80,7 @@ pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
 pub use perigee_base::order::REGISTERED_ORDER;
 pub use perigee_base::{Error, ErrorKind, KeyOrder, MergeOperator, MergeRule, Result};
+pub use perigee_engine::listener::LogLevel;
 pub use perigee_engine::locks::LockMode;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{LostPiece, RepairReport, repair, repair_in};
@@ -89,8 +91,8 @@ pub use safety::{
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{
-    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
-    StallStats, Stats, VerifyReport,
+    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats,
+    MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, Timed};

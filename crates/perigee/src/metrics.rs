@@ -122,6 +122,8 @@ fn database(t: &mut Text, s: &Stats) {
     );
     t.one("perigee_disk_bytes", "gauge", "bytes", "Bytes of all files.", s.disk_bytes);
     t.one("perigee_snapshots", "gauge", "", "Snapshots alive.", s.snapshots as u64);
+    t.one("perigee_tables", "gauge", "", "Table files.", s.tables as u64);
+    transactions(t, s);
     t.one("perigee_wal_segments", "gauge", "", "Log segments.", s.wal.0 as u64);
     t.one("perigee_wal_size_bytes", "gauge", "bytes", "Bytes of the log segments.", s.wal.1);
     t.one(
@@ -159,6 +161,28 @@ fn database(t: &mut Text, s: &Stats) {
     t.one("perigee_recovery_truncated_bytes", "gauge", "bytes", help, s.recovery.truncated_bytes);
 }
 
+fn transactions(t: &mut Text, s: &Stats) {
+    let all = &s.transactions;
+    t.one("perigee_transactions_open", "gauge", "", "Transactions that have not ended.", all.open);
+    let help = "Memory that what they have written takes.";
+    t.one("perigee_transactions_held_bytes", "gauge", "bytes", help, all.bytes);
+    t.one(
+        "perigee_transactions_prepared",
+        "gauge",
+        "",
+        "Prepared transactions that nobody has decided.",
+        all.prepared,
+    );
+    let oldest = all.oldest_prepared.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX));
+    let help = "For how long the oldest prepared transaction waits; 0 if there is none.";
+    let h = Head { name: "perigee_prepared_oldest_seconds", kind: "gauge", unit: "seconds", help };
+    t.family(&h, &[oldest], |us| (vec![], seconds(*us)));
+    let help = "Families that need a compaction, beside those that have one.";
+    t.one("perigee_compactions_due", "gauge", "", help, s.background.compactions_due as u64);
+    let help = "How tight memory is, 0 to 3; writers are slowed from 2 on.";
+    t.one("perigee_memory_pressure", "gauge", "", help, u64::from(s.memory_pressure));
+}
+
 fn by_family(t: &mut Text, s: &Stats) {
     let gauge = |name, unit, help| Head { name, kind: "gauge", unit, help };
     let label = |f: &crate::FamilyStats| vec![("family", f.name.clone())];
@@ -168,16 +192,43 @@ fn by_family(t: &mut Text, s: &Stats) {
     t.family(&h, &s.families, |f| (label(f), f.sealed.0.to_string()));
     let levels: Vec<(&str, &crate::LevelStats)> =
         s.families.iter().flat_map(|f| f.levels.iter().map(|l| (f.name.as_str(), l))).collect();
-    let figures: [(&str, &str, &str, fn(&crate::LevelStats) -> u64); 5] = [
+    let figures: [(&str, &str, &str, fn(&crate::LevelStats) -> u64); 7] = [
         ("perigee_level_runs", "", "Sorted runs of a level.", |l| l.runs as u64),
         ("perigee_level_files", "", "Table files of a level.", |l| l.files as u64),
         ("perigee_level_size_bytes", "bytes", "Bytes of a level's tables.", |l| l.bytes),
         ("perigee_level_entries", "", "Entries of a level, tombstones included.", |l| l.entries),
         ("perigee_level_tombstones", "", "Tombstones of a level.", |l| l.tombstones),
+        ("perigee_level_key_bytes", "bytes", "Keys of a level, uncompressed.", |l| l.raw_key_bytes),
+        ("perigee_level_value_bytes", "bytes", "Values of a level, uncompressed.", |l| l.raw_value_bytes),
     ];
     for (name, unit, help, figure) in figures {
         t.family(&Head { name, kind: "gauge", unit, help }, &levels, |(family, l)| {
             (vec![("family", (*family).to_owned()), ("level", l.level.to_string())], figure(l).to_string())
+        });
+    }
+    type Figure = fn(&crate::FamilyStats) -> u64;
+    let figures: [(&str, &str, &str, Figure); 6] = [
+        (
+            "perigee_family_user_written_bytes",
+            "bytes",
+            "Keys and values committed to a family, and replayed.",
+            |f| f.user_bytes_written,
+        ),
+        ("perigee_family_flush_tables", "", "Tables that flushes made.", |f| f.flush_tables),
+        ("perigee_family_flush_written_bytes", "bytes", "Bytes that flushes wrote.", |f| {
+            f.flush_bytes_written
+        }),
+        ("perigee_family_compaction_tables", "", "Tables that compactions made.", |f| f.compaction_tables),
+        ("perigee_family_compaction_read_bytes", "bytes", "Bytes of tables that compactions read.", |f| {
+            f.compaction_bytes_read
+        }),
+        ("perigee_family_compaction_written_bytes", "bytes", "Bytes that compactions wrote.", |f| {
+            f.compaction_bytes_written
+        }),
+    ];
+    for (name, unit, help, figure) in figures {
+        t.family(&Head { name, kind: "counter", unit, help }, &s.families, |f| {
+            (label(f), figure(f).to_string())
         });
     }
     let h = gauge("perigee_vlog_size_bytes", "bytes", "Bytes of value logs.");

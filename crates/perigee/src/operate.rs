@@ -1,7 +1,7 @@
 //! What an operator does to background work: manual compactions, purge, pause, cancel, a rate, waiting until all is done.
 
 use crate::iter::bounds;
-use crate::{Db, Family, Result};
+use crate::{Db, Family, FamilyStats, Result, translate};
 use perigee_engine::Engine;
 use perigee_engine::jobs::Span;
 use std::ops::{Bound, RangeBounds};
@@ -158,6 +158,39 @@ impl Db {
 }
 
 impl Family {
+    /// What it holds and what was done to it ([`Db::stats`] gathers that of all families, and much more).
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// db.put("moon", "full")?;
+    /// db.delete("tide")?;
+    /// db.flush()?;
+    /// let stats = db.default_family().stats()?;
+    /// assert_eq!((stats.user_bytes_written, stats.flush_tables), (12, 1));
+    /// assert_eq!((stats.entries(), stats.raw_bytes()), (2, (8, 4)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if it was dropped; `Closed`.
+    pub fn stats(&self) -> Result<FamilyStats> {
+        self.engine.check_open()?;
+        self.inner.check()?;
+        Ok(translate::family_stats(&self.engine.family_status(&self.inner)))
+    }
+    /// Whether one of its memtables waits for its flush, or is being flushed.
+    pub fn is_flushing(&self) -> bool {
+        self.engine.is_flushing(&self.inner)
+    }
+    /// Whether a compaction of it runs, or is due and neither paused nor cancelled. Cheap, but for a look at the shape of its
+    /// levels while they change.
+    pub fn is_compacting(&self) -> bool {
+        self.engine.is_compacting(&self.inner)
+    }
     /// Flushes, then merges every table that shares keys with the range (and what must move with them), as deep as any of
     /// them lies: deleted and overwritten entries of the range are gone from the files, but for what snapshots see.
     ///

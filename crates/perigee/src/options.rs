@@ -5,11 +5,10 @@ use crate::txn_options::Isolation;
 use perigee_base::merge::Operators;
 use perigee_base::{KeyOrder, MergeRule, limits};
 use perigee_engine::filters::Filters;
+use perigee_engine::listener::Listener;
 use perigee_env::Env;
 use perigee_file::filter;
-use perigee_tree::rewrite::CompactionFilter;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What an acknowledged write has survived.
@@ -158,6 +157,7 @@ pub struct Options {
     pub(crate) operators: Operators,
     /// Set by [`Options::compaction_filter`].
     pub(crate) filters: Filters,
+    pub(crate) listener: Option<Listener>,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -190,56 +190,13 @@ impl Options {
             orders: Vec::new(),
             operators: Operators::default(),
             filters: Filters::default(),
+            listener: None,
             env: Env::real(),
         }
     }
     /// The defaults in another world (see `perigee::env`).
     pub fn in_env(env: Env) -> Self {
         Options { env, ..Self::new() }
-    }
-    /// Registers the compaction filter of a family that exists or will be created: it is asked about entries as they are
-    /// compacted. Its name is stored with the family, which from then on opens only with a filter of that name, so that
-    /// nobody compacts by other rules unawares; [`Options::without_filter`] gives it up.
-    ///
-    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only: not in flushes, bulk loads
-    /// or where a table is moved unchanged. So entries that it would drop can be read until they are compacted,
-    /// and a snapshot taken while a compaction runs may see its effect.
-    ///
-    /// ```
-    /// # use perigee::{CompactionFilter, Db, FilterDecision, FilterEntry, Options, Result};
-    /// # use std::sync::Arc;
-    /// /// Drops sessions.
-    /// struct Sessions;
-    /// impl CompactionFilter for Sessions {
-    ///     fn name(&self) -> &str {
-    ///         "sessions"
-    ///     }
-    ///     fn decide(&self, entry: &FilterEntry<'_>) -> Result<FilterDecision> {
-    ///         let drop = entry.key().starts_with(b"session/");
-    ///         Ok(if drop { FilterDecision::Drop } else { FilterDecision::Keep })
-    ///     }
-    /// }
-    /// # fn main() -> Result<()> {
-    /// # use perigee::env::{Env, fs::memory::SimDisk};
-    /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
-    /// let db = Db::open("/doc", options.compaction_filter("default", Arc::new(Sessions)))?;
-    /// db.put("session/1", "...")?;
-    /// db.put("user/1", "...")?;
-    /// db.compact()?;
-    /// assert_eq!(db.iter()?.count(), 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn compaction_filter(mut self, family: &str, filter: Arc<dyn CompactionFilter>) -> Self {
-        self.filters.set(family, Some(filter));
-        self
-    }
-    /// The family has no compaction filter any more, whatever it had.
-    #[must_use]
-    pub fn without_filter(mut self, family: &str) -> Self {
-        self.filters.set(family, None);
-        self
     }
     /// Sets [`Options::create_if_missing`].
     #[must_use]

@@ -1,6 +1,7 @@
 //! What the database says about itself. Plain data.
 
 use crate::{Error, FamilyOptions};
+use std::time::Duration;
 
 /// A snapshot of everything worth knowing ([`crate::Db::stats`]).
 #[derive(Clone, Debug)]
@@ -41,8 +42,17 @@ pub struct Stats {
     pub wal: (usize, u64),
     /// Bytes of all files of the database.
     pub disk_bytes: u64,
+    /// Table files of all families (what clones share counts once).
+    pub tables: usize,
     /// Snapshots alive.
     pub snapshots: usize,
+    /// Transactions that are open, or prepared.
+    pub transactions: TransactionStats,
+    /// Flushes and compactions that run, and what waits for one.
+    pub background: BackgroundStats,
+    /// How tight memory is: 0 while less than half is in use of the budget (without the block cache, which gives way), and of the
+    /// memtables' share of it; 1 below three quarters, 2 below nine tenths, 3 above. Writers are slowed from 2 on.
+    pub memory_pressure: u8,
     /// Flushes and compactions that are running.
     pub running: Vec<JobStats>,
     /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed memtables`.
@@ -53,6 +63,35 @@ pub struct Stats {
     pub background_error: Option<Error>,
     /// One error for each damaged file that the background scrub has found ([`crate::Options::scrub_interval`]).
     pub scrub_errors: Vec<Error>,
+}
+
+/// Transactions.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct TransactionStats {
+    /// Begun, and neither committed nor rolled back nor prepared.
+    pub open: u64,
+    /// Bytes of memory that what they have written takes, all together; of those larger than memory, what they hold in it. Without
+    /// lists of what they have read.
+    pub bytes: u64,
+    /// Prepared ones that nobody has decided.
+    pub prepared: u64,
+    /// For how long the oldest of those has waited, over restarts too, by the wall clock.
+    pub oldest_prepared: Option<Duration>,
+}
+
+/// Background work: how much runs, and how much waits.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct BackgroundStats {
+    /// Flushes that run (one may flush small memtables of many families).
+    pub flushes_running: usize,
+    /// Sealed memtables of all families that are not in tables yet, those being flushed included.
+    pub memtables_sealed: usize,
+    /// Compactions that run.
+    pub compactions_running: usize,
+    /// Families beside those at work that need a compaction.
+    pub compactions_due: usize,
 }
 
 /// The block cache.
@@ -71,6 +110,8 @@ pub struct CacheStats {
     pub misses: u64,
     /// Blocks dropped to make room.
     pub evictions: u64,
+    /// Parts with a lock of their own.
+    pub shards: usize,
 }
 
 /// What was read and written for one cause.
@@ -170,12 +211,62 @@ pub struct FamilyStats {
     pub options: FamilyOptions,
     /// Bytes and entries in the active memtable.
     pub memtable: (u64, u64),
+    /// What the memtables hold, active and sealed together.
+    pub memtables: MemtableStats,
     /// Sealed memtables that wait for their flush, and their bytes.
     pub sealed: (usize, u64),
     /// The levels, newest first.
     pub levels: Vec<LevelStats>,
     /// Value logs: files, bytes, and bytes still referenced by tables.
     pub vlogs: (usize, u64, u64),
+    /// Bytes of keys and values committed to it since open, and of those that recovery replayed from the log. (Not of bulk loads; of
+    /// a transaction larger than memory what was left of it at its commit.)
+    pub user_bytes_written: u64,
+    /// Tables that flushes made since open.
+    pub flush_tables: u64,
+    /// Bytes that they wrote, tables and value logs.
+    pub flush_bytes_written: u64,
+    /// Tables that compactions made since open.
+    pub compaction_tables: u64,
+    /// Bytes of the tables that they read.
+    pub compaction_bytes_read: u64,
+    /// Bytes that they wrote, tables and value logs.
+    pub compaction_bytes_written: u64,
+    /// See [`crate::Family::is_flushing`].
+    pub is_flushing: bool,
+    /// See [`crate::Family::is_compacting`].
+    pub is_compacting: bool,
+}
+
+impl FamilyStats {
+    /// Entries in memtables and tables together, tombstones and hidden versions included.
+    pub fn entries(&self) -> u64 {
+        self.memtables.entries + self.levels.iter().map(|l| l.entries).sum::<u64>()
+    }
+    /// Their bytes of keys, and of values, uncompressed.
+    pub fn raw_bytes(&self) -> (u64, u64) {
+        let sum = |of_memtables, of_level: fn(&LevelStats) -> u64| {
+            self.levels.iter().map(of_level).fold(of_memtables, u64::wrapping_add)
+        };
+        (
+            sum(self.memtables.key_bytes, |l| l.raw_key_bytes),
+            sum(self.memtables.value_bytes, |l| l.raw_value_bytes),
+        )
+    }
+}
+
+/// What memtables hold.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MemtableStats {
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones of single keys among them.
+    pub tombstones: u64,
+    /// Bytes of their keys.
+    pub key_bytes: u64,
+    /// Bytes of their values.
+    pub value_bytes: u64,
 }
 
 /// One level of a family.
@@ -194,6 +285,12 @@ pub struct LevelStats {
     pub entries: u64,
     /// Tombstones among them.
     pub tombstones: u64,
+    /// Bytes of their keys, uncompressed.
+    pub raw_key_bytes: u64,
+    /// Bytes of their values, uncompressed, also of those in value logs.
+    pub raw_value_bytes: u64,
+    /// Bytes in value logs that they reference.
+    pub separated_bytes: u64,
 }
 
 /// One table file ([`crate::Db::files`]).
@@ -220,6 +317,10 @@ pub struct FileStats {
     pub last_key: Vec<u8>,
     /// Smallest and largest sequence number.
     pub sequences: (u64, u64),
+    /// Bytes of its keys, uncompressed.
+    pub raw_key_bytes: u64,
+    /// Bytes of its values, uncompressed, also of those in value logs.
+    pub raw_value_bytes: u64,
     /// Bytes in value logs that it references.
     pub separated_bytes: u64,
 }

@@ -6,15 +6,15 @@ use crate::safety::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
 };
 use crate::stats::{
-    CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats, RecoveryReport,
-    StallStats, Stats, VerifyReport,
+    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats,
+    MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
 };
 use crate::txn_options::{Isolation, TxnOptions};
 use perigee_base::io::{Cause, Moved};
 use perigee_base::latency::{Operation, Summary};
 use perigee_engine::control::Job;
 use perigee_engine::history::History as Kept;
-use perigee_engine::report::{FamilyStatus, Status, TableStatus};
+use perigee_engine::report::{FamilyStatus, LevelStatus, Status, TableStatus};
 use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
 use perigee_engine::stalls::Stall;
 use perigee_engine::txn::{Isolation as Level, TxnSettings};
@@ -102,6 +102,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
         latency_stats: o.latency_stats,
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
+        listener: o.listener.clone(),
         orders: o.orders.clone(),
         operators: o.operators.clone(),
         filters: o.filters.clone(),
@@ -140,6 +141,7 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         latency_stats: s.latency_stats,
         log_file_bytes: s.log_file_bytes,
         log_files_kept: s.log_files_kept,
+        listener: s.listener.clone(),
         default_family: families.remove("default"),
         families,
         orders: s.orders.clone(),
@@ -207,7 +209,21 @@ pub(crate) fn stats(s: Status) -> Stats {
         free_space: s.space.1,
         wal: s.wal,
         disk_bytes: s.disk_bytes,
+        tables: s.tables,
         snapshots: s.snapshots,
+        transactions: TransactionStats {
+            open: s.transactions.open,
+            bytes: s.transactions.bytes,
+            prepared: s.transactions.prepared,
+            oldest_prepared: s.transactions.oldest_prepared_ms.map(Duration::from_millis),
+        },
+        background: BackgroundStats {
+            flushes_running: s.background.flushes_running,
+            memtables_sealed: s.background.memtables_sealed,
+            compactions_running: s.background.compactions_running,
+            compactions_due: s.background.compactions_due,
+        },
+        memory_pressure: s.memory_pressure,
         cache,
         memory: s.memory,
         process_resident_bytes: s.resident_bytes,
@@ -240,6 +256,7 @@ fn cache_stats(s: &Status) -> CacheStats {
         hits: counter("cache_hits"),
         misses: counter("cache_misses"),
         evictions: s.cache_blocks.1,
+        shards: s.cache_shards,
     }
 }
 
@@ -287,23 +304,41 @@ fn job_stats((job, elapsed_us): &(Arc<Job>, u64)) -> JobStats {
     }
 }
 
-fn family_stats(f: &FamilyStatus) -> FamilyStats {
-    let level = |(i, l): (usize, &(usize, usize, u64, u64, u64))| LevelStats {
+pub(crate) fn family_stats(f: &FamilyStatus) -> FamilyStats {
+    let level = |(i, l): (usize, &LevelStatus)| LevelStats {
         level: i as u8,
-        runs: l.0,
-        files: l.1,
-        bytes: l.2,
-        entries: l.3,
-        tombstones: l.4,
+        runs: l.runs,
+        files: l.files,
+        bytes: l.bytes,
+        entries: l.entries,
+        tombstones: l.tombstones,
+        raw_key_bytes: l.key_bytes,
+        raw_value_bytes: l.value_bytes,
+        separated_bytes: l.separated_bytes,
     };
+    let (m, figures) = (f.memtables, &f.family.figures);
     FamilyStats {
         name: f.family.name().to_string(),
         id: f.family.id.0,
         options: family_options(&f.family.settings()),
         memtable: f.memtable,
+        memtables: MemtableStats {
+            entries: m.entries,
+            tombstones: m.tombstones,
+            key_bytes: m.key_bytes,
+            value_bytes: m.value_bytes,
+        },
         sealed: f.sealed,
         levels: f.levels.iter().enumerate().map(level).collect(),
         vlogs: f.vlogs,
+        user_bytes_written: f.user_bytes,
+        flush_tables: figures.flush_tables.get(),
+        flush_bytes_written: figures.flush_bytes.get(),
+        compaction_tables: figures.compaction_tables.get(),
+        compaction_bytes_read: figures.compaction_bytes_read.get(),
+        compaction_bytes_written: figures.compaction_bytes_written.get(),
+        is_flushing: f.flushing,
+        is_compacting: f.compacting,
     }
 }
 
@@ -321,6 +356,8 @@ pub(crate) fn file_stats(t: TableStatus) -> FileStats {
         first_key: s.first_key.clone(),
         last_key: s.last_key.clone(),
         sequences: (smallest.0, largest.0),
+        raw_key_bytes: s.raw_key_bytes,
+        raw_value_bytes: s.raw_value_bytes,
         separated_bytes: s.vlogs.iter().map(|(_, bytes)| bytes).sum(),
     }
 }

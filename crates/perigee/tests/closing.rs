@@ -2,7 +2,9 @@
 //! next. And what a handle of a dropped family answers.
 #![allow(clippy::unwrap_used)]
 
-use perigee::{Db, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions, WriteBatch};
+use perigee::{
+    Db, Durability, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions, WriteBatch,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ fn kind<T: std::fmt::Debug>(r: perigee::Result<T>) -> ErrorKind {
 fn options() -> Options {
     let small =
         FamilyOptions::new().memtable_bytes(16 << 10).target_file_bytes(16 << 10).value_threshold(500);
-    Options::new().default_family(small)
+    Options::new().durability(Durability::None).default_family(small)
 }
 
 fn fill(db: &Db, value: &[u8]) {

@@ -77,7 +77,7 @@ impl Tree {
             sealed = true;
             let mut all = vec![Arc::clone(&v.active)];
             all.extend(v.sealed.iter().cloned());
-            let active = Arc::new(Memtable::expecting(self.order, v.active.keys()));
+            let active = Arc::new(Memtable::expecting(self.order, v.active.keys()).following(&v.active));
             View { own: None, active, sealed: all, ..v.clone() }
         });
         sealed
@@ -86,8 +86,12 @@ impl Tree {
     /// Starts another memtable even if the active one is empty. Whoever holds the old view sees no insert from here on.
     pub fn renew(&self) {
         if !self.seal() {
-            self.swap(|v| View { active: Arc::new(Memtable::new(self.order)), ..v.clone() });
+            self.swap(|v| View { active: self.next(v), ..v.clone() });
         }
+    }
+
+    fn next(&self, view: &View) -> Arc<Memtable> {
+        Arc::new(Memtable::new(self.order).following(&view.active))
     }
 
     /// The version after `edit`, not installed. The caller holds the manifest lock until [`Tree::install`].
@@ -109,7 +113,7 @@ impl Tree {
     pub fn clear(&self) {
         self.swap(|v| View {
             own: None,
-            active: Arc::new(Memtable::new(self.order)),
+            active: self.next(v),
             sealed: Vec::new(),
             version: Arc::new(Version::empty(self.order)),
             now: Arc::clone(&self.now),

@@ -97,11 +97,12 @@ pub fn decide(core: &Core, writers: &Writers, gid: &[u8], verdict: Verdict) -> R
         Verdict::RollBack => (&[][..], 0),
     };
     let record = decision_record(gid, batch, operations);
-    let user_bytes = batch.len() as u64;
+    let mut user_bytes = 0;
     let end = record.payload().end;
     let durability = if bug::on(Bug::DecisionNotSynced) { Durability::None } else { Durability::Full };
     let decided = Work::of(core, record, end - batch.len()..end, durability).and_then(|mut work| {
         admit::wait(core, work.bytes())?;
+        user_bytes = work.user_bytes();
         work.step = Some(Step::Decide(Arc::clone(&undecided), verdict));
         submit(core, writers, work)
     });

@@ -120,6 +120,11 @@ impl Work {
     pub fn answer(self) -> Result<SeqNo> {
         self.refused.map_or(Ok(self.last), Err)
     }
+    /// Bytes of its keys and values.
+    pub fn user_bytes(&self) -> u64 {
+        let ops = self.parts.iter().flat_map(|p| &p.ops);
+        ops.map(|(op, _)| op.key.len() as u64 + op.user_value_bytes()).sum()
+    }
     /// Bytes it takes in the log.
     pub fn bytes(&self) -> usize {
         self.record.buf.len()

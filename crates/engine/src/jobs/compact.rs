@@ -132,6 +132,7 @@ fn job(core: &Core, due: &[Due], threads: usize) -> Job {
     Job {
         kind: Kind::Compaction,
         family: if families > 1 { format!("{first} and {} more", families - 1) } else { first },
+        families: due.iter().map(|d| d.family.id).collect(),
         reason: due.first().map_or("", |d| d.plan.reason.name()),
         from: levels(due.iter().map(|d| &d.plan)),
         to: due.iter().map(|d| d.plan.to.0).max().unwrap_or(0),
@@ -166,6 +167,7 @@ fn sources(plan: &Plan) -> usize {
 fn carry_out(core: &Arc<Core>, due: Vec<Due>) -> Result<()> {
     let threads = due::threads(core, &due);
     let running = core.control.begin(&core.signal, job(core, &due, threads))?;
+    core.tell(&running.job.begun());
     let mut merges: Vec<Merge> = due.into_iter().map(Merge::new).collect();
     let started = core.start(Operation::Compaction, 0);
     let done = run(core, &mut merges, threads, &running);
@@ -248,6 +250,10 @@ fn count(core: &Core, m: &Merge, made: &Made) {
     core.counters.compactions.add(1);
     core.counters.compaction_bytes_read.add(m.due.read_bytes());
     core.counters.compaction_bytes_written.add(bytes(output));
+    let figures = &m.due.family.figures;
+    figures.compaction_tables.add(output.tables.len() as u64);
+    figures.compaction_bytes_read.add(m.due.read_bytes());
+    figures.compaction_bytes_written.add(bytes(output));
     core.counters.io.wrote(Cause::Compaction, output.write_calls, bytes(output));
     tell(core, m, made);
     core.counters.dropped_shadowed.add(output.counts.shadowed);

@@ -123,7 +123,12 @@ fn choose(bytes: impl Iterator<Item = u64>) -> Vec<bool> {
 
 /// Whether any family needs a compaction.
 pub fn any(core: &Core) -> bool {
-    core.families.all().iter().any(|f| unneeded(core, f).is_some() || next(core, f).is_some())
+    core.families.all().iter().any(|f| of(core, f))
+}
+
+/// Whether a family needs one.
+pub fn of(core: &Core, family: &Arc<Family>) -> bool {
+    unneeded(core, family).is_some() || next(core, family).is_some()
 }
 
 /// The next plan that the shape of a family asks for. A version that asked for nothing is remembered.

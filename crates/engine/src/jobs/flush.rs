@@ -55,6 +55,7 @@ fn once(core: &Arc<Core>) -> Result<bool> {
         return Ok(false);
     };
     let pace = JobPace::new(core, &running);
+    core.tell(&running.job.begun());
     let started = core.start(Operation::Flush, 0);
     let done = flush_group(core, &mut group, &pace, &mut None);
     core.flushed.store(0, Relaxed);
@@ -129,6 +130,7 @@ fn job(core: &Core, group: &[Member]) -> Job {
     Job {
         kind: Kind::Flush,
         family: if group.len() > 1 { format!("{first} and {} more", group.len() - 1) } else { first },
+        families: group.iter().map(|m| m.family.id).collect(),
         reason: "sealed memtable",
         from: Vec::new(),
         to: 0,
@@ -229,17 +231,19 @@ fn install_group(core: &Core, group: &mut [Member], held: &mut Option<&mut Appen
     core.now.flushed();
     for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
         m.installed = true;
-        m.made.iter().for_each(|made| count(core, &m.name, made));
+        m.made.iter().for_each(|made| count(core, m, made));
     }
     Ok(())
 }
 
-fn count(core: &Core, family: &str, made: &Made) {
+fn count(core: &Core, m: &Member, made: &Made) {
     let (output, us) = (&made.output, made.us);
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(output));
+    m.family.figures.flush_tables.add(output.tables.len() as u64);
+    m.family.figures.flush_bytes.add(bytes(output));
     core.tell(&Event::Flushed {
-        family,
+        family: &m.name,
         entries: output.counts.read,
         files: output.tables.len(),
         bytes: bytes(output),

@@ -31,7 +31,7 @@ impl std::fmt::Debug for Workers {
 
 /// Starts the threads.
 pub fn start(core: &Arc<Core>) -> Result<Workers> {
-    let mut jobs: Vec<(&str, Job, Slot)> = vec![
+    let mut jobs: Vec<(&'static str, Job, Slot)> = vec![
         ("perigee-flush", flush::one, Slot::Flush),
         ("perigee-compact", compact::one, Slot::Compact),
         ("perigee-sync", sync_when_due, Slot::Sync),
@@ -39,10 +39,18 @@ pub fn start(core: &Arc<Core>) -> Result<Workers> {
     if core.settings.scrub_interval_us > 0 {
         jobs.push(("perigee-scrub", scrub::one, Slot::Scrub));
     }
-    let mut workers = Workers(Vec::new());
-    for (name, job, slot) in jobs {
+    let work = |(name, job, slot): (&'static str, Job, Slot)| {
         let mine = Arc::clone(core);
-        match core.env.spawn.spawn(name, Box::new(move || work(&mine, job, slot))) {
+        (name, Box::new(move || work(&mine, job, slot)) as Box<dyn FnOnce() + Send>)
+    };
+    let mut threads: Vec<_> = jobs.into_iter().map(work).collect();
+    if core.audience.is_there() {
+        let mine = Arc::clone(core);
+        threads.push(("perigee-listen", Box::new(move || listen(&mine))));
+    }
+    let mut workers = Workers(Vec::new());
+    for (name, body) in threads {
+        match core.env.spawn.spawn(name, body) {
             Ok(thread) => workers.0.push(thread),
             Err(e) => {
                 core.closing.store(true, SeqCst);
@@ -62,6 +70,18 @@ impl Workers {
             // A panic was caught and has poisoned the database.
             let _ = thread.join();
         }
+    }
+}
+
+/// Tells the log listener its lines, as they come, on a thread that does nothing else: what it calls may wait for the others.
+fn listen(core: &Core) {
+    loop {
+        let seen = core.signal.now();
+        core.audience.call();
+        if core.closing.load(SeqCst) {
+            return;
+        }
+        core.signal.wait(seen);
     }
 }
 

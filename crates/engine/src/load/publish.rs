@@ -59,6 +59,10 @@ impl Part {
     fn entries(&self) -> u64 {
         self.tables.iter().map(|t| t.summary.entries).sum()
     }
+    /// Bytes of the keys and values in its tables.
+    pub fn user_bytes(&self) -> u64 {
+        self.tables.iter().map(|t| t.summary.raw_key_bytes + t.summary.raw_value_bytes).sum()
+    }
 }
 
 /// What a transaction asks of its publication.
@@ -160,6 +164,7 @@ fn job(core: &Core, parts: &[Part]) -> Job {
     Job {
         kind: Kind::Flush,
         family: parts.first().map_or(String::new(), |p| p.family.name().to_string()),
+        families: parts.iter().map(|p| p.family.id).collect(),
         reason: "bulk load",
         from: Vec::new(),
         to: 0,

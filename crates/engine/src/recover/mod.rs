@@ -18,6 +18,7 @@ use crate::events;
 use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::info_log::InfoLog;
+use crate::listener::Audience;
 use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
 use crate::memory::{self, Memory};
 use crate::now::{HighWater, LogicalClock};
@@ -167,6 +168,7 @@ fn assemble(
     let named = if bug::on(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
     let named = named.into_iter().map(|(name, seq)| (name, snapshots.hold(seq))).collect();
     let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
+    let audience = Audience::new(settings.listener.clone());
     let core = Core {
         memory,
         shared: std::mem::take(&mut replayed.shared),
@@ -174,6 +176,7 @@ fn assemble(
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
         log,
+        audience,
         wal: Wal::new(writer, (replayed.first, replayed.next), expected, Arc::clone(&counters), clock),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
@@ -190,6 +193,7 @@ fn assemble(
         locks: Arc::default(),
         serial: Arc::default(),
         prepared: Default::default(),
+        open_txns: Arc::default(),
         snapshots,
         named: std::sync::Mutex::new(named),
         retire: Retire::default(),

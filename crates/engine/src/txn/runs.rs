@@ -31,6 +31,6 @@ pub trait Runs: Debug + Send {
         self: Box<Self>,
         numbers: &Numbers,
         conditions: Option<Box<Conditions>>,
-        written: (usize, u64),
+        operations: usize,
     ) -> Result<SeqNo>;
 }

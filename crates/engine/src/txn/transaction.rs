@@ -9,6 +9,7 @@ use crate::family::Family;
 use crate::footprint::{Place as Locked, Reads};
 use crate::locks::{LockMode, Locks, Mine, Owner};
 use crate::memory;
+use crate::open_txns::{Counted, OpenTxns};
 use crate::serial::{Member, Registry};
 use crate::snapshot::Held;
 use perigee_base::bug::{self, Bug};
@@ -69,6 +70,9 @@ pub struct Txn {
     /// Its place among the serializable ones, if it is one.
     serial: Option<Arc<Member>>,
     registry: Arc<Registry>,
+    /// Where it counts while it is open, and as what.
+    open: Arc<OpenTxns>,
+    counted: Option<Counted>,
     savepoints: Vec<Savepoint>,
     /// As which it takes locks; those it holds.
     owner: Owner,
@@ -96,6 +100,8 @@ impl Txn {
             reads: Reads::default(),
             serial: None,
             registry: Arc::clone(&core.serial),
+            open: Arc::clone(&core.open_txns),
+            counted: None,
             savepoints: Vec::new(),
             owner: 0,
             mine: Mine::default(),
@@ -134,6 +140,7 @@ impl Txn {
             us => core.env.clock.monotonic_us().saturating_add(us),
         };
         self.state = Arc::default();
+        self.counted = Some(self.open.begin());
         self.look_bytes = self.spill_bytes.min(memory::step(core.memory.budget));
         Ok(())
     }
@@ -144,6 +151,9 @@ impl Txn {
     }
     /// Forgets what it has written and read, its snapshot and its locks.
     fn let_go(&mut self) {
+        if let Some(counted) = self.counted.take() {
+            self.open.end(counted);
+        }
         self.held = None;
         self.writes.clear();
         self.reads = Reads::default();
@@ -155,6 +165,13 @@ impl Txn {
         }
         self.savepoints.clear();
         self.locks.release(self.owner, &mut self.mine, 0);
+    }
+    /// Says how much memory its writes hold.
+    #[inline]
+    fn tell_held(&mut self) {
+        if let Some(counted) = &mut self.counted {
+            self.open.holds(counted, self.writes.memory_bytes());
+        }
     }
     /// To end it from outside.
     pub fn mark(&self) -> Mark {
@@ -192,6 +209,7 @@ impl Txn {
             self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
         }
         let memory = self.writes.tell_memory();
+        self.tell_held();
         let next = memory.saturating_add(memory::step(core.memory.budget));
         self.look_bytes = if self.writes.may_spill() { next.min(self.spill_bytes).max(1) } else { next };
         Ok(())
@@ -355,6 +373,7 @@ impl Txn {
             )
             .expected(format_args!("at most {limit} bytes"), bytes));
         }
+        self.tell_held();
         Ok(())
     }
 
@@ -378,6 +397,7 @@ impl Txn {
         self.check(core)?;
         let at = self.position(name)?;
         self.writes.roll_back(self.savepoints[at].place);
+        self.tell_held();
         if !bug::on(Bug::RollbackKeepsLock) {
             self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
         }
@@ -430,10 +450,10 @@ impl Txn {
         self.check(core)?;
         self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
         self.close(core)?;
-        let (numbers, written) = (self.writes.numbers(std::iter::empty()), self.writes.written());
+        let (numbers, operations) = (self.writes.numbers(std::iter::empty()), self.writes.written().0);
         let runs =
             self.writes.take_runs().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
-        runs.commit(&numbers, self.conditions(), written)
+        runs.commit(&numbers, self.conditions(), operations)
     }
 }
 

@@ -270,6 +270,11 @@ impl Op {
         let cut = |r: &Range<usize>| CutRef::decode(&buf[r.clone()]).ok();
         cut(&self.key).zip(cut(&self.value))
     }
+    /// Bytes of its value as the user gave it.
+    pub fn user_value_bytes(&self) -> u64 {
+        let expiry = if self.kind == EntryKind::PutExpiring { Expiry::BYTES } else { 0 };
+        self.value.len().saturating_sub(expiry) as u64
+    }
     /// Its value; `buf` is the buffer that it was read from.
     pub fn value_in<'a>(&self, buf: &'a [u8]) -> Result<ValueRef<'a>> {
         ValueRef::decode(self.kind, &buf[self.value.clone()])

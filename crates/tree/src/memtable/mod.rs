@@ -57,12 +57,23 @@ pub struct Memtable {
     index: Index,
     ranges: MemRanges,
     parts: Parts,
+    // Stored by the one writer, loaded by anybody.
     bytes: AtomicU64,
     entries: AtomicU64,
     first_seq: AtomicU64,
     last_seq: AtomicU64,
+    tombstones: AtomicU64,
+    key_bytes: AtomicU64,
+    value_bytes: AtomicU64,
+    /// Bytes of keys and values in the memtables before this one.
+    before: u64,
     /// Tombstones in it that scans passed.
     passed: AtomicU64,
+}
+
+/// Adds to what only this thread writes just now: no other addition is lost.
+fn add(cell: &AtomicU64, n: u64) {
+    cell.store(cell.load(Relaxed) + n, Relaxed);
 }
 
 impl Memtable {
@@ -89,8 +100,17 @@ impl Memtable {
             entries: AtomicU64::new(0),
             first_seq: AtomicU64::new(0),
             last_seq: AtomicU64::new(0),
+            tombstones: AtomicU64::new(0),
+            key_bytes: AtomicU64::new(0),
+            value_bytes: AtomicU64::new(0),
+            before: 0,
             passed: AtomicU64::new(0),
         }
+    }
+
+    /// The same, counting [`Memtable::written`] on from where another is.
+    pub fn following(self, before: &Memtable) -> Memtable {
+        Memtable { before: before.written(), ..self }
     }
 
     /// Scans passed so many more tombstones in it.
@@ -157,19 +177,28 @@ impl Memtable {
         mut grown: u64,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
+        let (mut keys, mut values, mut tombstones) = (0, 0, 0);
         for (op, seq) in ops {
             if let Some(range) = op.range_in(batch) {
                 grown += self.ranges.add(self.order, range, seq.plus(base));
             }
+            keys += op.key.len() as u64;
+            values += op.user_value_bytes();
+            tombstones += u64::from(op.kind.is_tombstone());
         }
         grown += match &self.index {
             Index::Hashed(table) => table.insert((slot, batch), base, ops, &self.batches)?,
             Index::Listed(list) => self.insert_in_order(list, slot, base, ops)?,
         };
-        let _ = self.first_seq.compare_exchange(0, first.1.0 + base, Relaxed, Relaxed);
+        if self.first_seq.load(Relaxed) == 0 {
+            self.first_seq.store(first.1.0 + base, Relaxed);
+        }
         self.last_seq.store(last.1.0 + base, Release);
-        self.entries.fetch_add(ops.len() as u64, Relaxed);
-        self.bytes.fetch_add(grown, Relaxed);
+        add(&self.entries, ops.len() as u64);
+        add(&self.bytes, grown);
+        add(&self.key_bytes, keys);
+        add(&self.value_bytes, values);
+        add(&self.tombstones, tombstones);
         Ok(())
     }
 
@@ -300,6 +329,19 @@ impl Memtable {
     /// Entries in it.
     pub fn entries(&self) -> u64 {
         self.entries.load(Relaxed)
+    }
+    /// Tombstones among them, without those on ranges.
+    pub fn tombstones(&self) -> u64 {
+        self.tombstones.load(Relaxed)
+    }
+    /// Bytes of their keys, and of their values as they were given.
+    pub fn raw_bytes(&self) -> (u64, u64) {
+        (self.key_bytes.load(Relaxed), self.value_bytes.load(Relaxed))
+    }
+    /// Both together, and those of all memtables that this one follows.
+    pub fn written(&self) -> u64 {
+        let (keys, values) = self.raw_bytes();
+        self.before + keys + values
     }
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {

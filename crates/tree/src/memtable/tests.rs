@@ -2,6 +2,7 @@
 
 use super::*;
 use perigee_base::FamilyId;
+use perigee_base::cut::CutRef;
 use perigee_base::key::cmp_entry;
 use perigee_base::order::BUILT_IN;
 use perigee_file::log::{Batch, Ops};
@@ -282,4 +283,40 @@ fn beside_the_writer(order: KeyOrder) {
             }
         });
     });
+}
+
+/// Keys and values count as they were given, however they came; what follows counts on.
+#[test]
+fn what_was_written_is_counted() {
+    let mut b = Batch::new();
+    b.put(FamilyId(1), b"key", b"value").unwrap();
+    b.put_until(FamilyId(1), b"until", b"then", Expiry::after(1000, 1000)).unwrap();
+    b.delete(FamilyId(1), b"gone").unwrap();
+    b.single_delete(FamilyId(1), b"once").unwrap();
+    b.merge(FamilyId(1), b"m", b"operand").unwrap();
+    b.delete_range(FamilyId(1), CutRef::Before(b"a"), CutRef::After(b"bc")).unwrap();
+    let given = b.user_bytes();
+    let f = b.finish();
+    let ops: Vec<(Op, SeqNo)> =
+        Ops::new(&f.buf, f.payload()).zip(0..).map(|(op, i)| (op.unwrap(), SeqNo(i))).collect();
+    for copied in [false, true] {
+        for order in [KeyOrder::Bytes, KeyOrder::CaseInsensitive] {
+            let t = Memtable::new(order);
+            if copied {
+                t.insert_copied(&f.buf, 1, &ops).unwrap();
+            } else {
+                t.insert(&Arc::new(f.buf.clone()), 1, &ops).unwrap();
+            }
+            assert_eq!((t.written(), t.entries(), t.tombstones()), (given, 6, 2));
+            assert_eq!(
+                t.raw_bytes(),
+                (3 + 5 + 4 + 4 + 1 + 2, 5 + 4 + 7 + 3),
+                "an end of a range has a byte more"
+            );
+            let next = Memtable::new(order).following(&t);
+            assert_eq!((next.written(), next.raw_bytes(), next.is_empty()), (given, (0, 0), true));
+            insert(&next, 9, &[(b"k", None)]);
+            assert_eq!(Memtable::new(order).following(&next).written(), given + 1);
+        }
+    }
 }

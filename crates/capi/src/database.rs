@@ -18,17 +18,17 @@ use std::sync::PoisonError;
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_init(
     malloc: Option<Malloc>,
-    _calloc: Option<Calloc>,
-    _realloc: Option<Realloc>,
+    calloc: Option<Calloc>,
+    realloc: Option<Realloc>,
     free: Option<Free>,
 ) -> c_int {
-    if alloc::init(malloc, free) { 0 } else { -1 }
+    if alloc::init(malloc, calloc, realloc, free) { 0 } else { -1 }
 }
 
 /// Initializes with C's allocator, if nobody has initialized.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_ensure_initialized() {
-    alloc::init(None, None);
+    alloc::ensure();
 }
 
 /// Back to C's allocator. Databases stay open.
@@ -159,7 +159,7 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
 /// `config` is null or a whole structure, `db` null or a place for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) -> c_int {
-    alloc::init(None, None);
+    alloc::ensure();
     crate::log_write::connect();
     let code = call(|| {
         // SAFETY: says the caller.

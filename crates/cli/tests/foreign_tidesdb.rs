@@ -289,6 +289,8 @@ fn what_cannot_be_imported_is_refused_before_anything_is_made() {
     from("source", other.to_str().unwrap(), "db", "it has no tidesdb_init, tidesdb_default_config");
     from("source", ours.to_str().unwrap(), "db", "is Perigee's own library");
     from("source", ten.to_str().unwrap(), "db", "of major version 10");
+    from("source", lib, "source/new", "lies in source");
+    from("source", lib, "source/users/new", "lies in source");
     from("source", lib, "taken", "exists already");
     from("source", lib, "ours", "exists already");
     world.write("db.importing/half", b"");

@@ -11,14 +11,15 @@ KILL_CASES  ?= 100
 PREPARED_CASES ?= 60
 SIM     = target/proof/perigee-sim
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz
+.PHONY: all demo test prove lint unit tools bench clean fuzz install
 
 all:
 	$(CARGO) build --release -p perigee-cli
 
-# What a bare Debian needs: a linker for Rust, and strace for kills at chosen system calls (skipped, and said, without).
+# What a bare Debian needs: a linker for Rust, C++ and pkg-config for the C library's proof, and strace for kills at chosen system calls (skipped, and said, without).
 tools:
 	@command -v cc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc libc6-dev)
+	@command -v c++ >/dev/null && command -v pkg-config >/dev/null || (apt-get update -qq && apt-get install -y -qq g++ pkg-config)
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) || echo "strace is not to be had: kills at chosen system calls will be skipped"
 
 demo: tools
@@ -57,6 +58,13 @@ prove:
 FUZZ_SECONDS ?= 60
 fuzz:
 	cd fuzz && for t in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$t -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+# The C library, as programs built for TidesDB 9 find it: `make install PREFIX=/opt/perigee`; packagers add DESTDIR.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+install:
+	$(CARGO) build --release -p perigee-capi
+	crates/capi/install.sh target/release $(PREFIX) $(DESTDIR)
 
 clean:
 	$(CARGO) clean

@@ -29,17 +29,19 @@ const LIVE: u64 = 1 << 31;
 const HELD: u64 = 1 << 30;
 const PINS: u64 = HELD - 1;
 
-struct Slot<T> {
+struct Slot<T, S> {
     state: AtomicU64,
+    /// What may be looked at without holding the value: it is never freed.
+    side: S,
     /// The thread that holds it.
     owner: AtomicUsize,
     value: UnsafeCell<Option<T>>,
 }
 
-/// All handles of one kind.
-pub struct Table<T: 'static> {
+/// All handles of one kind. `S`: what can be seen of a value without holding it.
+pub struct Table<T: 'static, S: 'static = ()> {
     kind: u64,
-    chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    chunks: [OnceLock<Box<[Slot<T, S>]>>; CHUNKS],
     free: Mutex<Free>,
 }
 
@@ -50,16 +52,16 @@ struct Free {
 }
 
 // SAFETY: a slot's value is reached through `Pin` (shared: `T: Sync` needed) and `Hold` (exclusive, from any thread: `T: Send`).
-unsafe impl<T: Send + Sync> Sync for Table<T> {}
+unsafe impl<T: Send + Sync, S: Sync> Sync for Table<T, S> {}
 
 /// A pinned value: it lives until this is dropped.
-pub struct Pin<'a, T> {
-    slot: &'a Slot<T>,
+pub struct Pin<'a, T, S = ()> {
+    slot: &'a Slot<T, S>,
 }
 
 /// A held value: nobody else sees it until this is dropped.
-pub struct Hold<'a, T> {
-    slot: &'a Slot<T>,
+pub struct Hold<'a, T, S = ()> {
+    slot: &'a Slot<T, S>,
 }
 
 /// Something of this thread alone, whose address names it.
@@ -87,9 +89,9 @@ fn wait(tries: u32) {
     }
 }
 
-impl<T: Send + Sync> Table<T> {
+impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
     /// An empty table; each needs a kind of its own, from 1 to 7.
-    pub const fn new(kind: u64) -> Table<T> {
+    pub const fn new(kind: u64) -> Table<T, S> {
         Table {
             kind,
             chunks: [const { OnceLock::new() }; CHUNKS],
@@ -97,7 +99,8 @@ impl<T: Send + Sync> Table<T> {
         }
     }
 
-    fn slot(&self, raw: u64) -> Result<(&Slot<T>, u64)> {
+    #[inline]
+    fn slot(&self, raw: u64) -> Result<(&Slot<T, S>, u64)> {
         let index = (raw >> 4) as usize & ((1 << INDEX_BITS) - 1);
         let chunk = self.chunks[index / CHUNK].get();
         match chunk {
@@ -110,6 +113,11 @@ impl<T: Send + Sync> Table<T> {
 
     /// Gives a value a handle.
     pub fn insert(&self, value: T) -> Result<usize> {
+        self.insert_with(value, |_| ())
+    }
+
+    /// The same; `side` prepares what can be seen of it.
+    pub fn insert_with(&self, value: T, side: impl FnOnce(&S)) -> Result<usize> {
         let index = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
             match free.slots.pop() {
@@ -124,6 +132,7 @@ impl<T: Send + Sync> Table<T> {
         let chunk = self.chunks[index / CHUNK].get_or_init(|| {
             let empty = || Slot {
                 state: AtomicU64::new(1 << 32),
+                side: S::default(),
                 owner: AtomicUsize::new(0),
                 value: UnsafeCell::new(None),
             };
@@ -133,6 +142,7 @@ impl<T: Send + Sync> Table<T> {
         let generation = slot.state.load(Acquire) >> 32;
         // SAFETY: the slot is free and was taken from the list of free ones by this thread alone: no handle leads to it.
         unsafe { *slot.value.get() = Some(value) };
+        side(&slot.side);
         slot.state.store(generation << 32 | LIVE, Release);
         Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
     }
@@ -146,9 +156,17 @@ impl<T: Send + Sync> Table<T> {
         })
     }
 
+    /// What can be seen of a value without holding it, if the handle is good.
+    #[inline]
+    pub fn peek(&self, raw: usize) -> Result<&S> {
+        let (slot, generation) = self.slot(raw as u64)?;
+        let state = slot.state.load(Acquire);
+        if state >> 32 == generation && state & LIVE != 0 { Ok(&slot.side) } else { Err(stale()) }
+    }
+
     /// Changes the state by `step` as soon as `ready` says so.
     #[inline]
-    fn enter(slot: &Slot<T>, generation: u64, busy: u64, step: u64) -> Result<&Slot<T>> {
+    fn enter(slot: &Slot<T, S>, generation: u64, busy: u64, step: u64) -> Result<&Slot<T, S>> {
         let mut tries = 0;
         loop {
             let state = slot.state.load(Relaxed);
@@ -171,16 +189,16 @@ impl<T: Send + Sync> Table<T> {
 
     /// Pins a value.
     #[inline]
-    pub fn pin(&self, raw: usize) -> Result<Pin<'_, T>> {
+    pub fn pin(&self, raw: usize) -> Result<Pin<'_, T, S>> {
         let (slot, generation) = self.slot(raw as u64)?;
-        Table::enter(slot, generation, HELD, 1).map(|slot| Pin { slot })
+        Self::enter(slot, generation, HELD, 1).map(|slot| Pin { slot })
     }
 
     /// Holds a value.
     #[inline]
-    pub fn hold(&self, raw: usize) -> Result<Hold<'_, T>> {
+    pub fn hold(&self, raw: usize) -> Result<Hold<'_, T, S>> {
         let (slot, generation) = self.slot(raw as u64)?;
-        Table::enter(slot, generation, HELD | PINS, HELD)?;
+        Self::enter(slot, generation, HELD | PINS, HELD)?;
         slot.owner.store(me(), Relaxed);
         Ok(Hold { slot })
     }
@@ -201,7 +219,7 @@ impl<T: Send + Sync> Table<T> {
     }
 }
 
-impl<T> Deref for Pin<'_, T> {
+impl<T, S> Deref for Pin<'_, T, S> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -210,21 +228,26 @@ impl<T> Deref for Pin<'_, T> {
     }
 }
 
-impl<T> Drop for Pin<'_, T> {
+impl<T, S> Drop for Pin<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.slot.state.fetch_sub(1, Release);
     }
 }
 
-impl<T> Hold<'_, T> {
+impl<T, S> Hold<'_, T, S> {
+    /// What others may see of it.
+    #[inline]
+    pub fn side(&self) -> &S {
+        &self.slot.side
+    }
     fn take(&mut self) -> Option<T> {
         // SAFETY: as `deref_mut`.
         unsafe { (*self.slot.value.get()).take() }
     }
 }
 
-impl<T> Deref for Hold<'_, T> {
+impl<T, S> Deref for Hold<'_, T, S> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -233,7 +256,7 @@ impl<T> Deref for Hold<'_, T> {
     }
 }
 
-impl<T> DerefMut for Hold<'_, T> {
+impl<T, S> DerefMut for Hold<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: `HELD` was set by this thread and is cleared when this is dropped; with it set nobody else enters.
@@ -241,7 +264,7 @@ impl<T> DerefMut for Hold<'_, T> {
     }
 }
 
-impl<T> Drop for Hold<'_, T> {
+impl<T, S> Drop for Hold<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.slot.owner.store(0, Relaxed);

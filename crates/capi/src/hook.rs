@@ -65,12 +65,13 @@ impl Hook {
         for ops in all.chunks(c_int::MAX as usize) {
             let _within = Within::hook();
             // SAFETY: the program has set the hook for such calls; the operations live in the event through the call.
-            let code =
-                unsafe { (self.call)(ops.as_ptr(), ops.len() as c_int, event.sequence(), self.context) };
+            let code = unsafe {
+                (self.call)(ops.as_ptr(), ops.len() as c_int, event.commit_sequence(), self.context)
+            };
             if code != 0 {
                 log::warn(&format!(
                     "a commit hook answered {code} to commit {}, which stands",
-                    event.sequence()
+                    event.commit_sequence()
                 ));
             }
         }

@@ -240,6 +240,11 @@ impl Database {
             family.retire();
         }
         let done = self.engine.get().map_or(Ok(()), |engine| {
+            // As TidesDB does, so that the next open has nothing to replay, and the log of all families does not stay for a
+            // little one. What cannot be written is in that log.
+            if let Err(e) = engine.flush() {
+                log::warn(&format!("what is in memory is replayed at the next open: {e}"));
+            }
             if self.finish {
                 // Whatever cannot be finished is begun anew after the next open.
                 let _ = engine.wait_idle();

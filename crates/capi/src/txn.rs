@@ -1,4 +1,4 @@
-//! Transactions: one thread at a time has one. After its end it still answers reads, from the present, and can be begun anew.
+//! Transactions: one thread at a time has one. After its end it answers nothing more, but can be begun anew.
 
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::border::{bytes, call, key, out, text};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Transactions that were begun and not freed.
-pub static TXNS: Table<Txn> = Table::new(3);
+pub static TXNS: Table<Box<Txn>> = Table::new(3);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -28,6 +28,9 @@ enum State {
 pub struct Txn {
     database: Arc<Database>,
     inner: perigee::Txn,
+    isolation: Isolation,
+    /// It was begun while some family had a hook.
+    hooked: bool,
     /// What it was begun with.
     options: TxnOptions,
     state: State,
@@ -42,21 +45,23 @@ pub struct Txn {
 
 impl Txn {
     /// Begins one.
-    pub fn begin(database: &Arc<Database>, isolation: Isolation, options: TxnOptions) -> Result<Txn> {
+    pub fn begin(database: &Arc<Database>, isolation: Isolation, options: TxnOptions) -> Result<Box<Txn>> {
         let kept = options.isolation(isolation);
         // A hook hears of operations, which one that is larger than memory has none of.
         let hooked = database.hooks.load(Relaxed) > 0;
         let options = if hooked { kept.clone().spill_bytes(u64::MAX) } else { kept.clone() };
-        Ok(Txn {
+        Ok(Box::new(Txn {
             inner: database.engine()?.begin(options)?,
             database: Arc::clone(database),
+            isolation,
+            hooked,
             options: kept,
             state: State::Active,
             durability: database.durability,
             families: Vec::new(),
             savepoints: Vec::new(),
             next_savepoint: 0,
-        })
+        }))
     }
 
     /// The place of a family in the list.
@@ -101,17 +106,16 @@ impl Txn {
         Ok(())
     }
 
-    /// Reads from a family: in the transaction, or after its end from the present.
+    /// Reads from a family.
     #[inline]
     pub fn read<T>(
         &mut self,
         cf: Handle,
-        within: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<T>,
-        after: impl FnOnce(&perigee::Family) -> perigee::Result<T>,
+        read: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<T>,
     ) -> Result<T> {
+        self.check_active()?;
         let at = self.place(cf)?;
-        let family = &self.families[at].1.inner;
-        Ok(if self.state == State::Active { within(&self.inner, family)? } else { after(family)? })
+        Ok(read(&self.inner, &self.families[at].1.inner)?)
     }
 
     /// Commits; the number of its last operation.
@@ -156,11 +160,17 @@ impl Txn {
         if self.state == State::Active {
             return Err(INVALID_ARGS.because("the transaction is still going on: commit it, or roll it back"));
         }
-        let database = Arc::clone(&self.database);
-        let mut next = Txn::begin(&database, isolation, self.options.clone())?;
-        std::mem::swap(&mut next.families, &mut self.families);
-        next.families.retain(|(h, _)| FAMILIES.lives(*h));
-        *self = next;
+        self.families.retain(|(h, _)| FAMILIES.lives(*h));
+        if isolation == self.isolation && self.hooked == (self.database.hooks.load(Relaxed) > 0) {
+            self.inner.reset()?;
+        } else {
+            let next = Txn::begin(&self.database, isolation, self.options.clone())?;
+            let families = std::mem::take(&mut self.families);
+            *self = Txn { families, ..*next };
+        }
+        self.state = State::Active;
+        self.durability = self.database.durability;
+        self.savepoints.clear();
         Ok(())
     }
 
@@ -290,7 +300,7 @@ pub unsafe fn get(
         // SAFETY: the caller has passed on what its caller says.
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
         let mut txn = TXNS.hold(txn as usize)?;
-        let found = txn.read(cf, |t, f| read(t, f, key), |f| f.get_pinned(key))?.ok_or(NOT_FOUND)?;
+        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or(NOT_FOUND)?;
         *place = alloc::copy(&found)?;
         *size = found.len();
         Ok(())
@@ -346,7 +356,7 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
         let mut txn = TXNS.hold(txn as usize)?;
-        let there = txn.read(cf, |t, f| t.contains_untracked(f, key), |f| f.contains(key))?;
+        let there = txn.read(cf, |t, f| t.contains_untracked(f, key))?;
         if there { Ok(()) } else { Err(NOT_FOUND) }
     })
 }

@@ -35,7 +35,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
-    Import(import::ImportArgs),
+    Import(Box<import::ImportArgs>),
     /// The same, all at once and faster: visible and durable when it ends, or not at all
     Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV

@@ -53,9 +53,14 @@ impl Place {
 
     /// Opens the database, or makes a new one.
     pub fn open_or_create(&self, durability: Durability) -> Result<Db> {
-        check_creatable(&self.db)?;
-        Ok(Db::open(&self.db, Options::new().durability(durability))?)
+        open_or_create(&self.db, durability)
     }
+}
+
+/// Opens the database at `path`, or makes a new one.
+pub fn open_or_create(path: &Path, durability: Durability) -> Result<Db> {
+    check_creatable(path)?;
+    Ok(Db::open(path, Options::new().durability(durability))?)
 }
 
 impl FamilyArg {

@@ -42,6 +42,10 @@ impl Event {
     pub fn sequence(&self) -> SeqNo {
         self.ops.first().map_or(SeqNo(self.base), |(_, at)| at.plus(self.base))
     }
+    /// The number of the whole batch, the same for each of its families: that of its first operation.
+    pub fn batch(&self) -> SeqNo {
+        SeqNo(self.base)
+    }
     /// Every operation with its number.
     pub fn operations(&self) -> impl Iterator<Item = (SeqNo, &Op)> {
         self.ops.iter().map(|(op, at)| (at.plus(self.base), op))

@@ -1,6 +1,7 @@
 //! Bulk load: many entries straight into tables, visible all at once.
 
 use crate::{Db, Error, Family, Result};
+use perigee_base::Expiry;
 use perigee_engine::Engine;
 use perigee_engine::load::{self, Load};
 use std::sync::Arc;
@@ -69,7 +70,37 @@ impl BulkLoad {
     /// # Errors
     /// `InvalidArgument` if the key or value breaks a limit: the load can go on. After any other error drop it.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        if self.inner.put(key.as_ref(), value.as_ref())? {
+        self.add(key.as_ref(), value.as_ref(), None)
+    }
+    /// Adds an entry that expires at a time, in milliseconds since the Unix epoch, as [`Family::put_until`].
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// let mut load = db.bulk_load(&db.default_family())?;
+    /// load.put("tide table", "2026")?;
+    /// load.put_until("offer", "spring", 4_102_444_800_000)?; // the year 2100
+    /// load.finish()?;
+    /// assert_eq!(db.get_with_ttl("offer")?.and_then(|o| o.expires_at_ms), Some(4_102_444_800_000));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BulkLoad::put`].
+    pub fn put_until(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_at_ms: u64,
+    ) -> Result<()> {
+        self.add(key.as_ref(), value.as_ref(), Some(Expiry(expires_at_ms)))
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
+        if self.inner.put(key, value, expiry)? {
             self.tell();
         }
         Ok(())

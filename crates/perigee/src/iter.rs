@@ -241,6 +241,27 @@ impl Cursor {
         self.engine.check_open()?;
         Ok(self.inner.entry()?.expect("entry() needs a valid cursor: check valid() first"))
     }
+    /// The same if the value lies beside the key: nothing is fetched, nothing can fail. `None` if the cursor is not valid, or for
+    /// a value that [`Cursor::entry`] would have to fetch.
+    ///
+    /// ```
+    /// # use perigee::{Db, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
+    /// db.put("moon", "full")?;
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_first()?;
+    /// if let Some((key, value)) = cursor.entry_at_hand() {
+    ///     assert_eq!((key, value), (&b"moon"[..], &b"full"[..]));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn entry_at_hand(&self) -> Option<(&[u8], &[u8])> {
+        self.inner.entry_at_hand()
+    }
     pub(crate) fn inner(&self) -> &VisibleCursor {
         &self.inner
     }

@@ -67,6 +67,10 @@ impl CommitEvent<'_> {
     pub fn sequence(&self) -> u64 {
         self.0.sequence().0
     }
+    /// Number of the whole commit, by which events of several families are known to belong together. It only grows.
+    pub fn commit_sequence(&self) -> u64 {
+        self.0.batch().0
+    }
     /// A transaction larger than memory was committed, which brought so many entries (deletes of keys among them) into the
     /// family: they are not listed, [`CommitEvent::operations`] is empty. Read the family to know more.
     pub fn entries_loaded(&self) -> Option<u64> {

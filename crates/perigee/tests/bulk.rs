@@ -35,6 +35,40 @@ fn mixed(i: u64) -> u64 {
 }
 
 #[test]
+fn entries_that_expire_keep_their_ends_through_sorting_merging_and_reopening() {
+    let (disk, db) = open();
+    let now = db.clock().now_ms;
+    // Some have ended already, some end in years; some lie in the value log.
+    let end = |i: u64| [None, Some(now - 1), Some(now + 100_000_000 + i)][(mixed(i) % 3) as usize];
+    let value =
+        |i: u64| vec![b'a' + (i % 26) as u8; if i.is_multiple_of(10) { 6000 } else { (i % 50) as usize }];
+    let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(16 << 10);
+    db.put(key(1), "older").unwrap();
+    for i in (0..2000).map(|i| i * 997 % 2000) {
+        load.put_until(key(i), "replaced", now + 5).unwrap();
+        match end(i) {
+            Some(ms) => load.put_until(key(i), value(i), ms).unwrap(),
+            None => load.put(key(i), value(i)).unwrap(),
+        }
+    }
+    assert!(load.progress().runs > 1);
+    load.finish().unwrap();
+    let check = |db: &Db| {
+        for i in 0..2000 {
+            let found = db.get_with_ttl(key(i)).unwrap().map(|t| (t.value.to_vec(), t.expires_at_ms));
+            let wanted = if end(i) == Some(now - 1) { None } else { Some((value(i), end(i))) };
+            assert_eq!(found, wanted, "{i}");
+        }
+        assert!(db.verify().unwrap().errors.is_empty());
+    };
+    check(&db);
+    db.compact().unwrap();
+    check(&db);
+    db.close().unwrap();
+    check(&Db::open("/db", options(&disk)).unwrap());
+}
+
+#[test]
 fn sorted_input_is_one_run_and_is_written_once() {
     let (_disk, db) = open();
     let calls = Arc::new(AtomicUsize::new(0));

@@ -399,8 +399,14 @@ impl Engine {
             return Ok(Outcome::Done);
         }
         let mut load = family.bulk_load()?.memory_bytes(memory);
+        let now_ms = self.db.clock().now_ms;
         for (key, value) in entries {
-            load.put(key, value.bytes())?;
+            match value.loaded() {
+                How::Days(days) => {
+                    load.put_until(key, value.bytes(), now_ms + ttl(days).as_millis() as u64)?
+                }
+                _ => load.put(key, value.bytes())?,
+            }
         }
         load.finish()?;
         Ok(Outcome::Done)

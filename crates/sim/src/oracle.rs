@@ -516,7 +516,7 @@ fn loaded(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
         family,
         key: key.clone(),
         value: Some(*value),
-        how: How::Plain,
+        how: value.loaded(),
     };
     // Also a load of nothing needs a family that is there.
     entries.iter().map(put).collect()

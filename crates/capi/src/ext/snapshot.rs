@@ -5,7 +5,7 @@ use crate::alloc;
 use crate::border::{call, key, out, text, value};
 use crate::code::{INVALID_ARGS, NOT_FOUND, Result};
 use crate::handle::Table;
-use crate::iter::ITERS;
+use crate::iter::insert;
 use crate::state::{Database, database, family};
 use perigee::Snapshot;
 use std::ffi::{c_char, c_int};
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn perigee_snapshot_iter(snapshot: Handle, cf: Handle, ite
         *place = null_mut();
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
         check(&snapshot, &cf.database)?;
-        *place = ITERS.insert(snapshot.1.cursor(&cf.inner)?)? as Handle;
+        *place = insert(snapshot.1.cursor(&cf.inner)?)?;
         Ok(())
     })
 }

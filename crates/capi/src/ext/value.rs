@@ -49,7 +49,7 @@ pub unsafe extern "C" fn perigee_value_open(
         // SAFETY: says the caller.
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(stream)?, out(size)?) };
         *place = null_mut();
-        let found = TXNS.hold(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key), |f| f.get_pinned(key))?;
+        let found = TXNS.hold(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key))?;
         let found = found.ok_or(NOT_FOUND)?;
         *size = found.len() as u64;
         *place = STREAMS.insert(Stream::Value(found))? as Handle;

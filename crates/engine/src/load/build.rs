@@ -7,7 +7,7 @@ use crate::family::Family;
 use crate::jobs::flush::{discard, setting};
 use crate::memory;
 use perigee_base::format::FileKind;
-use perigee_base::{Error, FileId, Result, SeqNo, limits};
+use perigee_base::{Error, Expiry, FileId, Result, SeqNo, limits};
 use perigee_file::name;
 use perigee_tree::Version;
 use perigee_tree::bulk::{Chunk, Pile};
@@ -70,9 +70,9 @@ impl Load {
         Progress { runs: self.pile.runs(), ..self.progress }
     }
 
-    /// Adds an entry; whether it led to a write to disk. After an error other than `InvalidArgument` the load is of no more
-    /// use.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+    /// Adds an entry, which may expire; whether it led to a write to disk. After an error other than `InvalidArgument` the load
+    /// is of no more use.
+    pub fn put(&mut self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<bool> {
         if self.ready.is_some() || self.done.is_some() {
             return Err(Error::invalid("the load is finished: start another one"));
         }
@@ -84,7 +84,7 @@ impl Load {
             return Err(Error::invalid("the value is too long")
                 .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
         }
-        self.chunk.push(key, value)?;
+        self.chunk.push(key, value, expiry)?;
         self.progress.entries += 1;
         self.progress.bytes += (key.len() + value.len()) as u64;
         self.count();

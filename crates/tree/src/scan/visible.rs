@@ -420,6 +420,16 @@ impl VisibleCursor {
         let place = (&self.key[..], self.at);
         self.found().map(|found| get::value_for(&self.view, place, found, Cause::Scan)).transpose()
     }
+    /// Key and value, if valid and the value lies there already: nothing is fetched.
+    #[inline]
+    pub fn entry_at_hand(&self) -> Option<(&[u8], &[u8])> {
+        let value = match self.shown {
+            Shown::Here => self.merge.value(),
+            Shown::Left => self.merge.left_here()?,
+            _ => return None,
+        };
+        if let ValueRef::Inline(value) = value { Some((&self.key, value)) } else { None }
+    }
     /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is separated.
     #[inline]
     pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {

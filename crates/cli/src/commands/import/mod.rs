@@ -1,7 +1,7 @@
 //! `perigee import`: files and rows into entries. This file: the arguments, the stages, the summary.
 //!
 //! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `rows` (CSV, TSV), `lines`
-//! (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares).
+//! (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares), `foreign` (databases of other engines).
 
 pub mod format;
 mod lines;
@@ -10,12 +10,14 @@ pub mod loader;
 mod rows;
 pub mod tree;
 mod input;
+mod foreign;
 
 use crate::failure::{Failure, Result};
 use crate::output::Out;
-use crate::place::Place;
+use crate::place;
 use crate::size;
 use clap::Args;
+use foreign::ForeignArgs;
 pub use input::InputArgs;
 use loader::{Loader, Settings, Tally};
 use perigee::Durability;
@@ -32,19 +34,30 @@ Examples:
   perigee import ./db events.jsonl --key id --family events
   perigee import ./db entries.jsonl --format entries  what `scan --json` and `export` wrote
   zcat big.tsv.gz | perigee import ./db - --format tsv
+  perigee import --from-tidesdb ./old --tidesdb-lib /usr/local/lib/libtidesdb.so.9 --to ./db
+  perigee import --from-lmdb ./old --to ./db          (also --from-rocksdb; in builds that have them)
 
 Importing again overwrites, so an import that was cut short is simply run again; --skip-existing leaves out
 keys that are there already. Files that cannot be read, links and values over 1 GiB are counted and reported,
-and the rest goes on (--strict stops instead).";
+and the rest goes on (--strict stops instead).
+
+A database of another engine is copied first (next to the target, or into --scratch DIR), because opening it may replay its
+log, flush and compact; --in-place saves the copy and lets that happen to the source. All families become families of a new
+database with the settings that have a counterpart; it is called DB.importing until both sides were read again and found
+equal. docs/import.md says what is kept.";
 
 /// Read files, CSV, TSV or JSON lines into a database
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("paths", |a| a.required(false).required_unless_present("foreign")))]
 pub struct ImportArgs {
-    #[command(flatten)]
-    place: Place,
+    /// Directory of the database
+    #[arg(value_name = "DB", required_unless_present = "foreign")]
+    db: Option<PathBuf>,
     #[command(flatten)]
     input: InputArgs,
+    #[command(flatten)]
+    foreign: ForeignArgs,
     /// Leave keys alone that are there already
     #[arg(long)]
     skip_existing: bool,
@@ -71,9 +84,10 @@ pub struct ImportArgs {
 
 /// Imports everything, flushes, syncs, tells what was done.
 pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
+    let Some(db) = &args.db else { return foreign::run(&args.foreign, out) };
     let inputs = args.input.inputs()?;
     let started = Instant::now();
-    let db = args.place.open_or_create(args.durability)?;
+    let db = place::open_or_create(db, args.durability)?;
     let family = args.input.family.of_or_create(&db)?;
     let trace = args.trace.as_deref().map(Trace::create).transpose()?;
     let mut loader = Loader::new(&db, family, settings(args), out).traced(trace);

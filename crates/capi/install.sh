@@ -1,0 +1,84 @@
+#!/bin/sh
+# Installs the C library: the shared one with its names, the static one with nothing global but the API, headers, and
+# what pkg-config and CMake need to find it.
+#
+#   crates/capi/install.sh FROM PREFIX [DESTDIR]
+#
+# FROM is the directory where cargo put libtidesdb.so and libtidesdb.a. `make install` builds them first.
+set -eu
+from=$1 prefix=$2 destdir=${3:-}
+here=$(cd "$(dirname "$0")" && pwd)
+# The release of TidesDB whose API this is; the soname is its first number.
+version=9.3.14
+lib=$destdir$prefix/lib include=$destdir$prefix/include/tidesdb
+mkdir -p "$lib/pkgconfig" "$lib/cmake/tidesdb" "$include"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+install -m 755 "$from/libtidesdb.so" "$lib/libtidesdb.so.$version"
+ln -sf "libtidesdb.so.$version" "$lib/libtidesdb.so.9"
+ln -sf libtidesdb.so.9 "$lib/libtidesdb.so"
+install -m 644 "$here"/include/tidesdb/*.h "$include/"
+
+# One object of all that the API needs, with every other symbol made local: an application may link another zstd, or
+# another Rust library, beside it.
+nm -D --defined-only "$from/libtidesdb.so" | awk '{print $3}' | grep -E '^(tidesdb_|perigee_|_tidesdb_)' >"$work/public"
+archive=$from/libtidesdb.a
+[ -e "$archive" ] || archive=$(ls -t "$from"/libtidesdb-*.a | head -n 1)
+# shellcheck disable=SC2046
+ld -r --force-group-allocation -o "$work/all.o" $(sed 's/^/-u /' "$work/public") "$archive"
+# Some objects carry compiler bitcode too, which another version's linker plugin would fail over.
+objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols="$work/public" "$work/all.o" "$work/tidesdb.o"
+rm -f "$lib/libtidesdb.a"
+(cd "$work" && ar rcs tidesdb.a tidesdb.o)
+install -m 644 "$work/tidesdb.a" "$lib/libtidesdb.a"
+
+cat >"$lib/pkgconfig/tidesdb.pc" <<END
+prefix=$prefix
+libdir=\${prefix}/lib
+includedir=\${prefix}/include
+
+Name: tidesdb
+Description: Embedded LSM key-value store: the C API of TidesDB, by Perigee
+Version: $version
+Libs: -L\${libdir} -ltidesdb
+Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl
+Cflags: -I\${includedir}
+END
+
+cat >"$lib/cmake/tidesdb/TidesDBConfig.cmake" <<'END'
+# find_package(TidesDB) gives the targets TidesDB::tidesdb (shared) and TidesDB::tidesdb_static, and the variables
+# TidesDB_INCLUDE_DIRS and TidesDB_LIBRARIES.
+get_filename_component(_tidesdb_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+set(TidesDB_INCLUDE_DIRS "${_tidesdb_prefix}/include")
+if(NOT TARGET TidesDB::tidesdb)
+  add_library(TidesDB::tidesdb SHARED IMPORTED)
+  set_target_properties(TidesDB::tidesdb PROPERTIES
+    IMPORTED_LOCATION "${_tidesdb_prefix}/lib/libtidesdb.so.9"
+    IMPORTED_SONAME "libtidesdb.so.9"
+    INTERFACE_INCLUDE_DIRECTORIES "${TidesDB_INCLUDE_DIRS}")
+  add_library(TidesDB::tidesdb_static STATIC IMPORTED)
+  set_target_properties(TidesDB::tidesdb_static PROPERTIES
+    IMPORTED_LOCATION "${_tidesdb_prefix}/lib/libtidesdb.a"
+    INTERFACE_INCLUDE_DIRECTORIES "${TidesDB_INCLUDE_DIRS}"
+    INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl")
+endif()
+set(TidesDB_LIBRARIES TidesDB::tidesdb)
+set(TidesDB_FOUND TRUE)
+END
+echo 'include("${CMAKE_CURRENT_LIST_DIR}/TidesDBConfig.cmake")' >"$lib/cmake/tidesdb/tidesdb-config.cmake"
+cat >"$lib/cmake/tidesdb/TidesDBConfigVersion.cmake" <<END
+set(PACKAGE_VERSION "$version")
+if(PACKAGE_FIND_VERSION_MAJOR AND NOT PACKAGE_FIND_VERSION_MAJOR STREQUAL "9")
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+elseif(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
+END
+cp "$lib/cmake/tidesdb/TidesDBConfigVersion.cmake" "$lib/cmake/tidesdb/tidesdb-config-version.cmake"
+echo "installed into $destdir$prefix"

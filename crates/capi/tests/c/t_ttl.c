@@ -1,0 +1,44 @@
+/* Time to live: absolute seconds, -1 for none, past and future, over flush, reopen and overwrite. */
+#include "harness.h"
+
+void test_ttl(void)
+{
+    const char *f = "tidesdb_txn_put";
+    fixture_t x = fixture_open();
+    REQUIRE(x.cf);
+    time_t now = time(NULL);
+    RC(f, "ttl: a future time is accepted", put1_ttl(x.db, x.cf, "future", "v", now + 1000), 0);
+    CHECK(f, "ttl: a future time is visible", has(x.db, x.cf, "future", "v"));
+    RC(f, "ttl: a past time is accepted", put1_ttl(x.db, x.cf, "past", "v", now - 1000), 0);
+    CHECK(f, "ttl: a past time is not found", lacks(x.db, x.cf, "past"));
+    REQUIRE(put1_ttl(x.db, x.cf, "none", "v", -1) == 0);
+    CHECK(f, "ttl: -1 never expires", has(x.db, x.cf, "none", "v"));
+    REQUIRE(put1_ttl(x.db, x.cf, "zero", "v", 0) == 0);
+    CHECK(f, "ttl: 0 never expires", has(x.db, x.cf, "zero", "v"));
+    REQUIRE(put1_ttl(x.db, x.cf, "hidden", "old", -1) == 0 && put1_ttl(x.db, x.cf, "hidden", "new", now - 5) == 0);
+    CHECK(f, "ttl: an expired overwrite does not uncover the older value", lacks(x.db, x.cf, "hidden"));
+    REQUIRE(put1_ttl(x.db, x.cf, "revived", "old", now - 5) == 0 && put1_ttl(x.db, x.cf, "revived", "new", -1) == 0);
+    CHECK(f, "ttl: a later put without one brings the key back", has(x.db, x.cf, "revived", "new"));
+    REQUIRE(put1_ttl(x.db, x.cf, "soon", "v", time(NULL) + 2) == 0);
+    REQUIRE(put1_ttl(x.db, x.cf, "soon on disk", "v", time(NULL) + 2) == 0);
+    CHECK(f, "ttl: visible until its second", has(x.db, x.cf, "soon", "v"));
+    flush_and_wait(x.cf);
+    REQUIRE(put1_ttl(x.db, x.cf, "soon", "v", time(NULL) + 2) == 0);
+    tidesdb_txn_t *t = NULL;
+    REQUIRE(tidesdb_txn_begin(x.db, &t) == 0);
+    RC("tidesdb_txn_contains", "does not find an expired key", tidesdb_txn_contains(t, x.cf, S("past")), TDB_ERR_NOT_FOUND);
+    CHECK("tidesdb_iter_next", "skips expired keys", !strcmp(keys_forward(t, x.cf), "future,none,revived,soon,soon on disk,zero"));
+    tidesdb_txn_free(t);
+    /* TidesDB's clock for this is refreshed by a background thread, so it may be late by a second. */
+    usleep(4100000);
+    CHECK(f, "ttl: gone after its second, in memory", lacks(x.db, x.cf, "soon"));
+    CHECK(f, "ttl: gone after its second, on disk", lacks(x.db, x.cf, "soon on disk"));
+    CHECK("tidesdb_iter_next", "skips keys that expired meanwhile", !strcmp(family_keys(x.db, x.cf), "future,none,revived,zero"));
+    fixture_reopen(&x);
+    REQUIRE(x.cf);
+    CHECK(f, "ttl: an expired key stays away over a reopen", lacks(x.db, x.cf, "soon") && lacks(x.db, x.cf, "past"));
+    CHECK(f, "ttl: a future time lasts over a reopen", has(x.db, x.cf, "future", "v"));
+    RC("tidesdb_purge_cf", "with expired keys", tidesdb_purge_cf(x.cf), 0);
+    CHECK(f, "ttl: the right keys are there after compaction", !strcmp(family_keys(x.db, x.cf), "future,none,revived,zero"));
+    fixture_close(&x);
+}

@@ -1,0 +1,97 @@
+//! What must be in the databases: families by name, committed entries, and what open transactions hold back.
+
+use std::collections::BTreeMap;
+use tidesdb::abi::Handle;
+
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A family by the number it was born with: names change, it stays.
+pub type Id = usize;
+
+#[derive(Default)]
+pub struct Model {
+    names: BTreeMap<(usize, String), Id>,
+    entries: BTreeMap<Id, Entries>,
+    next: Id,
+    /// How many families went away so far.
+    pub drops: usize,
+}
+
+impl Model {
+    pub fn create(&mut self, db: usize, name: &str, entries: Entries) -> Id {
+        self.next += 1;
+        assert!(self.names.insert((db, name.to_owned()), self.next).is_none(), "{name} was made twice");
+        self.entries.insert(self.next, entries);
+        self.next
+    }
+
+    pub fn id(&self, db: usize, name: &str) -> Option<Id> {
+        self.names.get(&(db, name.to_owned())).copied()
+    }
+
+    pub fn drop_id(&mut self, id: Id) {
+        self.drops += 1;
+        self.names.retain(|_, i| *i != id);
+        self.entries.remove(&id);
+    }
+
+    pub fn rename(&mut self, db: usize, old: &str, new: &str) {
+        let id = self.names.remove(&(db, old.to_owned())).expect("the library renamed what is not there");
+        assert!(self.names.insert((db, new.to_owned()), id).is_none(), "renamed over {new}");
+    }
+
+    pub fn entries(&self, id: Id) -> Option<&Entries> {
+        self.entries.get(&id)
+    }
+
+    pub fn names(&self, db: usize) -> Vec<String> {
+        self.names.keys().filter(|(d, _)| *d == db).map(|(_, n)| n.clone()).collect()
+    }
+
+    pub fn apply(&mut self, writes: &[Write]) {
+        for write in writes {
+            let Some(entries) = self.entries.get_mut(&write.family) else { continue };
+            match &write.value {
+                Some(value) => drop(entries.insert(write.key.clone(), value.clone())),
+                None => drop(entries.remove(&write.key)),
+            }
+        }
+    }
+}
+
+pub struct Write {
+    pub family: Id,
+    pub key: Vec<u8>,
+    /// None is a delete, or a value that has expired.
+    pub value: Option<Vec<u8>>,
+}
+
+pub struct Txn {
+    pub handle: Handle,
+    pub db: usize,
+    /// Whether it takes operations: neither committed nor rolled back.
+    pub open: bool,
+    pub writes: Vec<Write>,
+    pub saves: Vec<(String, usize)>,
+    /// [`Model::drops`] when it began.
+    pub drops: usize,
+}
+
+impl Txn {
+    /// What the transaction itself wrote last under the key.
+    pub fn own(&self, family: Id, key: &[u8]) -> Option<&Write> {
+        self.writes.iter().rev().find(|w| w.family == family && w.key == key)
+    }
+
+    pub fn clear(&mut self, open: bool) {
+        self.open = open;
+        self.writes.clear();
+        self.saves.clear();
+    }
+}
+
+pub struct Family {
+    pub handle: Handle,
+    pub db: usize,
+    pub id: Id,
+}

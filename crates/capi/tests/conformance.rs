@@ -1,0 +1,264 @@
+//! The C library as its users meet it: a C and a C++ compiler, the headers, the shared library that cargo built. The
+//! layout of every public struct, the conformance suite of `tests/c`, the examples, an installation into an empty
+//! prefix; the suite and the examples under AddressSanitizer too.
+//!
+//! It must not know the library's Rust side. Without a C compiler it says loudly that it proved nothing.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
+const SANITIZED: [&str; 2] = ["-fsanitize=address", "-fno-omit-frame-pointer"];
+
+fn home(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Statistics that the library does not tell yet: this goes when it does.
+const PENDING: [&str; 2] = ["--skip", "stats"];
+
+/// Where cargo puts the libraries beside this test: `target/PROFILE/deps`.
+fn built() -> PathBuf {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    assert!(deps.join("libtidesdb.so").exists(), "no libtidesdb.so in {}", deps.display());
+    deps
+}
+
+/// Whether the program can be run; the tests that need it are skipped, loudly, where it is not.
+fn there_is(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        eprintln!("\n*** {program} is not there: this part of the C library's proof was SKIPPED ***\n");
+    }
+    there
+}
+
+/// Whether the compiler has AddressSanitizer with its run-time library.
+fn has_sanitizer(compiler: &str, scratch: &Scratch) -> bool {
+    let (source, out) = (scratch.0.join("none.c"), scratch.0.join("none"));
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let linked = Command::new(compiler).args(SANITIZED).arg(&source).arg("-o").arg(&out).output();
+    let has = linked.is_ok_and(|o| o.status.success())
+        && Command::new(&out).output().is_ok_and(|o| o.status.success());
+    if !has {
+        eprintln!("\n*** {compiler} has no AddressSanitizer: SKIPPED ***\n");
+    }
+    has
+}
+
+/// A directory that goes away with the test; in memory if the machine has such a place.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        let path = parent.join(format!("perigee-capi-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        out.status.success(),
+        "{command:?}: {}\n{}\n{}",
+        out.status,
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+    out
+}
+
+/// Compiles against the headers of the source tree and the library of the build; the program finds it by itself.
+fn compile(compiler: &str, sources: &[PathBuf], out: &Path, flags: &[&str]) {
+    let built = built();
+    let mut command = Command::new(compiler);
+    command.args(STRICT).args(flags).arg("-I").arg(home("include")).args(sources).arg("-o").arg(out);
+    command.arg("-L").arg(&built).arg(format!("-Wl,-rpath,{}", built.display()));
+    // The build has no file of that soname: a link beside the program is one.
+    let soname = out.parent().unwrap().join("libtidesdb.so.9");
+    if !soname.exists() {
+        let _ = std::os::unix::fs::symlink(built.join("libtidesdb.so"), &soname);
+    }
+    command.arg(format!("-Wl,-rpath,{}", out.parent().unwrap().display()));
+    succeed(command.args(["-ltidesdb", "-lpthread", "-lm", "-ldl"]));
+}
+
+fn suite() -> Vec<PathBuf> {
+    let files = fs::read_dir(home("tests/c")).unwrap().map(|e| e.unwrap().path());
+    files.filter(|p| p.extension().is_some_and(|e| e == "c")).collect()
+}
+
+fn run_suite(name: &str, flags: &[&str], sanitized: bool) {
+    let scratch = Scratch::new(name);
+    if !there_is("cc") || (sanitized && !has_sanitizer("cc", &scratch)) {
+        return;
+    }
+    let program = scratch.0.join("conformance");
+    compile("cc", &suite(), &program, flags);
+    let out = succeed(
+        Command::new(&program)
+            .arg("--dir")
+            .arg(&scratch.0)
+            .args(PENDING)
+            .env("ASAN_OPTIONS", "detect_leaks=0"),
+    );
+    let text = String::from_utf8_lossy(&out.stdout);
+    println!("{text}");
+    let checks: u32 = text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(checks >= 800, "only {checks} checks ran");
+}
+
+#[test]
+fn the_conformance_suite_passes() {
+    run_suite("suite", &["-std=gnu11", "-O1"], false);
+}
+
+#[test]
+fn the_conformance_suite_passes_under_address_sanitizer() {
+    run_suite("asan", &["-std=gnu11", "-O1", SANITIZED[0], SANITIZED[1]], true);
+}
+
+#[test]
+fn sizes_offsets_and_values_are_those_of_tidesdb() {
+    let scratch = Scratch::new("layout");
+    if !there_is("cc") {
+        return;
+    }
+    let program = scratch.0.join("layout");
+    compile("cc", &[home("tests/layout/layout.c")], &program, &["-std=c11"]);
+    let ours = String::from_utf8(succeed(&mut Command::new(&program)).stdout).unwrap();
+    let theirs = fs::read_to_string(home("tests/layout/tidesdb-9.3.14.txt")).unwrap();
+    let wrong: Vec<_> = theirs.lines().filter(|l| !ours.lines().any(|o| o == *l)).collect();
+    assert!(wrong.is_empty(), "of TidesDB and not of ours: {wrong:#?}");
+    assert_eq!(ours, theirs);
+}
+
+/// The examples, as a user would compile them, and once more with every memory access checked.
+#[test]
+fn the_examples_run() {
+    let scratch = Scratch::new("examples");
+    for (compiler, source, standard) in [("cc", "tour.c", "-std=c11"), ("c++", "tour.cpp", "-std=c++17")] {
+        if !there_is(compiler) {
+            continue;
+        }
+        let sanitized = has_sanitizer(compiler, &scratch);
+        for flags in [vec![standard], vec![standard, SANITIZED[0], SANITIZED[1]]] {
+            if flags.len() > 1 && !sanitized {
+                continue;
+            }
+            let (program, data) = (scratch.0.join("tour"), scratch.0.join("data"));
+            compile(compiler, &[home("examples/c").join(source)], &program, &flags);
+            let out = succeed(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
+            let text = String::from_utf8(out.stdout).unwrap();
+            let says = if compiler == "cc" { "backward: cherry banana apple" } else { "first 1, second 0" };
+            assert!(text.contains(says), "{text}");
+            // A second run finds what the first one left.
+            succeed(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
+            fs::remove_dir_all(&data).unwrap();
+        }
+    }
+}
+
+fn public(name: &str) -> bool {
+    ["tidesdb_", "perigee_", "_tidesdb_log_"].iter().any(|p| name.starts_with(p))
+}
+
+/// The names of the defined global symbols of a library.
+fn symbols(flags: &[&str], library: &Path) -> Vec<String> {
+    let out = succeed(Command::new("nm").args(flags).arg("--defined-only").arg(library));
+    let text = String::from_utf8(out.stdout).unwrap();
+    text.lines().filter_map(|l| l.split_whitespace().nth(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn only_the_api_is_exported() {
+    if !there_is("nm") {
+        return;
+    }
+    let names = symbols(&["-D"], &built().join("libtidesdb.so"));
+    let others: Vec<_> = names.iter().filter(|n| !public(n)).collect();
+    assert!(others.is_empty(), "exported, and not of the API: {others:?}");
+    let declared = fs::read_to_string(home("include/tidesdb/db.h")).unwrap();
+    let words = declared.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let functions = words.filter(|w| w.starts_with("tidesdb_") && declared.contains(&format!("{w}(")));
+    let missing: Vec<_> = functions.filter(|f| !names.iter().any(|n| n == f)).collect();
+    // The S3 connector is declared, and in a build without it not there: as in TidesDB.
+    let missing: Vec<_> = missing.into_iter().filter(|f| !f.starts_with("tidesdb_objstore_s3")).collect();
+    assert!(missing.is_empty(), "declared, and not exported: {missing:?}");
+}
+
+/// `install.sh` into an empty prefix; then only what pkg-config says, shared and static; then CMake.
+#[test]
+fn an_installation_is_found_by_pkg_config_and_cmake() {
+    if !there_is("cc") || !there_is("pkg-config") || !there_is("ld") {
+        return;
+    }
+    let scratch = Scratch::new("install");
+    let prefix = scratch.0.join("prefix");
+    succeed(Command::new("sh").arg(home("install.sh")).arg(built()).arg(&prefix));
+    let lib = prefix.join("lib");
+    let leaked =
+        symbols(&["-g"], &lib.join("libtidesdb.a")).into_iter().filter(|n| !public(n)).collect::<Vec<_>>();
+    assert!(leaked.is_empty(), "global in the static library, and not of the API: {leaked:?}");
+    let pkg_config = |arguments: &[&str]| {
+        let out = succeed(
+            Command::new("pkg-config")
+                .args(arguments)
+                .arg("tidesdb")
+                .env("PKG_CONFIG_PATH", lib.join("pkgconfig")),
+        );
+        String::from_utf8(out.stdout).unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let tour = home("examples/c/tour.c");
+    let shared = scratch.0.join("shared");
+    succeed(Command::new("cc").arg(&tour).args(pkg_config(&["--cflags", "--libs"])).arg("-o").arg(&shared));
+    succeed(Command::new(&shared).arg(scratch.0.join("one")).env("LD_LIBRARY_PATH", &lib));
+    let with_static = scratch.0.join("static");
+    // The shared library would be taken first: the archive is named instead of `-ltidesdb`.
+    let libraries =
+        pkg_config(&["--static", "--libs"]).into_iter().map(|l| l.replace("-ltidesdb", "-l:libtidesdb.a"));
+    succeed(
+        Command::new("cc")
+            .arg(&tour)
+            .args(pkg_config(&["--cflags"]))
+            .args(libraries)
+            .arg("-o")
+            .arg(&with_static),
+    );
+    succeed(Command::new(&with_static).arg(scratch.0.join("two")));
+    found_by_cmake(&scratch, &prefix);
+}
+
+fn found_by_cmake(scratch: &Scratch, prefix: &Path) {
+    if !there_is("cmake") || !there_is("make") {
+        return;
+    }
+    let project = scratch.0.join("project");
+    fs::create_dir_all(&project).unwrap();
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(tour C)\nfind_package(TidesDB 9.3 REQUIRED)\n\
+         add_executable(tour \"{}\")\ntarget_link_libraries(tour TidesDB::tidesdb)\n\
+         add_executable(tour_static \"{0}\")\ntarget_link_libraries(tour_static TidesDB::tidesdb_static)\n",
+        home("examples/c/tour.c").display()
+    );
+    fs::write(project.join("CMakeLists.txt"), text).unwrap();
+    let build = project.join("build");
+    let root = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
+    succeed(Command::new("cmake").arg("-S").arg(&project).arg("-B").arg(&build).arg(root));
+    succeed(Command::new("cmake").arg("--build").arg(&build));
+    for program in ["tour", "tour_static"] {
+        succeed(Command::new(build.join(program)).arg(scratch.0.join(program)));
+    }
+}

@@ -1,0 +1,211 @@
+//! A copy of a source to open in its place, and what must be so before one is made: nobody has the source open, the disk has
+//! room. Opening a database of another engine may replay its log, flush and compact; a copy keeps the source as it is.
+//!
+//! Invariant: nothing is ever written to a source; a directory that is removed was made here.
+
+use crate::failure::{Failure, Result, show_path};
+use crate::progress::Progress;
+use crate::size;
+use rustix::fs::{FlockOperation, fcntl_lock, flock, statvfs};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Room that stays free beside a copy.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// A source's lock file, held so that nobody opens the source while it is read.
+#[derive(Debug)]
+pub struct Held(#[allow(dead_code)] Option<File>);
+
+/// Takes the lock of a source, shared and without writing. TidesDB and RocksDB hold a record lock on the file `LOCK` while they have
+/// a database open, older builds of TidesDB a `flock`.
+pub fn hold(source: &Path, engine: &str) -> Result<Held> {
+    let path = source.join("LOCK");
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        // A backup has none: nobody ever opened it.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Held(None)),
+        Err(e) => return Err(Failure::file("open", &path, &e)),
+    };
+    let take = FlockOperation::NonBlockingLockShared;
+    match fcntl_lock(&file, take).and_then(|()| flock(&file, take)) {
+        Ok(()) => Ok(Held(Some(file))),
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(in_use(source, engine)),
+        Err(e) => Err(Failure::file("lock", &path, &e.into())),
+    }
+}
+
+/// Somebody has the source open.
+pub fn in_use(source: &Path, engine: &str) -> Failure {
+    Failure::other("locked", format!("another process has the {engine} database {} open", show_path(source)))
+        .hint(format!(
+            "close it there first (`fuser -v {}` names the process); nothing was read or changed",
+            show_path(&source.join("LOCK"))
+        ))
+}
+
+/// A directory for the time of an import, removed with everything in it when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: PathBuf,
+}
+
+impl Scratch {
+    /// Makes a directory that must not exist.
+    pub fn create(dir: PathBuf) -> Result<Scratch> {
+        match fs::create_dir(&dir) {
+            Ok(()) => Ok(Scratch { dir }),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(Failure::usage(format!(
+                "{} is there already",
+                show_path(&dir)
+            ))
+            .hint(
+                "it is what an import that was cut short left behind: remove it, and run the import again",
+            )),
+            Err(e) => Err(Failure::file("create", &dir, &e)),
+        }
+    }
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is told to whoever imports there again.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A regular file of a source, and its length.
+struct Piece {
+    path: PathBuf,
+    below: PathBuf,
+    bytes: u64,
+}
+
+/// Everything in a source but its lock; directories apart.
+fn look(source: &Path) -> Result<(Vec<PathBuf>, Vec<Piece>)> {
+    let (mut dirs, mut files) = (Vec::new(), Vec::new());
+    for entry in WalkDir::new(source).min_depth(1).sort_by_file_name() {
+        let entry = entry.map_err(|e| {
+            let path = e.path().unwrap_or(source).to_owned();
+            Failure::file("read", &path, &e.into())
+        })?;
+        let path = entry.path().to_owned();
+        let below = path.strip_prefix(source).unwrap_or(&path).to_owned();
+        // A link may lead anywhere: it is followed to a file, not to a directory.
+        let meta = fs::metadata(&path).map_err(|e| Failure::file("read", &path, &e))?;
+        match (meta.is_dir(), entry.path_is_symlink()) {
+            (true, false) => dirs.push(below),
+            (true, true) => {
+                return Err(Failure::usage(format!("{} is a link to a directory", show_path(&path)))
+                    .hint("copy the database with what it links to, or import it with --in-place"));
+            }
+            (false, _) if below.as_os_str() == "LOCK" => {}
+            (false, _) if meta.is_file() => files.push(Piece { path, below, bytes: meta.len() }),
+            (false, _) => {}
+        }
+    }
+    Ok((dirs, files))
+}
+
+/// Refuses if there is not so much room in a directory.
+pub fn check_room(dir: &Path, bytes: u64, what: &str) -> Result<()> {
+    let disk = statvfs(dir).map_err(|e| Failure::file("look at the free space of", dir, &e.into()))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free >= bytes.saturating_add(SPARE_BYTES) {
+        return Ok(());
+    }
+    Err(Failure::other(
+        "no space",
+        format!("{what} takes {}, and {} has {} free", size::bytes(bytes), show_path(dir), size::bytes(free)),
+    )
+    .hint("name a directory with more room with --scratch DIR, or read the source itself with --in-place"))
+}
+
+/// Copies a source into a directory that is there; the bytes.
+pub fn copy(source: &Path, to: &Path) -> Result<u64> {
+    let (dirs, files) = look(source)?;
+    let total = files.iter().map(|f| f.bytes).sum();
+    check_room(to, total, "a copy of the source")?;
+    for dir in dirs {
+        let path = to.join(dir);
+        fs::create_dir(&path).map_err(|e| Failure::file("create", &path, &e))?;
+    }
+    let mut progress = Progress::bytes("copying the source", total);
+    let mut done = 0;
+    for file in files {
+        let target = to.join(&file.below);
+        fs::copy(&file.path, &target).map_err(|e| Failure::file("copy", &file.path, &e))?;
+        // A copy of a file that nobody may write is one that the library may.
+        let mut rights =
+            fs::metadata(&target).map_err(|e| Failure::file("look at", &target, &e))?.permissions();
+        if rights.readonly() {
+            std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o600);
+            fs::set_permissions(&target, rights).map_err(|e| Failure::file("change", &target, &e))?;
+        }
+        done += file.bytes;
+        progress.at(done);
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("perigee-scratch-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        Scratch::create(dir).unwrap()
+    }
+
+    #[test]
+    fn a_copy_has_everything_but_the_lock() {
+        let w = world("copy");
+        let source = w.dir().join("source");
+        fs::create_dir_all(source.join("cf/deep")).unwrap();
+        for (name, bytes) in [("LOCK", "1"), ("a", "aa"), ("cf/b", "bbb"), ("cf/deep/LOCK", "x")] {
+            fs::write(source.join(name), bytes).unwrap();
+        }
+        std::os::unix::fs::symlink("a", source.join("link")).unwrap();
+        let to = Scratch::create(w.dir().join("to")).unwrap();
+        assert_eq!(copy(&source, to.dir()).unwrap(), 2 + 3 + 1 + 2);
+        assert!(!to.dir().join("LOCK").exists());
+        assert_eq!(fs::read(to.dir().join("cf/deep/LOCK")).unwrap(), b"x");
+        assert_eq!(fs::read(to.dir().join("link")).unwrap(), b"aa");
+        assert!(Scratch::create(w.dir().join("to")).is_err());
+        let dir = to.dir().to_owned();
+        drop(to);
+        assert!(!dir.exists() && source.join("cf/b").exists());
+        std::os::unix::fs::symlink("cf", source.join("other")).unwrap();
+        let to = Scratch::create(w.dir().join("to")).unwrap();
+        assert!(copy(&source, to.dir()).is_err());
+    }
+
+    #[test]
+    fn room_is_asked_for() {
+        let w = world("room");
+        assert!(check_room(w.dir(), 1, "this").is_ok());
+        assert!(check_room(w.dir(), u64::MAX, "this").is_err());
+    }
+
+    #[test]
+    fn a_lock_is_respected_and_nothing_is_written() {
+        let w = world("lock");
+        assert!(hold(w.dir(), "TidesDB").is_ok(), "no lock file, nobody");
+        fs::write(w.dir().join("LOCK"), b"").unwrap();
+        let held = hold(w.dir(), "TidesDB").unwrap();
+        let other = File::open(w.dir().join("LOCK")).unwrap();
+        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err(), "held while it is read");
+        drop(held);
+        flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(hold(w.dir(), "TidesDB").is_err());
+        assert_eq!(fs::read(w.dir().join("LOCK")).unwrap(), b"");
+    }
+}

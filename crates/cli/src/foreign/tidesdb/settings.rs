@@ -1,0 +1,83 @@
+//! The settings of a family of TidesDB, and what becomes of them, as in our C library (`capi`). Pure.
+
+use super::api::FamilyConfig;
+use crate::foreign::entry::Setting;
+use crate::foreign::orders;
+use perigee::{Compression, FamilyOptions, Isolation, KeyOrder, limits};
+
+const COMPRESSIONS: [(&str, Compression); 5] = [
+    ("none", Compression::None),
+    ("snappy", Compression::Snappy),
+    ("lz4", Compression::Lz4),
+    ("zstd", Compression::Zstd(1)),
+    ("lz4_fast", Compression::Lz4Fast(2)),
+];
+const SYNCS: [&str; 3] = ["none", "full", "interval"];
+
+fn at<T: Copy>(all: &[T], index: i32) -> Option<T> {
+    usize::try_from(index).ok().and_then(|i| all.get(i).copied())
+}
+
+/// The family's options under this key order, and the whole list for the report.
+pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
+    let (compression, became) = at(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
+    let isolation = at(&Isolation::ALL, c.isolation).unwrap_or(Isolation::ReadCommitted);
+    let mut options = FamilyOptions::new()
+        .order(order)
+        .memtable_bytes((c.write_buffer as u64).clamp(1 << 10, 2 << 30))
+        .value_threshold(c.value_threshold.clamp(1, limits::INLINE_VALUE_BYTES_MAX))
+        .compression(became)
+        .level_ratio(c.level_ratio.clamp(2, 100) as u32)
+        .isolation(Some(isolation));
+    options = if c.bloom == 0 { options.filter_rate(1.0) } else { options.filter_rate(c.bloom_rate) };
+    let sync = match at(&SYNCS, c.sync).unwrap_or("unknown") {
+        "interval" => format!("interval, {} us", c.sync_interval_us),
+        other => other.to_owned(),
+    };
+    let mut all = vec![
+        Setting::kept("comparator_name", shown(&c.comparator()), order.name()),
+        Setting::kept(
+            "write_buffer_size",
+            c.write_buffer,
+            format!("memtable_bytes {}", options.memtable_bytes),
+        ),
+        Setting::kept(
+            "klog_value_threshold",
+            c.value_threshold,
+            format!("value_threshold {}", options.value_threshold),
+        ),
+        Setting::kept("compression_algorithm", compression, format!("compression {became:?}")),
+        Setting::kept(
+            "enable_bloom_filter, bloom_fpr",
+            format!("{}, {}", c.bloom, c.bloom_rate),
+            format!("filter_bits {}", options.filter_bits),
+        ),
+        Setting::kept("level_size_ratio", c.level_ratio, format!("level_ratio {}", options.level_ratio)),
+        Setting::kept("default_isolation_level", c.isolation, format!("isolation {isolation:?}")),
+        // Ours is the database's, and not stored: who opens it says it.
+        Setting::none("sync_mode", sync),
+        Setting::none("min_levels", c.min_levels),
+        Setting::none("dividing_level_offset", c.dividing_level_offset),
+        Setting::none("enable_block_indexes", c.block_indexes),
+        Setting::none("index_sample_ratio", c.index_sample),
+        Setting::none("block_index_prefix_len", c.index_prefix),
+        Setting::none("skip_list_max_level", c.skip_list_levels),
+        Setting::none("skip_list_probability", c.skip_list_probability),
+        Setting::none("min_disk_space", c.min_disk),
+        Setting::none("l1_file_count_trigger", c.l1_trigger),
+        Setting::none("l0_queue_stall_threshold", c.l0_stall),
+        Setting::none("tombstone_density_trigger", c.tombstone_density),
+        Setting::none("tombstone_density_min_entries", c.tombstone_entries),
+        Setting::none("use_btree", c.btree),
+        Setting::none("object_lazy_compaction", c.object_lazy),
+        Setting::none("object_prefetch_compaction", c.object_prefetch),
+    ];
+    if !c.comparator_context().is_empty() {
+        all.push(Setting::none("comparator_ctx_str", c.comparator_context()));
+    }
+    (options, all)
+}
+
+fn shown(comparator: &str) -> &str {
+    if comparator.is_empty() { orders::name_of(KeyOrder::Bytes) } else { comparator }
+}

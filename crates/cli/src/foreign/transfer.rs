@@ -1,0 +1,235 @@
+//! A source into a new database: every family as one bulk load, then both sides read again and compared, then the name.
+//!
+//! Invariant: the target appears under its name whole and compared, or not at all; until then it is called `NAME.importing`.
+
+use super::entry::{Entry, Family, Source};
+use super::tally::Tally;
+use crate::failure::{Failure, Result, show_path};
+use crate::progress::Progress;
+use perigee::{BulkLoad, Db, Durability, Error, Options};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What was done with a family.
+#[derive(Debug)]
+pub struct Done {
+    /// Entries loaded.
+    pub entries: u64,
+    /// Those of them that expire.
+    pub timed: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+    /// Over keys, values and ends, whatever their order.
+    pub checksum: u64,
+    /// Entries that ended while the import ran.
+    pub expired: u64,
+}
+
+/// Where the target is made.
+#[derive(Debug)]
+pub struct Target {
+    to: PathBuf,
+    unfinished: PathBuf,
+}
+
+impl Target {
+    /// Refuses a target that exists, or one that was begun before.
+    pub fn new(to: &Path) -> Result<Target> {
+        let mut name = to.file_name().map(ToOwned::to_owned).ok_or_else(|| {
+            Failure::usage(format!("--to {} names no directory that can be made", show_path(to)))
+        })?;
+        name.push(".importing");
+        let unfinished = to.with_file_name(name);
+        if fs::symlink_metadata(to).is_ok() {
+            return Err(Failure::usage(format!("{} exists already", show_path(to)))
+                .hint("give --to a name that does not exist yet: an import always makes a new database"));
+        }
+        if fs::symlink_metadata(&unfinished).is_ok() {
+            return Err(Failure::usage(format!("{} exists already", show_path(&unfinished)))
+                .hint("an import that was cut short left it behind: remove it, and run the import again"));
+        }
+        Ok(Target { to: to.to_owned(), unfinished })
+    }
+    /// Refuses a place inside the source: nothing is written there.
+    pub fn check_outside(&self, source: &Path) -> Result<()> {
+        check_outside(self.parent(), source)
+    }
+    /// The directory that it will be in.
+    pub fn parent(&self) -> &Path {
+        self.to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+    /// A name beside it, for the copy of the source.
+    pub fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.to.file_name().unwrap_or_default().to_owned();
+        name.push(ending);
+        self.to.with_file_name(name)
+    }
+
+    fn finish(&self) -> Result<()> {
+        // A rename replaces an empty directory: one that somebody made meanwhile is refused.
+        if fs::symlink_metadata(&self.to).is_ok() {
+            return Err(Failure::usage(format!("{} was made meanwhile", show_path(&self.to)))
+                .hint(format!("the import is complete in {}: rename it", show_path(&self.unfinished))));
+        }
+        fs::rename(&self.unfinished, &self.to).map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
+        let parent = self.parent();
+        File::open(parent).and_then(|d| d.sync_all()).map_err(|e| Failure::file("sync", parent, &e))
+    }
+}
+
+/// Refuses a directory inside the source.
+pub fn check_outside(dir: &Path, source: &Path) -> Result<()> {
+    match (fs::canonicalize(dir), fs::canonicalize(source)) {
+        (Ok(dir), Ok(inside)) if dir.starts_with(&inside) => {
+            Err(Failure::usage(format!("{} lies in {}", show_path(&dir), show_path(source)))
+                .hint("nothing is written into a source: give a place outside of it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Moves everything; what was done with each family, in the order of the source.
+pub fn run(source: &mut dyn Source, target: &Target) -> Result<Vec<Done>> {
+    let families = source.families().to_vec();
+    let started_ms = now_ms();
+    let db = create(target, &families)?;
+    let mut loaded = Vec::new();
+    let mut progress = Progress::items("importing", total(&families));
+    let mut seen = 0;
+    for (n, family) in families.iter().enumerate() {
+        loaded.push(load(source, n, family, &db, started_ms, &mut seen, &mut progress)?);
+    }
+    drop(progress);
+    let mut progress = Progress::items("comparing", loaded.iter().map(|t| 2 * t.count()).sum());
+    let mut done = Vec::new();
+    let mut seen = 0;
+    for (n, (family, first)) in families.iter().zip(&loaded).enumerate() {
+        done.push(compare(source, n, family, &db, first, &mut seen, &mut progress)?);
+    }
+    db.flush()?;
+    db.sync()?;
+    db.close()?;
+    drop(progress);
+    target.finish()?;
+    Ok(done)
+}
+
+fn total(families: &[Family]) -> u64 {
+    families.iter().map(|f| f.estimate).sum::<Option<u64>>().unwrap_or(0)
+}
+
+/// The target, unfinished, with all families.
+fn create(target: &Target, families: &[Family]) -> Result<Db> {
+    let mut options = Options::new().durability(Durability::None);
+    options.error_if_exists = true;
+    if let Some(family) = families.iter().find(|f| f.name == "default") {
+        options = options.default_family(family.options.clone());
+    }
+    let db = Db::open(&target.unfinished, options)?;
+    for family in families.iter().filter(|f| f.name != "default") {
+        db.create_family(&family.name, family.options.clone())?;
+    }
+    Ok(db)
+}
+
+/// Which entry of which family an error of the engine is about.
+fn about(e: Error, family: &Family, key: &[u8]) -> Failure {
+    let shown = key[..key.len().min(64)].escape_ascii();
+    Failure::other("import", format!("family {:?}, key {shown}: {}", family.name, e.message()))
+        .hint("nothing was imported; the unfinished target can be removed")
+}
+
+fn load(
+    source: &mut dyn Source,
+    n: usize,
+    family: &Family,
+    db: &Db,
+    started_ms: u64,
+    seen: &mut u64,
+    progress: &mut Progress,
+) -> Result<Tally> {
+    let mut load: BulkLoad = db.family(&family.name)?.bulk_load()?;
+    let mut tally = Tally::new(started_ms);
+    source.walk(n, &mut |e: Entry<'_>| {
+        let put = match e.expires_at_ms {
+            Some(ms) => load.put_until(e.key, e.value, ms),
+            None => load.put(e.key, e.value),
+        };
+        put.map_err(|error| about(error, family, e.key))?;
+        tally.add(e);
+        *seen += 1;
+        if seen.is_multiple_of(1024) {
+            progress.at(*seen);
+        }
+        Ok(())
+    })?;
+    load.finish()?;
+    Ok(tally)
+}
+
+fn compare(
+    source: &mut dyn Source,
+    n: usize,
+    family: &Family,
+    db: &Db,
+    first: &Tally,
+    seen: &mut u64,
+    progress: &mut Progress,
+) -> Result<Done> {
+    let mut step = |progress: &mut Progress| {
+        *seen += 1;
+        if seen.is_multiple_of(1024) {
+            progress.at(*seen);
+        }
+    };
+    let mut again = first.empty();
+    source.walk(n, &mut |e| {
+        again.add(e);
+        step(progress);
+        Ok(())
+    })?;
+    let mut ours = first.empty();
+    let mut cursor = db.family(&family.name)?.cursor()?;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let expires_at_ms = cursor.expires_at_ms();
+        let (key, value) = cursor.entry()?;
+        ours.add(Entry { key, value, expires_at_ms });
+        step(progress);
+        cursor.next()?;
+    }
+    let ended_ms = now_ms();
+    let same = |side: &Tally, what: &str| {
+        first.compare(side, ended_ms).ok_or_else(|| {
+            Failure::other(
+                "import",
+                format!(
+                    "family {:?}: what was read at first ({} entries, checksum {:016x}) is not what {what} ({} entries, \
+                     checksum {:016x})",
+                    family.name,
+                    first.count(),
+                    first.checksum(),
+                    side.count(),
+                    side.checksum()
+                ),
+            )
+            .hint("the target stays unfinished; nothing of the source was changed. Please report this")
+        })
+    };
+    same(&again, "a second reading of the source gives")?;
+    let expired = same(&ours, "the target holds")?;
+    Ok(Done {
+        entries: first.count(),
+        timed: first.timed_count(),
+        bytes: first.bytes,
+        checksum: first.checksum(),
+        expired,
+    })
+}

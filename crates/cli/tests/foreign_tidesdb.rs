@@ -1,0 +1,352 @@
+//! `import --from-tidesdb`, with a stand-in for TidesDB's library that is compiled here (`tests/foreign/fake_tidesdb.c`), and with
+//! the real one where the environment variable TIDESDB_LIB names it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::World;
+use perigee::{Db, KeyOrder, Options};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign")
+}
+
+/// Compiles a file of `tests/foreign` with the machine's C compiler, once.
+fn compiled(file: &str, name: &str, args: &[&str]) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("foreign-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let out = dir.join(name);
+    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let done = Command::new(cc)
+        .arg("-O1")
+        .arg(sources().join(file))
+        .args(args)
+        .arg("-o")
+        .arg(&out)
+        .status()
+        .unwrap();
+    assert!(done.success(), "cc {file}");
+    out
+}
+
+fn fake() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| compiled("fake_tidesdb.c", "libtidesdb.so.9.9.9", &["-shared", "-fPIC"])).clone()
+}
+
+fn maker() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| compiled("make_tidesdb.c", "make", &["-ldl"])).clone()
+}
+
+/// The stand-in, and the real library if there is one.
+fn libraries() -> Vec<PathBuf> {
+    [Some(fake()), std::env::var_os("TIDESDB_LIB").map(PathBuf::from)].into_iter().flatten().collect()
+}
+
+/// Makes a database with `commands` (see `make_tidesdb.c`).
+fn make(world: &World, library: &Path, dir: &str, unified: bool, commands: &str) {
+    let mut child = Command::new(maker())
+        .arg(library)
+        .arg(world.path(dir))
+        .arg(if unified { "1" } else { "0" })
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{commands}");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Every file below a directory.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else {
+            all.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+    all
+}
+
+type Wanted = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
+
+/// `put` lines for entries, and what must arrive.
+fn puts(keys: &[Vec<u8>], commands: &mut String) -> Wanted {
+    let until = |i: usize| if i.is_multiple_of(3) { None } else { Some(now() + 5000 + i as u64 * 7) };
+    let wanted: Wanted = keys
+        .iter()
+        .enumerate()
+        .map(|(i, key)| {
+            (key.clone(), vec![b'a' + (i % 26) as u8; if i % 5 == 1 { 3000 } else { 1 + i % 9 }], until(i))
+        })
+        .collect();
+    for (k, v, until) in &wanted {
+        let until = until.map_or("-1".into(), |u| u.to_string());
+        commands.push_str(&format!("put {} {} {until}\n", hex(k), hex(v)));
+    }
+    wanted
+}
+
+/// What a family of the target holds.
+fn read(db: &Db, family: &str) -> Wanted {
+    let mut cursor = db.family(family).unwrap().cursor().unwrap();
+    let mut all = Vec::new();
+    cursor.seek_to_first().unwrap();
+    while cursor.valid() {
+        let until = cursor.expires_at_ms().map(|ms| ms / 1000);
+        all.push((cursor.key().to_vec(), cursor.value().unwrap().to_vec(), until));
+        cursor.next().unwrap();
+    }
+    all
+}
+
+fn import(world: &World, library: &Path, source: &str, to: &str, more: &[&str]) -> Vec<Value> {
+    let lib = library.to_str().unwrap();
+    world.json(&[&["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to], more].concat())
+}
+
+#[test]
+fn all_families_arrive_with_orders_and_ends() {
+    let text = |n: usize| -> Vec<Vec<u8>> {
+        (0..n).map(|i| format!("Key{:03}\0", i * 7 % n).into_bytes()).collect()
+    };
+    let numbers: Vec<Vec<u8>> = (0..40u64).map(|i| (i * i * 9973).to_le_bytes().to_vec()).collect();
+    let families: [(&str, KeyOrder, Vec<Vec<u8>>); 6] = [
+        ("memcmp", KeyOrder::Bytes, text(60)),
+        ("uint64", KeyOrder::U64, numbers.clone()),
+        ("int64", KeyOrder::I64, numbers.iter().map(|k| k.iter().map(|b| !b).collect()).collect()),
+        ("reverse", KeyOrder::Reverse, text(30)),
+        ("case_insensitive", KeyOrder::CaseInsensitive, text(30)),
+        ("lexicographic", KeyOrder::Lexicographic, text(30)),
+    ];
+    for (library, leave) in libraries().iter().flat_map(|l| [(l, false), (l, true)]) {
+        let world = World::new();
+        let (mut commands, mut wanted) = (String::new(), Vec::new());
+        for (n, (name, order, keys)) in families.iter().enumerate() {
+            let family = if n == 0 { "default".to_owned() } else { format!("f_{name}") };
+            commands.push_str(&format!("family {family} {name} {} {}\n", n % 2, [2, 0, 1, 2, 0, 2][n]));
+            let half = keys.len() / 2;
+            let mut all = puts(&keys[..half], &mut commands);
+            commands.push_str("flush\n");
+            // Some of them again, with other ends.
+            all.drain(1..3);
+            all.extend(puts(&[&keys[1..3], &keys[half..]].concat(), &mut commands));
+            all.sort_by(|a, b| order.cmp(&a.0, &b.0));
+            wanted.push((family, *order, all));
+        }
+        // The stand-in has no log: left without closing it loses what was not flushed, as nobody promised otherwise.
+        if leave && *library != fake() {
+            commands.push_str("leave\n");
+        }
+        make(&world, library, "source", false, &commands);
+        let before = files(&world.path("source"));
+        let report = import(&world, library, "source", "db", &[]);
+        assert_eq!(files(&world.path("source")), before, "the source is as it was");
+        assert_eq!(world.names(""), ["db", "source"], "nothing else is left");
+        assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 6);
+        let db = Db::open(world.path("db"), Options::new().create_if_missing(false)).unwrap();
+        for (family, order, all) in &wanted {
+            assert_eq!(db.family(family).unwrap().options().order, *order, "{family}");
+            assert_eq!(&read(&db, family), all, "{family} of {}", library.display());
+        }
+        assert_eq!(db.family("f_reverse").unwrap().options().value_threshold, 512);
+    }
+}
+
+#[test]
+fn a_shared_memtable_is_not_forgotten() {
+    let Some(library) = std::env::var_os("TIDESDB_LIB").map(PathBuf::from) else { return };
+    let world = World::new();
+    let mut commands = "family a memcmp 0 2\n".to_owned();
+    let keys: Vec<Vec<u8>> = (0..50).map(|i| format!("k{i:02}").into_bytes()).collect();
+    let a = puts(&keys, &mut commands);
+    commands.push_str("family b memcmp 0 2\n");
+    let b = puts(&keys[..20], &mut commands);
+    commands.push_str("leave\n");
+    make(&world, &library, "source", true, &commands);
+    import(&world, &library, "source", "db", &[]);
+    let db = Db::open(world.path("db"), Options::new()).unwrap();
+    assert_eq!((read(&db, "a"), read(&db, "b")), (a, b));
+}
+
+#[test]
+fn ends_are_ignored_if_asked() {
+    for library in libraries() {
+        let world = World::new();
+        let mut commands = "family a memcmp 0 2\n".to_owned();
+        let keys: Vec<Vec<u8>> = (0..9u8).map(|i| vec![b'a' + i]).collect();
+        let wanted = puts(&keys, &mut commands);
+        make(&world, &library, "source", false, &commands);
+        let report = import(&world, &library, "source", "db", &["--ignore-ttl"]);
+        assert_eq!(report[0]["imported"]["families"][0]["expiring"], 0);
+        let db = Db::open(world.path("db"), Options::new()).unwrap();
+        assert_eq!(read(&db, "a"), wanted.into_iter().map(|(k, v, _)| (k, v, None)).collect::<Wanted>());
+    }
+}
+
+#[test]
+fn a_comparator_of_the_users_needs_a_word_and_is_checked() {
+    for library in libraries() {
+        let world = World::new();
+        make(
+            &world,
+            &library,
+            "source",
+            false,
+            "family f mine 0 2\nput 61 31 -1\nput 62 32 -1\nput 63 33 -1\nflush\n",
+        );
+        let lib = library.to_str().unwrap();
+        let start = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
+        world.fails(2, "the comparator \"mine\"", &start);
+        world.fails(2, "needs a copy", &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat());
+        world.fails(2, "which is not there", &[&start[..], &["--order", "g=memcmp"]].concat());
+        world.fails(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
+        assert_eq!(world.names(""), ["source"], "nothing was begun");
+        world.ok(&[&start[..], &["--order", "f=memcmp"]].concat());
+        assert_eq!(world.ok(&["count", "db", "--family", "f"]).trim(), "3");
+    }
+}
+
+/// An import that must fail with this word, leaving the source as it was and no database under the name.
+fn refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
+    let world = World::new();
+    make(&world, &fake(), "source", false, commands);
+    let before = files(&world.path("source"));
+    let lib = fake();
+    let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
+    let done = world.command().args(args).args(more).env("FAKE", fault).output().unwrap();
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{fault}: {stderr}");
+    assert!(stderr.starts_with("perigee: ") && stderr.contains(word), "{fault}: {stderr}");
+    assert_eq!(files(&world.path("source")), before, "{fault}");
+    assert!(!world.path("db").exists() && !world.path("db.importing-source").exists(), "{fault}");
+}
+
+const USERS: &str = "family users memcmp 0 2\nput 2162 31 -1\nput 62 32 -1\nput 63 33 -1\nflush\n";
+
+#[test]
+fn a_library_whose_ends_cannot_be_read_is_refused() {
+    refused("hidden", "no place in its iterators", USERS, &[]);
+    refused("shifting", "no place in its iterators", USERS, &[]);
+    refused("strange", "its end is not where it was", USERS, &[]);
+    refused("garbled", "12345 is no time", USERS, &[]);
+}
+
+#[test]
+fn what_goes_wrong_on_the_way_is_told() {
+    refused("broken", "input or output failed", USERS, &[]);
+    refused("forgetful", "is not what a second reading of the source gives", USERS, &[]);
+    refused("locked", "locked by another process", USERS, &["--in-place"]);
+    refused("blind", "without its family \"users\"", USERS, &[]);
+    refused("misshapen", "not laid out", USERS, &[]);
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_before_anything_is_made() {
+    let world = World::new();
+    let lib = fake();
+    let lib = lib.to_str().unwrap();
+    make(&world, &fake(), "source", false, USERS);
+    world.ok(&["put", "ours", "a", "b"]);
+    world.write("empty/readme", b"");
+    world.write("taken/file", b"mine");
+    world.write("text.so", b"no library");
+    let other = compiled("../foreign/other.c", "libother.so", &["-shared", "-fPIC"]);
+    let ours = compiled("../foreign/ours.c", "libtidesdb.so.9", &["-shared", "-fPIC"]);
+    let ten = world.path("libtidesdb.so.10.0.1");
+    std::fs::copy(fake(), &ten).unwrap();
+    let from = |source: &str, lib: &str, to: &str, word: &str| {
+        let before = files(&world.path(""));
+        let told =
+            world.fails(2, word, &["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to]);
+        assert!(told["hint"].is_string() || word == "open ", "{told}");
+        assert_eq!(files(&world.path("")), before);
+    };
+    from("nowhere", lib, "db", "open ");
+    from("text.so", lib, "db", "it is a file");
+    from("empty", lib, "db", "no directory in it has a config.ini");
+    from("ours", lib, "db", "is a Perigee or RocksDB database");
+    from("source", "nowhere.so", "db", "open ");
+    from("source", "text.so", "db", "cannot be loaded");
+    from("source", other.to_str().unwrap(), "db", "it has no tidesdb_init, tidesdb_default_config");
+    from("source", ours.to_str().unwrap(), "db", "is Perigee's own library");
+    from("source", ten.to_str().unwrap(), "db", "of major version 10");
+    from("source", lib, "source/new", "lies in source");
+    from("source", lib, "source/users/new", "lies in source");
+    from("source", lib, "taken", "exists already");
+    from("source", lib, "ours", "exists already");
+    world.write("db.importing/half", b"");
+    from("source", lib, "db", "exists already");
+}
+
+#[test]
+fn a_database_that_is_open_elsewhere_is_left_alone() {
+    let world = World::new();
+    for library in libraries() {
+        let mut child = Command::new(maker())
+            .arg(&library)
+            .arg(world.path("source"))
+            .arg("0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"family f memcmp 0 2\nput 61 62 -1\nwait\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        let lib = library.to_str().unwrap();
+        let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
+        if library != fake() {
+            world.fails(2, "another process has the TidesDB database", &args);
+            world.fails(
+                2,
+                "another process has the TidesDB database",
+                &[&args[..], &["--in-place"]].concat(),
+            );
+            assert_eq!(world.names(""), ["source"]);
+        }
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        world.ok(&args);
+        std::fs::remove_dir_all(world.path("db")).unwrap();
+        world.ok(&[&args[..], &["--in-place"]].concat());
+        std::fs::remove_dir_all(world.path("db")).unwrap();
+        std::fs::remove_dir_all(world.path("source")).unwrap();
+    }
+}
+
+#[test]
+fn an_import_that_is_killed_leaves_no_database_and_says_so_next_time() {
+    let world = World::new();
+    make(&world, &fake(), "source", false, USERS);
+    let lib = fake();
+    let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
+    // What is there when it is killed: the copy and the unfinished target.
+    std::fs::create_dir(world.path("db.importing-source")).unwrap();
+    world.fails(2, "db.importing-source is there already", &args);
+    std::fs::remove_dir(world.path("db.importing-source")).unwrap();
+    world.ok(&args);
+    // With a directory for the copy of one's own.
+    std::fs::create_dir(world.path("elsewhere")).unwrap();
+    let more = ["--scratch", "elsewhere", "--to", "db2"];
+    world.ok(&[&args[..5], &more].concat());
+    assert_eq!(world.names("elsewhere").len(), 0);
+    assert_eq!(world.ok(&["count", "db2", "--family", "users"]).trim(), "3");
+}

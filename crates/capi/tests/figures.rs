@@ -1,5 +1,5 @@
 //! Every field of the statistics, as a C program gets them, in states where it is known what it must be.
-#![allow(clippy::unwrap_used, unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks, unsafe_code)] // A C program has no other way, either.
 
 use std::ffi::{CString, c_int};
 use std::path::PathBuf;

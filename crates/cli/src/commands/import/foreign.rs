@@ -85,7 +85,7 @@ fn open(args: &ForeignArgs, said: &Said, target: &Target) -> Result<Box<dyn Sour
         #[cfg(feature = "rocksdb")]
         return crate::foreign::rocksdb::open(_dir, said, scratch);
         #[cfg(not(feature = "rocksdb"))]
-        return Err(absent("RocksDB", "rocksdb"));
+        return Err(absent("RocksDB", "rocksdb-all"));
     }
     if let Some(_dir) = &args.from_lmdb {
         #[cfg(feature = "lmdb")]

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::mem::transmute;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
 
 /// Takes memory.
 pub type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
@@ -17,43 +17,76 @@ pub type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 /// Gives memory back.
 pub type Free = unsafe extern "C" fn(*mut c_void);
 
-static SET: Mutex<()> = Mutex::new(());
-static INITIALIZED: AtomicBool = AtomicBool::new(false);
-/// Null: C's.
-static MALLOC: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-static FREE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The functions in force, as TidesDB's `tidesdb.h` shows them: programs that were compiled with that header take and give back
+/// through this, and the loader may have moved it into the program.
+#[repr(C)]
+pub struct Allocator {
+    malloc: AtomicPtr<c_void>,
+    calloc: AtomicPtr<c_void>,
+    realloc: AtomicPtr<c_void>,
+    free: AtomicPtr<c_void>,
+}
 
-/// Names the allocator; false if that was done before. Only taking and giving back is needed: nothing grows.
-pub fn init(malloc: Option<Malloc>, free: Option<Free>) -> bool {
+/// The functions in force.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static tidesdb_allocator: Allocator = Allocator {
+    malloc: AtomicPtr::new(libc::malloc as *const () as *mut c_void),
+    calloc: AtomicPtr::new(libc::calloc as *const () as *mut c_void),
+    realloc: AtomicPtr::new(libc::realloc as *const () as *mut c_void),
+    free: AtomicPtr::new(libc::free as *const () as *mut c_void),
+};
+
+/// 1 once an allocator was named, or taken for granted by an open.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static tidesdb_initialized: AtomicI32 = AtomicI32::new(0);
+
+static SET: Mutex<()> = Mutex::new(());
+
+fn set(malloc: Option<Malloc>, calloc: Option<Calloc>, realloc: Option<Realloc>, free: Option<Free>) {
+    let all = &tidesdb_allocator;
+    all.malloc.store(malloc.unwrap_or(libc::malloc) as *mut c_void, Release);
+    all.calloc.store(calloc.unwrap_or(libc::calloc) as *mut c_void, Release);
+    all.realloc.store(realloc.unwrap_or(libc::realloc) as *mut c_void, Release);
+    all.free.store(free.unwrap_or(libc::free) as *mut c_void, Release);
+}
+
+/// Names the allocator; false if that was done before. Here nothing grows, so only taking and giving back is used.
+pub fn init(
+    malloc: Option<Malloc>,
+    calloc: Option<Calloc>,
+    realloc: Option<Realloc>,
+    free: Option<Free>,
+) -> bool {
     let _one = SET.lock().unwrap_or_else(PoisonError::into_inner);
-    if INITIALIZED.swap(true, AcqRel) {
+    if tidesdb_initialized.swap(1, AcqRel) != 0 {
         return false;
     }
-    MALLOC.store(malloc.map_or(std::ptr::null_mut(), |f| f as *mut c_void), Release);
-    FREE.store(free.map_or(std::ptr::null_mut(), |f| f as *mut c_void), Release);
+    set(malloc, calloc, realloc, free);
     true
+}
+
+/// C's, if nobody has named one.
+pub fn ensure() {
+    if tidesdb_initialized.load(Acquire) == 0 {
+        init(None, None, None, None);
+    }
 }
 
 /// Back to C's.
 pub fn finalize() {
     let _one = SET.lock().unwrap_or_else(PoisonError::into_inner);
-    MALLOC.store(std::ptr::null_mut(), Release);
-    FREE.store(std::ptr::null_mut(), Release);
-    INITIALIZED.store(false, Release);
+    set(None, None, None, None);
+    tidesdb_initialized.store(0, Release);
 }
 
 /// So many bytes (one at least).
 pub fn take(bytes: usize) -> Result<*mut c_void> {
-    let own = MALLOC.load(Acquire);
-    let place = if own.is_null() {
-        // SAFETY: C's allocator may be asked for any size.
-        unsafe { libc::malloc(bytes.max(1)) }
-    } else {
-        // SAFETY: stored by `init` from a function of this type.
-        let malloc = unsafe { transmute::<*mut c_void, Malloc>(own) };
-        // SAFETY: the program has said that this takes memory.
-        unsafe { malloc(bytes.max(1)) }
-    };
+    // SAFETY: it is a function of this type from the start, and `set` puts nothing else there.
+    let malloc = unsafe { transmute::<*mut c_void, Malloc>(tidesdb_allocator.malloc.load(Acquire)) };
+    // SAFETY: C's allocator may be asked for any size, and the program has said that its own takes memory.
+    let place = unsafe { malloc(bytes.max(1)) };
     if place.is_null() { Err(MEMORY.because("no memory for the answer")) } else { Ok(place) }
 }
 
@@ -62,16 +95,13 @@ pub fn take(bytes: usize) -> Result<*mut c_void> {
 /// # Safety
 /// `place` is null or came from the allocator that holds now, and nobody uses it any more.
 pub unsafe fn give_back(place: *mut c_void) {
-    let own = FREE.load(Acquire);
-    if own.is_null() {
-        // SAFETY: says the caller.
-        unsafe { libc::free(place) }
-    } else if !place.is_null() {
-        // SAFETY: stored by `init` from a function of this type.
-        let free = unsafe { transmute::<*mut c_void, Free>(own) };
-        // SAFETY: says the caller.
-        unsafe { free(place) }
+    if place.is_null() {
+        return;
     }
+    // SAFETY: as in `take`.
+    let free = unsafe { transmute::<*mut c_void, Free>(tidesdb_allocator.free.load(Acquire)) };
+    // SAFETY: says the caller.
+    unsafe { free(place) }
 }
 
 /// A copy for C.

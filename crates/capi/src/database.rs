@@ -7,7 +7,7 @@ use crate::code::{Code, EXISTS, INVALID_ARGS, INVALID_DB, IO, NOT_FOUND};
 use crate::order::{self, Function};
 use crate::state::{DATABASES, Database, Registered, database};
 use crate::{config, log};
-use perigee::Options;
+use perigee::{LogLevel, Options};
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::path::PathBuf;
 use std::ptr::null_mut;
@@ -18,17 +18,17 @@ use std::sync::PoisonError;
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_init(
     malloc: Option<Malloc>,
-    _calloc: Option<Calloc>,
-    _realloc: Option<Realloc>,
+    calloc: Option<Calloc>,
+    realloc: Option<Realloc>,
     free: Option<Free>,
 ) -> c_int {
-    if alloc::init(malloc, free) { 0 } else { -1 }
+    if alloc::init(malloc, calloc, realloc, free) { 0 } else { -1 }
 }
 
 /// Initializes with C's allocator, if nobody has initialized.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_ensure_initialized() {
-    alloc::init(None, None);
+    alloc::ensure();
 }
 
 /// Back to C's allocator. Databases stay open.
@@ -90,6 +90,28 @@ pub extern "C" fn tidesdb_raise_open_file_limit(desired: c_long) -> c_long {
     c_long::try_from(limit.rlim_cur).unwrap_or(c_long::MAX)
 }
 
+/// What the engine does is said in the log, from this level on.
+fn told(options: Options, level: c_int) -> Options {
+    let least = match level {
+        LOG_DEBUG => LogLevel::Debug,
+        LOG_INFO => LogLevel::Info,
+        LOG_WARN => LogLevel::Warn,
+        LOG_NONE => return options,
+        _ => LogLevel::Error,
+    };
+    options.log_listener(least, |level, line| {
+        let level = match level {
+            LogLevel::Error => LOG_ERROR,
+            LogLevel::Warn => LOG_WARN,
+            LogLevel::Info => LOG_INFO,
+            _ => LOG_DEBUG,
+        };
+        if log::wants(level) {
+            log::write(level, "perigee", 0, line);
+        }
+    })
+}
+
 /// Opens a database; `with` adds to its options.
 pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> Result<usize, Code> {
     // SAFETY: the path is null or text, as the interface says.
@@ -103,7 +125,7 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
             "object_store: this library keeps databases on local disks only; leave the field null (nothing was opened)",
         ));
     }
-    let options = with(config::options(c)?)?;
+    let options = told(with(config::options(c)?)?, c.log_level);
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
     if log_file.is_some() {
@@ -137,7 +159,7 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
 /// `config` is null or a whole structure, `db` null or a place for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) -> c_int {
-    alloc::init(None, None);
+    alloc::ensure();
     crate::log_write::connect();
     let code = call(|| {
         // SAFETY: says the caller.

@@ -289,6 +289,8 @@ fn what_cannot_be_imported_is_refused_before_anything_is_made() {
     from("source", other.to_str().unwrap(), "db", "it has no tidesdb_init, tidesdb_default_config");
     from("source", ours.to_str().unwrap(), "db", "is Perigee's own library");
     from("source", ten.to_str().unwrap(), "db", "of major version 10");
+    from("source", lib, "source/new", "lies in source");
+    from("source", lib, "source/users/new", "lies in source");
     from("source", lib, "taken", "exists already");
     from("source", lib, "ours", "exists already");
     world.write("db.importing/half", b"");
@@ -336,10 +338,14 @@ fn an_import_that_is_killed_leaves_no_database_and_says_so_next_time() {
     make(&world, &fake(), "source", false, USERS);
     let lib = fake();
     let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
-    // What is there when it is killed: the copy and the unfinished target.
-    std::fs::create_dir(world.path("db.importing-source")).unwrap();
+    // Killed in the middle of the walk, by the library.
+    let killed = world.command().args(args).env("FAKE", "deadly").output().unwrap();
+    assert_eq!(killed.status.code(), None);
+    assert_eq!(world.names(""), ["db.importing", "db.importing-source", "source"]);
+    world.fails(2, "db.importing exists already", &args);
+    std::fs::remove_dir_all(world.path("db.importing")).unwrap();
     world.fails(2, "db.importing-source is there already", &args);
-    std::fs::remove_dir(world.path("db.importing-source")).unwrap();
+    std::fs::remove_dir_all(world.path("db.importing-source")).unwrap();
     world.ok(&args);
     // With a directory for the copy of one's own.
     std::fs::create_dir(world.path("elsewhere")).unwrap();

@@ -172,7 +172,7 @@ pub unsafe extern "C" fn perigee_open(
     options: *const OpenOptions,
     db: *mut Handle,
 ) -> c_int {
-    alloc::init(None, None);
+    alloc::ensure();
     let code = call(|| {
         // SAFETY: says the caller.
         let (c, o, place) = unsafe { (given(config)?, given(options)?, out(db)?) };

@@ -51,6 +51,10 @@ impl Target {
         }
         Ok(Target { to: to.to_owned(), unfinished })
     }
+    /// Refuses a place inside the source: nothing is written there.
+    pub fn check_outside(&self, source: &Path) -> Result<()> {
+        check_outside(self.parent(), source)
+    }
     /// The directory that it will be in.
     pub fn parent(&self) -> &Path {
         self.to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -71,6 +75,17 @@ impl Target {
         fs::rename(&self.unfinished, &self.to).map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
         let parent = self.parent();
         File::open(parent).and_then(|d| d.sync_all()).map_err(|e| Failure::file("sync", parent, &e))
+    }
+}
+
+/// Refuses a directory inside the source.
+pub fn check_outside(dir: &Path, source: &Path) -> Result<()> {
+    match (fs::canonicalize(dir), fs::canonicalize(source)) {
+        (Ok(dir), Ok(inside)) if dir.starts_with(&inside) => {
+            Err(Failure::usage(format!("{} lies in {}", show_path(&dir), show_path(source)))
+                .hint("nothing is written into a source: give a place outside of it"))
+        }
+        _ => Ok(()),
     }
 }
 

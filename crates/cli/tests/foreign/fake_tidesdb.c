@@ -5,12 +5,14 @@
  *   strange    it is elsewhere for keys that begin with '!'
  *   garbled    entries whose key begins with '!' end at a nonsensical time
  *   broken     an iterator fails behind the first entry of a family called "users"
+ *   deadly     it kills the process there
  *   forgetful  every second walk over "users" lacks its last entry
  *   locked     open says that the database is open elsewhere
  *   blind      the family "users" is not opened
  *   misshapen  the default settings make no sense */
 #include "tidesdb9.h"
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +243,7 @@ static int stand(iter_t *it) {
 int tidesdb_iter_seek_to_first(iter_t *it) { it->at = 0; return stand(it); }
 int tidesdb_iter_next(iter_t *it) {
     if (wrong("broken") && !strcmp(it->family->name, "users")) return -4;
+    if (wrong("deadly") && !strcmp(it->family->name, "users")) raise(SIGKILL);
     it->at++;
     return stand(it);
 }

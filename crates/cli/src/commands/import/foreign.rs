@@ -54,6 +54,10 @@ pub fn run(args: &ForeignArgs, out: &mut Out) -> Result<u8> {
     let to = args.to.as_ref().ok_or_else(|| Failure::usage("name the new database with --to DB"))?;
     let said = Said::read(&args.order)?;
     let target = Target::new(to)?;
+    for from in [&args.from_tidesdb, &args.from_rocksdb, &args.from_lmdb].into_iter().flatten() {
+        target.check_outside(from)?;
+        args.scratch.iter().try_for_each(|scratch| transfer::check_outside(scratch, from))?;
+    }
     let mut source = open(args, &said, &target)?;
     let done = transfer::run(&mut *source, &target)?;
     let (told, families) = (source.told(), source.families().to_vec());
@@ -81,7 +85,7 @@ fn open(args: &ForeignArgs, said: &Said, target: &Target) -> Result<Box<dyn Sour
         #[cfg(feature = "rocksdb")]
         return crate::foreign::rocksdb::open(_dir, said, scratch);
         #[cfg(not(feature = "rocksdb"))]
-        return Err(absent("RocksDB", "rocksdb"));
+        return Err(absent("RocksDB", "rocksdb-all"));
     }
     if let Some(_dir) = &args.from_lmdb {
         #[cfg(feature = "lmdb")]

@@ -204,8 +204,8 @@ impl FamilyConfig {
     }
     /// Whether it makes sense in this layout.
     fn fits(&self) -> bool {
-        (4 << 10..=64 << 30).contains(&self.write_buffer)
-            && (2..=1000).contains(&self.level_ratio)
+        (1..=1 << 40).contains(&self.write_buffer)
+            && (1..=1_000_000).contains(&self.level_ratio)
             && (0..=4).contains(&self.compression)
             && (0..=1).contains(&self.bloom)
             && (0.0..=1.0).contains(&self.bloom_rate)

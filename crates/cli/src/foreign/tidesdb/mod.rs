@@ -215,7 +215,8 @@ impl Tides {
     fn end(&self, family: &Family, at: &api::At<'_>) -> Result<Option<u64>> {
         let Some(chain) = &self.chain else { return Ok(None) };
         match at.end(chain) {
-            Some(-1 | 0) => Ok(None),
+            // 0, and everything below it, is never.
+            Some(i64::MIN..=0) => Ok(None),
             Some(end) if (self.started_secs - LATE_SECS..END_MAX).contains(&end) => {
                 Ok(u64::try_from(end).ok().map(|secs| secs * 1000))
             }

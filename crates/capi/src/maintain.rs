@@ -116,23 +116,14 @@ pub unsafe extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, out_estimat
     })
 }
 
-fn runs(cf: Handle, kind: &str) -> c_int {
-    value(0, || {
-        let cf = family(cf)?;
-        let (stats, name) = (cf.database.engine()?.stats(), cf.inner.name());
-        let waits = kind == "flush" && stats.families.iter().any(|f| f.name == name && f.sealed.0 > 0);
-        Ok(c_int::from(waits || stats.running.iter().any(|j| j.kind == kind && j.family == name)))
-    })
-}
-
 /// Whether a flush of the family runs or waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_is_flushing(cf: Handle) -> c_int {
-    runs(cf, "flush")
+    value(0, || Ok(c_int::from(family(cf)?.inner.is_flushing())))
 }
 
-/// Whether a compaction of the family runs.
+/// Whether a compaction of the family runs or waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_is_compacting(cf: Handle) -> c_int {
-    runs(cf, "compaction")
+    value(0, || Ok(c_int::from(family(cf)?.inner.is_compacting())))
 }

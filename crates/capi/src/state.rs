@@ -56,6 +56,8 @@ pub struct Database {
     pub hooks: AtomicUsize,
     /// The block cache was wanted.
     pub cached: bool,
+    /// Memory of the machine, and what of it was free when the database was opened.
+    pub memory: (u64, u64),
 }
 
 /// Settings as the program gave them; the pointers in them are only given back.
@@ -87,6 +89,14 @@ fn read<T: Clone>(lock: &RwLock<T>) -> T {
     lock.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+fn machine_memory() -> (u64, u64) {
+    // SAFETY: questions without arguments.
+    let [pages, free, size] = [libc::_SC_PHYS_PAGES, libc::_SC_AVPHYS_PAGES, libc::_SC_PAGESIZE]
+        .map(|q| unsafe { libc::sysconf(q) });
+    let of = |n: i64| u64::try_from(n).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
+    (of(pages), of(free))
+}
+
 impl Database {
     /// A database that is not open yet.
     #[allow(clippy::too_many_arguments)]
@@ -115,6 +125,7 @@ impl Database {
             log,
             hooks: AtomicUsize::new(0),
             cached: c.block_cache_size > 0,
+            memory: machine_memory(),
         })
     }
 

@@ -1,22 +1,63 @@
 //! What databases, families and the cache say of themselves, in TidesDB's words.
 //!
-//! TidesDB's levels count from 1, newest first; ours from 0: its level 1 is our level 0.
+//! TidesDB's levels count from 1, newest first; ours from 0: its level 1 is our level 0. It has a log for each family, or, if the
+//! settings say so, one for all; ours is always one: in the first case a family is told its share of it.
 
 use crate::abi::{CacheStats, DbStats, FamilyConfig, FamilyStats, Handle};
 use crate::alloc;
 use crate::border::{call, out};
 use crate::code::Result;
 use crate::state::{Database, Family, database, family};
+use perigee::LevelStats;
+use std::collections::HashSet;
 use std::ffi::{c_double, c_int, c_void};
 use std::ptr::null;
 use std::sync::Arc;
+
+/// However many levels the settings ask for: statistics have no more.
+const LEVELS_MAX: usize = 64;
 
 fn ratio(part: u64, whole: u64) -> c_double {
     if whole == 0 { 0.0 } else { part as c_double / whole as c_double }
 }
 
-fn counter(stats: &perigee::Stats, name: &str) -> u64 {
-    stats.counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n)
+/// Levels as TidesDB counts them, newest first, with the files of each: so many that all of ours have a place, and as many as the
+/// settings ask for at least. They add up to the family's tables and value logs.
+fn levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
+    let deepest = own.levels.iter().filter(|l| l.files > 0).map(|l| usize::from(l.level) + 1).max();
+    let least = usize::try_from(least).unwrap_or(1).clamp(1, LEVELS_MAX);
+    let count = deepest.unwrap_or(0).max(least);
+    let mut all = vec![LevelStats::default(); count];
+    for l in own.levels.iter().filter(|l| usize::from(l.level) < count) {
+        all[usize::from(l.level)] = l.clone();
+        // A value counts where the table is that refers to it.
+        all[usize::from(l.level)].bytes += l.separated_bytes;
+    }
+    // What nobody refers to any more is in the oldest tables' logs.
+    let loose = own.vlogs.1.saturating_sub(own.levels.iter().map(|l| l.separated_bytes).sum());
+    all[deepest.unwrap_or(1) - 1].bytes += loose;
+    all
+}
+
+/// The worst table: its share of tombstones, and its level as TidesDB counts. (0, 0): there are no tombstones.
+fn densest(files: &[perigee::FileStats]) -> (c_double, c_int) {
+    let density = |f: &perigee::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
+    let worst = files.iter().filter(|f| f.tombstones > 0).map(density);
+    worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
+}
+
+/// Bytes of the log that are a family's: our log is one, so it is its share by what it was given. Nothing if the program has asked for
+/// one memtable and one log.
+fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
+    if db.unified.is_some() {
+        return Ok(0);
+    }
+    let counters = db.engine()?.counters();
+    let of = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
+    let all: u64 = db.all().iter().map(|f| f.inner.user_bytes_written()).sum();
+    let all = all.max(of("user_bytes_written")).max(1);
+    let share = u128::from(of("wal_bytes_written")) * u128::from(mine) / u128::from(all);
+    Ok(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 /// One block of memory: the statistics, and behind them what their pointers point to, the widest first.
@@ -26,78 +67,98 @@ struct Block {
     config: FamilyConfig,
 }
 
+/// Takes a block, with arrays for so many levels behind it.
+struct Room {
+    block: *mut c_void,
+    levels: usize,
+}
+
+impl Room {
+    fn new(levels: usize) -> Result<Room> {
+        let bytes = size_of::<Block>() + levels * (3 * size_of::<u64>() + size_of::<c_int>());
+        let block = alloc::take(bytes)?;
+        // SAFETY: fresh memory; all of it is zero until it is written, which every field and element may be.
+        unsafe { std::ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
+        Ok(Room { block, levels })
+    }
+    /// Array number `i`, all of wide elements but the last. Aligned, because the head is a multiple of eight bytes.
+    fn array<T>(&self, i: usize) -> *mut T {
+        self.block.wrapping_byte_add(size_of::<Block>() + i * self.levels * size_of::<u64>()).cast()
+    }
+    /// Fills an array of that room.
+    fn fill<T>(&self, i: usize, items: impl Iterator<Item = T>) -> *mut T {
+        let array = self.array::<T>(i);
+        for (n, item) in items.take(self.levels).enumerate() {
+            // SAFETY: inside the block.
+            unsafe { array.add(n).write(item) };
+        }
+        array
+    }
+}
+
 fn fill(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
     let engine = cf.database.engine()?;
-    let (stats, name) = (engine.stats(), cf.inner.name());
-    let own = stats.families.iter().find(|f| f.name == name);
-    let own = own.ok_or_else(|| crate::code::NOT_FOUND.because("the column family was dropped"))?;
-    let levels =
-        own.levels.iter().filter(|l| l.files > 0).map(|l| usize::from(l.level) + 1).max().unwrap_or(1);
-    let at = |n: usize| own.levels.iter().filter(move |l| usize::from(l.level) == n);
-    let (head, wide) = (size_of::<Block>(), size_of::<u64>());
-    let bytes = head + levels * (3 * wide + size_of::<c_int>());
-    let block = alloc::take(bytes)?;
-    // SAFETY: fresh memory; all of it is zero until it is written, which every field and element may be.
-    unsafe { std::ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
-    let array = |i: usize| block.wrapping_byte_add(head + i * levels * wide);
-    let (sizes, keys, tombs, files) =
-        (array(0).cast::<usize>(), array(1).cast::<u64>(), array(2).cast::<u64>(), array(3).cast::<c_int>());
-    for n in 0..levels {
-        // SAFETY: inside the block, whose arrays are aligned because the head is a multiple of eight bytes.
-        unsafe {
-            sizes.add(n).write(at(n).map(|l| l.bytes).sum::<u64>() as usize);
-            keys.add(n).write(at(n).map(|l| l.entries).sum());
-            tombs.add(n).write(at(n).map(|l| l.tombstones).sum());
-            files.add(n).write(at(n).map(|l| l.files).sum::<usize>() as c_int);
-        }
-    }
-    let stored: u64 = own.levels.iter().map(|l| l.entries).sum();
-    let total_keys = stored + own.memtable.1;
-    let tombstones: u64 = own.levels.iter().map(|l| l.tombstones).sum();
-    let densest = engine
-        .files()
-        .into_iter()
-        .filter(|f| f.family == name && f.entries > 0)
-        .map(|f| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .unwrap_or((0.0, 0));
-    let whole = Block {
-        stats: FamilyStats {
-            num_levels: levels as c_int,
-            memtable_size: (own.memtable.0 + own.sealed.1) as usize,
-            level_sizes: sizes,
-            level_num_sstables: files,
-            config: block.wrapping_byte_add(std::mem::offset_of!(Block, config)).cast(),
-            total_keys,
-            total_data_size: own.levels.iter().map(|l| l.bytes).sum::<u64>() + own.vlogs.1,
-            avg_key_size: 0.0,
-            avg_value_size: 0.0,
-            level_key_counts: keys,
-            read_amp: own.levels.iter().map(|l| l.runs).sum::<usize>() as c_double,
-            hit_rate: ratio(stats.cache.hits, stats.cache.hits + stats.cache.misses),
-            use_btree: cf.config().use_btree,
-            btree_total_nodes: 0,
-            btree_max_height: 0,
-            btree_avg_height: 0.0,
-            total_tombstones: tombstones,
-            tombstone_ratio: ratio(tombstones, stored),
-            level_tombstone_counts: tombs,
-            max_sst_density: densest.0,
-            max_sst_density_level: densest.1,
-            wal_bytes_written: 0,
-            flush_bytes_written: 0,
-            compaction_bytes_written: 0,
-            compaction_bytes_read: 0,
-            user_bytes_written: 0,
-            flush_count: 0,
-            compaction_count: 0,
-        },
-        config: cf.config(),
+    let (own, files, cache) = (cf.inner.stats()?, cf.inner.files()?, engine.cache_stats());
+    let config = cf.config();
+    let levels = levels(&own, config.min_levels);
+    let (raw_keys, raw_values) = own.raw_bytes();
+    let (total_keys, tombstones) = (own.entries(), levels.iter().map(|l| l.tombstones).sum());
+    let (density, density_level) = densest(&files);
+    let tree = if config.use_btree != 0 { Trees::of(&own) } else { Trees::default() };
+    let wal_bytes_written = log_share(&cf.database, own.user_bytes_written)?;
+    let room = Room::new(levels.len())?;
+    let stats = FamilyStats {
+        num_levels: levels.len() as c_int,
+        memtable_size: (own.memtable.0 + own.sealed.1) as usize,
+        level_sizes: room.fill(0, levels.iter().map(|l| l.bytes as usize)),
+        level_key_counts: room.fill(1, levels.iter().map(|l| l.entries)),
+        level_tombstone_counts: room.fill(2, levels.iter().map(|l| l.tombstones)),
+        level_num_sstables: room.fill(3, levels.iter().map(|l| l.files as c_int)),
+        config: room.block.wrapping_byte_add(std::mem::offset_of!(Block, config)).cast(),
+        total_keys,
+        total_data_size: levels.iter().map(|l| l.bytes).sum(),
+        avg_key_size: ratio(raw_keys, total_keys),
+        avg_value_size: ratio(raw_values, total_keys),
+        // A look into the memtables, and into each sorted run.
+        read_amp: (1 + own.sealed.0 + levels.iter().map(|l| l.runs).sum::<usize>()) as c_double,
+        hit_rate: ratio(cache.hits, cache.hits + cache.misses),
+        use_btree: config.use_btree,
+        btree_total_nodes: tree.nodes,
+        btree_max_height: tree.height,
+        btree_avg_height: tree.mean,
+        total_tombstones: tombstones,
+        tombstone_ratio: ratio(tombstones, total_keys),
+        max_sst_density: density,
+        max_sst_density_level: density_level,
+        wal_bytes_written,
+        flush_bytes_written: own.flush_bytes_written,
+        compaction_bytes_written: own.compaction_bytes_written,
+        compaction_bytes_read: own.compaction_bytes_read,
+        user_bytes_written: own.user_bytes_written,
+        flush_count: own.flush_tables,
+        compaction_count: own.compaction_tables,
     };
     // SAFETY: the block begins with room for it.
-    unsafe { block.cast::<Block>().write(whole) };
-    *place = block.cast();
+    unsafe { room.block.cast::<Block>().write(Block { stats, config }) };
+    *place = room.block.cast();
     Ok(())
+}
+
+/// Tables as the B+trees that a program has asked for: each is an index over blocks, two levels.
+#[derive(Default)]
+struct Trees {
+    nodes: u64,
+    height: u32,
+    mean: c_double,
+}
+
+impl Trees {
+    fn of(own: &perigee::FamilyStats) -> Trees {
+        let tables: u64 = own.levels.iter().map(|l| l.files as u64).sum();
+        let blocks: u64 = own.levels.iter().map(|l| l.blocks).sum();
+        let height = if tables > 0 { 2 } else { 0 };
+        Trees { nodes: blocks + tables, height, mean: f64::from(height) }
+    }
 }
 
 /// What a family says of itself, to be given back with `tidesdb_free_stats`.
@@ -124,57 +185,76 @@ pub unsafe extern "C" fn tidesdb_free_stats(stats: *mut FamilyStats) {
     unsafe { alloc::give_back(stats.cast::<c_void>()) }
 }
 
-fn system_memory() -> (u64, u64) {
-    // SAFETY: questions without arguments.
-    let [pages, free, size] = [libc::_SC_PHYS_PAGES, libc::_SC_AVPHYS_PAGES, libc::_SC_PAGESIZE]
-        .map(|q| unsafe { libc::sysconf(q) });
-    let of = |n: i64| u64::try_from(n).unwrap_or(0) * u64::try_from(size).unwrap_or(0);
-    (of(pages), of(free))
+/// Sums over the families that C sees.
+#[derive(Default)]
+struct Sum {
+    memtables: u64,
+    active: u64,
+    sealed: usize,
+    tables: usize,
+    data: u64,
+    wal: u64,
+    flush_bytes: u64,
+    compaction_written: u64,
+    compaction_read: u64,
+    user: u64,
+    flushed: u64,
+    compacted: u64,
+}
+
+impl Sum {
+    fn of(db: &Arc<Database>, stats: &perigee::Stats) -> Result<Sum> {
+        let mut sum = Sum::default();
+        let seen: HashSet<u32> = db.all().iter().map(|f| f.inner.id()).collect();
+        for f in stats.families.iter().filter(|f| seen.contains(&f.id)) {
+            sum.active += f.memtable.0;
+            sum.memtables += f.memtable.0 + f.sealed.1;
+            sum.sealed += f.sealed.0;
+            sum.tables += f.levels.iter().map(|l| l.files).sum::<usize>();
+            sum.data += f.levels.iter().map(|l| l.bytes).sum::<u64>() + f.vlogs.1;
+            sum.wal += log_share(db, f.user_bytes_written)?;
+            sum.flush_bytes += f.flush_bytes_written;
+            sum.compaction_written += f.compaction_bytes_written;
+            sum.compaction_read += f.compaction_bytes_read;
+            sum.user += f.user_bytes_written;
+            sum.flushed += f.flush_tables;
+            sum.compacted += f.compaction_tables;
+        }
+        Ok(sum)
+    }
 }
 
 fn whole(db: &Arc<Database>) -> Result<DbStats> {
-    let engine = db.engine()?;
-    let stats = engine.stats();
+    let stats = db.engine()?.stats();
     let families = db.all();
-    let memory = system_memory();
-    let held: u64 = stats.memory.iter().map(|(_, n)| n).sum();
-    let running = |kind| stats.running.iter().filter(|j| j.kind == kind).count();
-    let sealed: usize = stats.families.iter().map(|f| f.sealed.0).sum();
-    let memtables: u64 = stats.families.iter().map(|f| f.memtable.0 + f.sealed.1).sum();
-    let active: u64 = stats.families.iter().map(|f| f.memtable.0).sum();
-    let tables: usize = stats.families.iter().flat_map(|f| &f.levels).map(|l| l.files).sum();
-    let pressure = match held * 100 / stats.memory_budget.max(1) {
-        0..70 => 0,
-        70..90 => 1,
-        90..100 => 2,
-        _ => 3,
-    };
+    let all = Sum::of(db, &stats)?;
+    let log = stats.counters.iter().find(|(n, _)| *n == "wal_bytes_written").map_or(0, |(_, n)| *n);
+    let (unified, work) = (db.unified.is_some(), &stats.background);
+    let if_unified = |n: u64| if unified { n } else { 0 };
+    let flushing = all.sealed.max(work.flushes_running);
     Ok(DbStats {
         num_column_families: families.len() as c_int,
-        total_memory: memory.0,
-        available_memory: memory.1,
+        total_memory: db.memory.0,
+        available_memory: db.memory.1,
         resolved_memory_limit: stats.memory_budget as usize,
-        memory_pressure_level: pressure,
-        flush_pending_count: (sealed + running("flush")) as c_int,
-        total_memtable_bytes: memtables as i64,
-        total_immutable_count: sealed as c_int,
-        total_sstable_count: tables as c_int,
-        total_data_size_bytes: stats
-            .families
-            .iter()
-            .map(|f| f.levels.iter().map(|l| l.bytes).sum::<u64>() + f.vlogs.1)
-            .sum(),
+        memory_pressure_level: c_int::from(stats.memory_pressure),
+        flush_pending_count: flushing as c_int,
+        total_memtable_bytes: all.memtables as i64,
+        total_immutable_count: all.sealed as c_int,
+        total_sstable_count: all.tables as c_int,
+        total_data_size_bytes: all.data,
         num_open_sstables: stats.open_files.0 as c_int,
         global_seq: stats.last_sequence,
-        txn_memory_bytes: 0,
-        compaction_queue_size: running("compaction"),
-        flush_queue_size: sealed,
-        unified_memtable_enabled: c_int::from(db.unified.is_some()),
-        unified_memtable_bytes: if db.unified.is_some() { active as i64 } else { 0 },
-        unified_immutable_count: if db.unified.is_some() { sealed as c_int } else { 0 },
-        unified_is_flushing: c_int::from(db.unified.is_some() && running("flush") > 0),
-        unified_next_cf_index: families.iter().map(|f| f.inner.id() + 1).max().unwrap_or(0),
-        unified_wal_generation: stats.wal.0 as u64,
+        txn_memory_bytes: stats.transactions.bytes as i64,
+        compaction_queue_size: work.compactions_due,
+        flush_queue_size: all.sealed.saturating_sub(work.flushes_running),
+        unified_memtable_enabled: c_int::from(unified),
+        unified_memtable_bytes: if_unified(all.active) as i64,
+        unified_immutable_count: if_unified(all.sealed as u64) as c_int,
+        unified_is_flushing: c_int::from(unified && flushing > 0),
+        unified_next_cf_index: if_unified(families.iter().map(|f| f.inner.id() + 1).max().unwrap_or(0).into())
+            as u32,
+        unified_wal_generation: if_unified(stats.wal_newest),
         object_store_enabled: 0,
         object_store_connector: null(),
         local_cache_bytes_used: 0,
@@ -187,14 +267,14 @@ fn whole(db: &Arc<Database>) -> Result<DbStats> {
         replica_mode: 0,
         primary_epoch: 0,
         seen_epoch: 0,
-        uwal_bytes_written: counter(&stats, "wal_bytes_written"),
-        wal_bytes_written: 0,
-        flush_bytes_written: 0,
-        compaction_bytes_written: 0,
-        compaction_bytes_read: 0,
-        user_bytes_written: 0,
-        flush_count: 0,
-        compaction_count: 0,
+        uwal_bytes_written: if_unified(log),
+        wal_bytes_written: all.wal,
+        flush_bytes_written: all.flush_bytes,
+        compaction_bytes_written: all.compaction_written,
+        compaction_bytes_read: all.compaction_read,
+        user_bytes_written: all.user,
+        flush_count: all.flushed,
+        compaction_count: all.compacted,
     })
 }
 
@@ -223,16 +303,19 @@ pub unsafe extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: *mut CacheSt
         let db = database(db)?;
         // SAFETY: says the caller.
         let place = unsafe { out(stats) }?;
-        let cache = db.engine()?.stats().cache;
-        *place = CacheStats {
-            enabled: c_int::from(db.cached),
-            total_entries: cache.blocks as usize,
-            total_bytes: cache.used as usize,
-            hits: cache.hits,
-            misses: cache.misses,
-            hit_rate: ratio(cache.hits, cache.hits + cache.misses),
-            num_partitions: 1,
-        };
+        let cache = db.engine()?.cache_stats();
+        *place = CacheStats::default();
+        if db.cached {
+            *place = CacheStats {
+                enabled: 1,
+                total_entries: cache.blocks as usize,
+                total_bytes: cache.used as usize,
+                hits: cache.hits,
+                misses: cache.misses,
+                hit_rate: ratio(cache.hits, cache.hits + cache.misses),
+                num_partitions: cache.shards,
+            };
+        }
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ use crate::now::LogicalClock;
 use crate::past;
 use crate::prepared::Undecided;
 use crate::recover;
-use crate::report::{self, FamilyStatus, Status, TableStatus};
+use crate::report::{self, CacheStatus, FamilyStatus, Status, TableStatus};
 use crate::safety::{Backed, Checkpointed, backup, checkpoint};
 use crate::settings::{Durability, FamilySettings, Settings};
 use crate::snapshot::Held;
@@ -479,6 +479,10 @@ impl Engine {
     /// Statistics of one family.
     pub fn family_status(&self, family: &Arc<Family>) -> FamilyStatus {
         report::family(&self.core, Arc::clone(family))
+    }
+    /// What is said of the block cache.
+    pub fn cache_status(&self) -> CacheStatus {
+        report::cache(&self.core)
     }
     /// Tables.
     pub fn tables(&self) -> Vec<TableStatus> {

@@ -132,7 +132,7 @@ impl Engine {
 
     /// Whether a memtable of the family waits for its flush, or is being flushed.
     pub fn is_flushing(&self, family: &Family) -> bool {
-        report::is_flushing(&self.core, family)
+        report::is_flushing(family)
     }
     /// Whether a compaction of the family runs, or is due and may run.
     pub fn is_compacting(&self, family: &Arc<Family>) -> bool {

@@ -8,12 +8,12 @@ use crate::jobs::due;
 use crate::memory;
 use crate::recover;
 use crate::stalls::Stall;
-use perigee_base::Error;
 use perigee_base::format::FileKind;
 use perigee_base::io::{Cause, Moved};
 use perigee_base::latency::{Operation, Summary};
+use perigee_base::{Error, LevelNo};
 use perigee_file::name;
-use perigee_tree::{Table, Version};
+use perigee_tree::{Run, Table, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -28,12 +28,8 @@ pub struct Status {
     pub last_sequence: u64,
     /// Durable up to here.
     pub durable_sequence: u64,
-    /// Bytes in the block cache, and its capacity.
-    pub cache: (u64, u64),
-    /// Blocks in it, and how many were dropped to make room.
-    pub cache_blocks: (u64, u64),
-    /// Its shards.
-    pub cache_shards: usize,
+    /// The block cache.
+    pub cache: CacheStatus,
     /// Table files of all families; what clones share counts once.
     pub tables: usize,
     /// Transactions.
@@ -62,6 +58,8 @@ pub struct Status {
     pub space: (u64, u64),
     /// Log segments and their bytes.
     pub wal: (usize, u64),
+    /// The number of the newest log segment: it grows with each.
+    pub wal_newest: u64,
     /// Bytes of all files.
     pub disk_bytes: u64,
     /// Live snapshots.
@@ -127,12 +125,33 @@ pub struct LevelStatus {
     pub entries: u64,
     /// Tombstones.
     pub tombstones: u64,
+    /// Data blocks.
+    pub blocks: u64,
     /// Bytes of keys.
     pub key_bytes: u64,
     /// Bytes of values, inline and separated.
     pub value_bytes: u64,
     /// Bytes in value logs that its tables reference.
     pub separated_bytes: u64,
+}
+
+/// The block cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheStatus {
+    /// Bytes that it holds.
+    pub used: u64,
+    /// Bytes that it may hold.
+    pub capacity: u64,
+    /// Blocks in it.
+    pub blocks: u64,
+    /// Look-ups that found their block.
+    pub hits: u64,
+    /// Those that did not.
+    pub misses: u64,
+    /// Blocks that were dropped to make room.
+    pub evictions: u64,
+    /// Its shards.
+    pub shards: usize,
 }
 
 /// Transactions.
@@ -211,31 +230,31 @@ pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     let kept: u64 = core.manifest.look(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
     let wal = {
         let appender = core.wal.appender();
-        (appender.older.len() + 1, appender.total_bytes())
+        (appender.older.len() + 1, appender.total_bytes(), appender.writer.id().0)
     };
+    let (wal, wal_newest) = ((wal.0, wal.1), wal.2);
     Status {
         counters: core.counters.all(),
         tables,
         transactions: transactions(core),
         background: background(core, &families),
         memory_pressure: memory::pressure_level(core.memory.budget, &core.owners()),
-        cache_shards: core.shelf.cache().shard_count(),
         disk_bytes: data_bytes + wal.1 + kept + core.manifest.bytes(),
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),
-        cache_blocks: (core.shelf.cache().blocks(), core.shelf.cache().evictions()),
         memory,
         io: core.counters.io.all(),
         latency: core.counters.latency.all(),
         stalls: core.stalls.all(),
-        cache: (core.shelf.cache().used_bytes(), core.shelf.cache().capacity()),
+        cache: cache(core),
         table_memory: core.shelf.resident_bytes(),
         memory_budget: core.memory.budget,
         resident_bytes: core.env.fs.resident_bytes(),
         open_files: (core.shelf.handles().count(), core.shelf.handles().limit()),
         space: core.space.status(),
         wal,
+        wal_newest,
         snapshots: core.snapshots.count(),
         running: running(core),
         pressure: core.pressure().name(),
@@ -266,6 +285,20 @@ fn data(core: &Core) -> (usize, u64) {
     (tables, bytes)
 }
 
+/// The block cache alone.
+pub fn cache(core: &Core) -> CacheStatus {
+    let cache = core.shelf.cache();
+    CacheStatus {
+        used: cache.used_bytes(),
+        capacity: cache.capacity(),
+        blocks: cache.blocks(),
+        hits: core.counters.cache_hits.get(),
+        misses: core.counters.cache_misses.get(),
+        evictions: cache.evictions(),
+        shards: cache.shard_count(),
+    }
+}
+
 fn transactions(core: &Core) -> Transactions {
     let (open, bytes) = core.open_txns.now();
     let prepared = core.prepared.all();
@@ -287,9 +320,9 @@ fn background(core: &Core, families: &[FamilyStatus]) -> Background {
     }
 }
 
-/// Whether a memtable of the family waits for its flush, or is being flushed.
-pub fn is_flushing(core: &Core, family: &Family) -> bool {
-    !family.tree.pin().sealed.is_empty() || core.control.works_on(Kind::Flush, family.id)
+/// Whether a memtable of the family waits for its flush, or is being flushed: it is sealed until it is in tables.
+pub fn is_flushing(family: &Family) -> bool {
+    !family.tree.pin().sealed.is_empty()
 }
 
 /// Whether a compaction of the family runs, or is due and may run.
@@ -320,7 +353,7 @@ pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
         memtable: (view.active.bytes(), view.active.entries()),
         memtables,
         user_bytes: family.user_bytes(),
-        flushing: is_flushing(core, &family),
+        flushing: is_flushing(&family),
         compacting: is_compacting(core, &family),
         sealed: (view.sealed.len(), view.sealed.iter().map(|m| m.bytes()).sum()),
         levels: (0..depth).map(|l| level(v, l)).collect(),
@@ -335,8 +368,10 @@ pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
 
 fn level(v: &Version, level: usize) -> LevelStatus {
     let mut all = LevelStatus { runs: v.levels[level].len(), ..LevelStatus::default() };
-    for s in v.levels[level].iter().flat_map(|r| &r.tables).map(|t| &t.meta.summary) {
+    for t in v.levels[level].iter().flat_map(|r| &r.tables) {
+        let s = &t.meta.summary;
         all.files += 1;
+        all.blocks += t.reader.block_count() as u64;
         all.bytes += s.bytes;
         all.entries += s.entries;
         all.tombstones += s.tombstones;
@@ -349,18 +384,18 @@ fn level(v: &Version, level: usize) -> LevelStatus {
 
 /// Every table of every family.
 pub fn tables(core: &Core) -> Vec<TableStatus> {
-    let mut all = Vec::new();
-    for f in core.families.all() {
-        let view = f.tree.view();
-        for (level, run, table) in view.version.tables() {
-            all.push(TableStatus {
-                family: f.name().to_string(),
-                level: level.0,
-                run: run.id.0,
-                file: name::file_name(table.meta.id, FileKind::Klog),
-                table: Arc::clone(table),
-            });
-        }
-    }
-    all
+    core.families.all().iter().flat_map(|f| tables_of(f)).collect()
+}
+
+/// Every table of a family.
+pub fn tables_of(family: &Family) -> Vec<TableStatus> {
+    let view = family.tree.view();
+    let status = |(level, run, table): (LevelNo, &Run, &Arc<Table>)| TableStatus {
+        family: family.name().to_string(),
+        level: level.0,
+        run: run.id.0,
+        file: name::file_name(table.meta.id, FileKind::Klog),
+        table: Arc::clone(table),
+    };
+    view.version.tables().map(|(level, run, table)| status((level, run, table))).collect()
 }

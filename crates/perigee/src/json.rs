@@ -113,6 +113,7 @@ impl Stats {
         j.object("wal", |j| {
             j.number("segments", self.wal.0 as u64);
             j.number("bytes", self.wal.1);
+            j.number("newest", self.wal_newest);
         });
         j.object("cache", |j| {
             let c = &self.cache;
@@ -237,6 +238,7 @@ fn family(j: &mut Json, f: &FamilyStats) {
         j.number("bytes", l.bytes);
         j.number("entries", l.entries);
         j.number("tombstones", l.tombstones);
+        j.number("blocks", l.blocks);
         j.number("raw_key_bytes", l.raw_key_bytes);
         j.number("raw_value_bytes", l.raw_value_bytes);
         j.number("separated_bytes", l.separated_bytes);

@@ -1,9 +1,9 @@
 //! What an operator does to background work: manual compactions, purge, pause, cancel, a rate, waiting until all is done.
 
 use crate::iter::bounds;
-use crate::{Db, Family, FamilyStats, Result, translate};
-use perigee_engine::Engine;
+use crate::{CacheStats, Db, Family, FamilyStats, FileStats, Result, translate};
 use perigee_engine::jobs::Span;
+use perigee_engine::{Engine, report};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +141,14 @@ impl Db {
     pub fn background_rate(&self) -> Option<u64> {
         Some(self.engine.background_rate()).filter(|rate| *rate > 0)
     }
+    /// Counters since open, by name: a part of [`Db::stats`] that costs next to nothing.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.engine.counters().all()
+    }
+    /// What the block cache holds and how often it helped: a part of [`Db::stats`] that costs next to nothing.
+    pub fn cache_stats(&self) -> CacheStats {
+        translate::cache_stats(&self.engine.cache_status())
+    }
     /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
@@ -181,6 +189,19 @@ impl Family {
         self.engine.check_open()?;
         self.inner.check()?;
         Ok(translate::family_stats(&self.engine.family_status(&self.inner)))
+    }
+    /// Every table file of it, with its place in the tree ([`Db::files`]: of all families).
+    ///
+    /// # Errors
+    /// As [`Family::stats`].
+    pub fn files(&self) -> Result<Vec<FileStats>> {
+        self.engine.check_open()?;
+        self.inner.check()?;
+        Ok(report::tables_of(&self.inner).into_iter().map(translate::file_stats).collect())
+    }
+    /// [`FamilyStats::user_bytes_written`] alone.
+    pub fn user_bytes_written(&self) -> u64 {
+        self.inner.user_bytes()
     }
     /// Whether one of its memtables waits for its flush, or is being flushed.
     pub fn is_flushing(&self) -> bool {

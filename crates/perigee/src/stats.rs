@@ -40,6 +40,8 @@ pub struct Stats {
     pub free_space: u64,
     /// Write-ahead log segments and their bytes.
     pub wal: (usize, u64),
+    /// The number of the newest segment: it grows with each, and is never used again.
+    pub wal_newest: u64,
     /// Bytes of all files of the database.
     pub disk_bytes: u64,
     /// Table files of all families (what clones share counts once).
@@ -285,6 +287,8 @@ pub struct LevelStats {
     pub entries: u64,
     /// Tombstones among them.
     pub tombstones: u64,
+    /// Data blocks of the tables.
+    pub blocks: u64,
     /// Bytes of their keys, uncompressed.
     pub raw_key_bytes: u64,
     /// Bytes of their values, uncompressed, also of those in value logs.

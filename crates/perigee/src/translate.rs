@@ -14,7 +14,7 @@ use perigee_base::io::{Cause, Moved};
 use perigee_base::latency::{Operation, Summary};
 use perigee_engine::control::Job;
 use perigee_engine::history::History as Kept;
-use perigee_engine::report::{FamilyStatus, LevelStatus, Status, TableStatus};
+use perigee_engine::report::{CacheStatus, FamilyStatus, LevelStatus, Status, TableStatus};
 use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
 use perigee_engine::stalls::Stall;
 use perigee_engine::txn::{Isolation as Level, TxnSettings};
@@ -196,18 +196,19 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
 }
 
 pub(crate) fn stats(s: Status) -> Stats {
-    let cache = cache_stats(&s);
+    let cache = cache_stats(&s.cache);
     Stats {
         counters: s.counters,
         families: s.families.iter().map(family_stats).collect(),
         last_sequence: s.last_sequence,
         durable_sequence: s.durable_sequence,
-        block_cache_bytes: s.cache,
+        block_cache_bytes: (s.cache.used, s.cache.capacity),
         table_memory_bytes: s.table_memory,
         memory_budget: s.memory_budget,
         open_files: s.open_files,
         free_space: s.space.1,
         wal: s.wal,
+        wal_newest: s.wal_newest,
         disk_bytes: s.disk_bytes,
         tables: s.tables,
         snapshots: s.snapshots,
@@ -247,16 +248,15 @@ pub(crate) fn stats(s: Status) -> Stats {
     }
 }
 
-fn cache_stats(s: &Status) -> CacheStats {
-    let counter = |name| s.counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
+pub(crate) fn cache_stats(s: &CacheStatus) -> CacheStats {
     CacheStats {
-        capacity: s.cache.1,
-        used: s.cache.0,
-        blocks: s.cache_blocks.0,
-        hits: counter("cache_hits"),
-        misses: counter("cache_misses"),
-        evictions: s.cache_blocks.1,
-        shards: s.cache_shards,
+        capacity: s.capacity,
+        used: s.used,
+        blocks: s.blocks,
+        hits: s.hits,
+        misses: s.misses,
+        evictions: s.evictions,
+        shards: s.shards,
     }
 }
 
@@ -312,6 +312,7 @@ pub(crate) fn family_stats(f: &FamilyStatus) -> FamilyStats {
         bytes: l.bytes,
         entries: l.entries,
         tombstones: l.tombstones,
+        blocks: l.blocks,
         raw_key_bytes: l.key_bytes,
         raw_value_bytes: l.value_bytes,
         separated_bytes: l.separated_bytes,

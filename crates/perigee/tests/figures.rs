@@ -69,7 +69,8 @@ fn what_a_family_was_given_and_holds_is_known_at_every_step() {
     assert_eq!(f.raw_bytes(), (413, 4505));
     let written = f.levels[0].bytes + f.vlogs.1;
     assert_eq!((f.flush_bytes_written, f.compaction_tables, f.is_flushing), (written, 0, false));
-    let files = db.files();
+    let (files, own) = (db.files(), db.default_family().files().unwrap());
+    assert_eq!(format!("{files:?}"), format!("{own:?}"), "nothing is flushed of the other family");
     assert_eq!((files[0].raw_key_bytes, files[0].raw_value_bytes), (413, 4505));
 
     // A batch over two families: each counts its own.

@@ -240,8 +240,6 @@ fn count(core: &Core, m: &Member, made: &Made) {
     let (output, us) = (&made.output, made.us);
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(bytes(output));
-    m.family.figures.flush_tables.add(output.tables.len() as u64);
-    m.family.figures.flush_bytes.add(bytes(output));
     core.tell(&Event::Flushed {
         family: &m.name,
         entries: output.counts.read,
@@ -344,16 +342,22 @@ pub fn install(core: &Core, mut changes: Vec<Change>, logs: &mut Logs) -> Result
             logs::retain(logs, &catalog.retained, core.settings.log_retention, &mut whole);
             for c in changes {
                 let (family, mut edit) = (c.family, c.edit);
+                let made = made(&edit);
                 let mut version = family.tree.prepare(&edit, &core.opener())?;
                 edit.vlogs_removed = version.drop_unreferenced_vlogs();
                 whole.versions.push((family.id, edit));
-                prepared.push((family, version, c.flushed));
+                prepared.push((family, version, c.flushed, made));
             }
             Ok((whole, prepared))
         },
         |prepared| {
-            for (family, version, flushed) in prepared {
+            for (family, version, flushed, (tables, bytes)) in prepared {
                 let old = family.tree.view();
+                if flushed.is_some() {
+                    // Before: who waits for the flush finds it counted.
+                    family.figures.flush_tables.add(tables);
+                    family.figures.flush_bytes.add(bytes);
+                }
                 family.tree.install(version, flushed.as_ref());
                 core.retire.difference(&old.version, &family.tree.view().version);
                 installed.insert(family.id);
@@ -363,6 +367,12 @@ pub fn install(core: &Core, mut changes: Vec<Change>, logs: &mut Logs) -> Result
     core.refresh_load();
     core.signal.ring();
     Ok(installed)
+}
+
+/// Tables that an edit adds, and bytes of all that it adds.
+fn made(edit: &VersionEdit) -> (u64, u64) {
+    let tables: u64 = edit.added.iter().map(|t| t.meta.summary.bytes).sum();
+    (edit.added.len() as u64, tables + edit.vlogs_added.iter().map(|v| v.bytes).sum::<u64>())
 }
 
 /// Removes the outputs of a job that failed before its edit was written. If the database is poisoned, the edit may have

@@ -13,7 +13,7 @@ use crate::abi::{FamilyConfig, NAME_BYTES};
 use crate::border::set_field;
 use crate::code::{INVALID_ARGS, Result};
 use crate::{config, ini, log, order};
-use perigee::{Db, Durability, FamilyOptions, WriteOptions};
+use perigee::{Db, Durability, ErrorKind, FamilyOptions, WriteOptions};
 
 /// The family that holds the settings.
 pub const SETTINGS: &str = "tidesdb.settings";
@@ -76,7 +76,11 @@ pub fn load(db: &Db, unified: Option<usize>) -> Result<Vec<Seen>> {
             ini::read(&String::from_utf8_lossy(&text), SECTION, &mut c)?;
             let wanted = applied(&now, &config::family_options(&c, now.order, unified)?);
             if wanted != now {
-                inner.set_options(wanted)?;
+                match inner.set_options(wanted) {
+                    // Who only reads writes no files.
+                    Err(e) if e.kind() == ErrorKind::ReadOnly => {}
+                    done => done?,
+                }
             }
         }
         if set_field(&mut c.comparator_name, &order::name_of(now.order)).is_err() {

@@ -128,27 +128,29 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
     let options = told(with(config::options(c)?)?, c.log_level);
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
+    // The file is in the directory, which an open that fails must not leave behind.
     if log_file.is_some() {
-        // What is in the way is told by the open below.
-        let _ = std::fs::create_dir(&path);
+        log::hold();
+    } else {
+        log::to(None, 0);
     }
-    log::to(log_file.as_deref().filter(|_| path.is_dir()), c.log_truncation_at as u64);
+    let database = Arc::new(Database::new(path, options, c, log_file)?);
+    let opened = database.open().map(drop);
+    let there = opened.is_ok() || database.waits();
+    if let Some(file) = &database.log {
+        log::to(there.then_some(file), c.log_truncation_at as u64);
+    }
     let notes = config::database_notes(c);
     if !notes.is_empty() {
         log::info(&format!("without effect, because this engine sees to it by itself: {}", notes.join(", ")));
     }
-    let database = Arc::new(Database::new(path, options, c, log_file)?);
-    if let Err(e) = database.open() {
-        if !database.waits() {
-            if let Some(file) = &database.log {
-                log::leave(file);
-            }
-            return Err(e);
-        }
-        log::warn(&format!(
+    match opened {
+        Err(e) if !there => return Err(e),
+        Err(_) => log::warn(&format!(
             "the database is opened when its comparators are registered: {}",
             crate::code::last_error()
-        ));
+        )),
+        Ok(()) => {}
     }
     DATABASES.insert(database)
 }
@@ -218,9 +220,7 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
             return Err(INVALID_ARGS.because("a comparator of that name is registered already"));
         }
         let function = Function { call: function, context: ctx };
-        let order = order::register(db.id, name, function)?;
-        db.learn(Registered { name: name.to_owned(), function, order });
-        Ok(())
+        db.learn(Registered { name: name.to_owned(), function, order: None })
     })
 }
 

@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::border::{call, given, out, text, value};
 use crate::code::{CORRUPTION, EXISTS, INVALID_ARGS, IO, NOT_FOUND, Result};
 use crate::state::{Database, Family, announce, database, family};
-use crate::{alloc, catalog, config, hook, ini, log};
+use crate::{alloc, catalog, config, ini, log};
 use perigee::{Db, FamilyOptions};
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
@@ -63,7 +63,7 @@ fn create(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result<()> {
     let made = engine.create_family(&catalog::inside(name), options)?;
     let family = enlist(db, made, name, kept)?;
     if given.commit_hook_fn.is_some() {
-        hook::set(&family, given.commit_hook_fn, given.commit_hook_ctx);
+        family.set_hook(given.commit_hook_fn, given.commit_hook_ctx);
     }
     Ok(())
 }
@@ -97,6 +97,7 @@ fn remove(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Result<()> {
     }
     db.families.write().unwrap_or_else(PoisonError::into_inner).retain(|f| !Arc::ptr_eq(f, family));
     family.retire();
+    db.keep_free();
     catalog::forget(engine, &name)
 }
 
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
         if wanted != now {
             cf.inner.set_options(wanted)?;
         }
-        hook::set(&cf, new.commit_hook_fn, new.commit_hook_ctx);
+        cf.set_hook(new.commit_hook_fn, new.commit_hook_ctx);
         cf.set_config(c);
         cf.database.keep_free();
         // What is stored holds after the next open, what is not until then.
@@ -299,7 +300,7 @@ pub unsafe extern "C" fn tidesdb_cf_set_commit_hook(
 ) -> c_int {
     call(|| {
         let cf = family(cf)?;
-        hook::set(&cf, fn_, ctx);
+        cf.set_hook(fn_, ctx);
         cf.set_config(FamilyConfig { commit_hook_fn: fn_, commit_hook_ctx: ctx, ..cf.config() });
         Ok(())
     })

@@ -58,9 +58,9 @@ fn create(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result<()> {
     }
     tell_of(name, given);
     let kept = FamilyConfig { comparator_fn_cached: null_mut(), comparator_ctx_cached: null_mut(), ..*given };
-    // Settings first: those of a family that is not there are not looked at.
-    catalog::store(engine, name, &kept)?;
+    ini::write(name, &kept)?; // Settings that cannot be stored are refused before anything is made.
     let made = engine.create_family(&catalog::inside(name), options)?;
+    catalog::store(engine, name, made.id(), &kept)?;
     let family = enlist(db, made, name, kept)?;
     if given.commit_hook_fn.is_some() {
         family.set_hook(given.commit_hook_fn, given.commit_hook_ctx);
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
                 INVALID_ARGS.because("the family \"default\" that was written from Rust keeps its name")
             );
         }
-        catalog::store(engine, new, &family.config())?;
+        catalog::store(engine, new, family.inner.id(), &family.config())?;
         engine.rename_family(&inside, &catalog::inside(new))?;
         family.rename(new);
         catalog::forget(engine, old)
@@ -192,8 +192,8 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
             return Err(exists(to));
         }
         let c = FamilyConfig { commit_hook_fn: None, commit_hook_ctx: null_mut(), ..source.config() };
-        catalog::store(engine, to, &c)?;
         let made = engine.clone_family(&source.inner.name(), &catalog::inside(to))?;
+        catalog::store(engine, to, made.id(), &c)?;
         enlist(&db, made, to, c).map(drop)
     })
 }
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
         cf.set_config(c);
         cf.database.keep_free();
         // What is stored holds after the next open, what is not until then.
-        if persist_to_disk != 0 { catalog::store(engine, &cf.name(), &c) } else { Ok(()) }
+        if persist_to_disk != 0 { catalog::store(engine, &cf.name(), cf.inner.id(), &c) } else { Ok(()) }
     })
 }
 

@@ -13,6 +13,7 @@
 
 use crate::code::{Code, INVALID_ARGS, MEMORY, Result};
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,6 +21,8 @@ use std::time::Duration;
 
 const INDEX_BITS: u32 = 20;
 const CHUNK: usize = 1 << 10;
+/// So many free slots take turns: a handle's number comes back after so many times a million others at the earliest.
+const FREE_LEAST: usize = 256;
 const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK;
 const GENERATION: u64 = (1 << 20) - 1;
 
@@ -48,7 +51,8 @@ pub struct Table<T: 'static, S: 'static = ()> {
 }
 
 struct Free {
-    slots: Vec<u32>,
+    /// The longest free first: so a stale handle meets its number again as late as can be.
+    slots: VecDeque<u32>,
     /// Slots from here on were never used.
     next: u32,
 }
@@ -97,7 +101,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         Table {
             kind,
             chunks: [const { OnceLock::new() }; CHUNKS],
-            free: Mutex::new(Free { slots: Vec::new(), next: 0 }),
+            free: Mutex::new(Free { slots: VecDeque::new(), next: 0 }),
         }
     }
 
@@ -122,9 +126,10 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
     pub fn insert_with(&self, value: T, side: impl FnOnce(&S)) -> Result<usize> {
         let index = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            match free.slots.pop() {
+            let fresh = free.next >> INDEX_BITS == 0 && free.slots.len() < FREE_LEAST;
+            match if fresh { None } else { free.slots.pop_front() } {
                 Some(index) => index,
-                None if free.next >> INDEX_BITS == 0 => {
+                None if fresh => {
                     free.next += 1;
                     free.next - 1
                 }
@@ -231,7 +236,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         let value = unsafe { (*slot.value.get()).take() };
         slot.state.store(((generation + 1) & GENERATION) << 32, Release);
         let index = (raw >> 4) & ((1 << INDEX_BITS) - 1);
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push(index as u32);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push_back(index as u32);
         value.ok_or_else(stale)
     }
 }

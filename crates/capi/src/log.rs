@@ -54,7 +54,8 @@ pub fn hold() {
     held().get_or_insert_default();
 }
 
-fn release() {
+/// What was kept goes where lines go.
+pub fn release() {
     let lines = held().take();
     let mut target = target();
     for line in lines.into_iter().flatten() {
@@ -62,23 +63,23 @@ fn release() {
     }
 }
 
-/// From now on lines go to standard error (`None`), or to the end of this file.
-pub fn to(path: Option<&Path>, most: u64) {
-    let opened = path.map(|path| {
+/// From now on lines go to the end of this file; where that cannot be, to where they went.
+pub fn to(path: &Path, most: u64) {
+    let open = || {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let bytes = file.metadata()?.len();
         Ok::<_, std::io::Error>(Target { path: path.to_owned(), file, bytes, most })
-    });
-    match opened.transpose() {
+    };
+    let failed = match open() {
         Ok(opened) => {
-            *target() = opened;
-            release();
+            *target() = Some(opened);
+            None
         }
-        Err(e) => {
-            *target() = None;
-            release();
-            warn(&format!("the log file cannot be written, standard error is used instead: {e}"));
-        }
+        Err(e) => Some(e),
+    };
+    release();
+    if let Some(e) = failed {
+        warn(&format!("the log file cannot be written: {}: {e}", path.display()));
     }
 }
 

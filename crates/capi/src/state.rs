@@ -210,7 +210,13 @@ impl Database {
 
     /// A comparator is known from now on; an open that waited for it goes on.
     pub fn learn(self: &Arc<Self>, registered: Registered) -> Result<()> {
-        self.comparators.write().unwrap_or_else(PoisonError::into_inner).push(registered);
+        {
+            let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
+            if all.iter().any(|r| r.name == registered.name) {
+                return Err(INVALID_ARGS.because("a comparator of that name is registered already"));
+            }
+            all.push(registered);
+        }
         match self.engine() {
             Err(_) if self.waits() => {
                 log::info(&format!("still waiting: {}", crate::code::last_error()));
@@ -270,7 +276,9 @@ impl Database {
         let done = self.engine.get().map_or(Ok(()), |engine| {
             // As TidesDB does, so that the next open has nothing to replay, and the log of all families does not stay for a
             // little one. What cannot be written is in that log.
-            if let Err(e) = engine.flush() {
+            if let Err(e) = engine.flush()
+                && e.kind() != perigee::ErrorKind::ReadOnly
+            {
                 log::warn(&format!("what is in memory is replayed at the next open: {e}"));
             }
             if self.finish {

@@ -2,7 +2,7 @@
 
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::border::{bytes, call, key, out, text};
-use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result};
+use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, absent};
 use crate::handle::Table;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
@@ -309,7 +309,7 @@ pub unsafe fn get(
         // SAFETY: the caller has passed on what its caller says.
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
         let mut txn = TXNS.hold(txn as usize)?;
-        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or(NOT_FOUND)?;
+        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or_else(absent)?;
         *place = alloc::copy(&found)?;
         *size = found.len();
         Ok(())
@@ -366,7 +366,7 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
         let key = unsafe { key(key_, key_size) }?;
         let mut txn = TXNS.hold(txn as usize)?;
         let there = txn.read(cf, |t, f| t.contains_untracked(f, key))?;
-        if there { Ok(()) } else { Err(NOT_FOUND) }
+        if there { Ok(()) } else { Err(absent()) }
     })
 }
 

@@ -80,7 +80,28 @@ pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
 }
 
 /// The same as our C library stores them: its form of `config.ini`, in a section `family`.
+/// What it would refuse is brought into its range.
 pub fn for_c(c: &FamilyConfig, order: KeyOrder) -> String {
+    let mut c = *c;
+    if !(c.bloom_rate > 0.0 && c.bloom_rate < 1.0) {
+        c.bloom_rate = 0.01;
+    }
+    if !(0.0..=1.0).contains(&c.tombstone_density) {
+        c.tombstone_density = 0.0;
+    }
+    if c.sync_interval_us == 0 {
+        c.sync_interval_us = 128_000;
+    }
+    for n in [
+        &mut c.min_levels,
+        &mut c.dividing_level_offset,
+        &mut c.skip_list_levels,
+        &mut c.l1_trigger,
+        &mut c.l0_stall,
+    ] {
+        *n = (*n).max(0);
+    }
+    c.object_lazy = c.object_lazy.clamp(0, 1);
     let compression =
         at(&COMPRESSIONS, c.compression).map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
     let mut text = String::from("[family]\n");

@@ -52,6 +52,15 @@ pub struct Family {
 /// What looks at an entry.
 pub type Visit<'v> = dyn FnMut(Entry<'_>) -> Result<()> + 'v;
 
+/// Which look at a family it is. The second is to find what the first may have missed: a door takes another way if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// To load.
+    First,
+    /// To compare.
+    Second,
+}
+
 /// A database of another engine, open.
 pub trait Source {
     /// What it is, for the report.
@@ -59,5 +68,5 @@ pub trait Source {
     /// Its families.
     fn families(&self) -> &[Family];
     /// Shows every entry of a family, by its number in [`Source::families`]; an error of the visitor ends it.
-    fn walk(&mut self, family: usize, visit: &mut Visit<'_>) -> Result<()>;
+    fn walk(&mut self, family: usize, look: Look, visit: &mut Visit<'_>) -> Result<()>;
 }

@@ -4,7 +4,7 @@
 //! reader sees one moment whatever writers do. One read transaction serves the whole import. The flags of a database are not
 //! in heed's interface: those of a named one lie in its entry of the main one, those of the main one in the first page.
 
-use super::entry::{Entry, Family, Setting, Source, Visit};
+use super::entry::{Entry, Family, Look, Setting, Source, Visit};
 use super::orders::Said;
 use crate::failure::{Failure, Result, show_path};
 use heed::types::Bytes;
@@ -195,7 +195,7 @@ impl Source for Lmdb {
     fn families(&self) -> &[Family] {
         &self.families
     }
-    fn walk(&mut self, family: usize, visit: &mut Visit<'_>) -> Result<()> {
+    fn walk(&mut self, family: usize, _look: Look, visit: &mut Visit<'_>) -> Result<()> {
         let (is_main, table) = &self.tables[family];
         for entry in table.iter(&self.txn).map_err(wrong)? {
             let (key, value) = entry.map_err(wrong)?;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the target appears under its name whole and compared, or not at all; until then it is called `NAME.importing`.
 
-use super::entry::{Entry, Family, Source};
+use super::entry::{Entry, Family, Look, Source};
 use super::tally::Tally;
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
@@ -157,7 +157,7 @@ fn load(
 ) -> Result<Tally> {
     let mut load: BulkLoad = db.family(&family.name)?.bulk_load()?;
     let mut tally = Tally::new(started_ms);
-    source.walk(n, &mut |e: Entry<'_>| {
+    source.walk(n, Look::First, &mut |e: Entry<'_>| {
         let put = match e.expires_at_ms {
             Some(ms) => load.put_until(e.key, e.value, ms),
             None => load.put(e.key, e.value),
@@ -190,7 +190,7 @@ fn compare(
         }
     };
     let mut again = first.empty();
-    source.walk(n, &mut |e| {
+    source.walk(n, Look::Second, &mut |e| {
         again.add(e);
         step(progress);
         Ok(())

@@ -149,7 +149,12 @@ fn sizes_offsets_and_values_are_those_of_tidesdb() {
 #[test]
 fn the_examples_run() {
     let scratch = Scratch::new("examples");
-    for (compiler, source, standard) in [("cc", "tour.c", "-std=c11"), ("c++", "tour.cpp", "-std=c++17")] {
+    let examples = [
+        ("cc", "tour.c", "-std=c11", "backward: cherry banana apple"),
+        ("c++", "tour.cpp", "-std=c++17", "first 1, second 0"),
+        ("cc", "beyond.c", "-std=c11", "100000 of 100000 bytes in pieces"),
+    ];
+    for (compiler, source, standard, says) in examples {
         if !there_is(compiler) {
             continue;
         }
@@ -162,7 +167,6 @@ fn the_examples_run() {
             compile(compiler, &[home("examples/c").join(source)], &program, &flags);
             let out = succeed(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
             let text = String::from_utf8(out.stdout).unwrap();
-            let says = if compiler == "cc" { "backward: cherry banana apple" } else { "first 1, second 0" };
             assert!(text.contains(says), "{text}");
             // A second run finds what the first one left.
             succeed(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));

@@ -45,12 +45,23 @@ pub struct Family {
     pub options: FamilyOptions,
     /// All of them, for the report.
     pub settings: Vec<Setting>,
+    /// Settings as our C library stores them, if the source has them: for programs that go on with that.
+    pub for_c: Option<String>,
     /// About how many entries it has, if that is known.
     pub estimate: Option<u64>,
 }
 
 /// What looks at an entry.
 pub type Visit<'v> = dyn FnMut(Entry<'_>) -> Result<()> + 'v;
+
+/// Which look at a family it is. The second is to find what the first may have missed: a door takes another way if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// To load.
+    First,
+    /// To compare.
+    Second,
+}
 
 /// A database of another engine, open.
 pub trait Source {
@@ -59,5 +70,5 @@ pub trait Source {
     /// Its families.
     fn families(&self) -> &[Family];
     /// Shows every entry of a family, by its number in [`Source::families`]; an error of the visitor ends it.
-    fn walk(&mut self, family: usize, visit: &mut Visit<'_>) -> Result<()>;
+    fn walk(&mut self, family: usize, look: Look, visit: &mut Visit<'_>) -> Result<()>;
 }

@@ -4,7 +4,7 @@
 //! reader sees one moment whatever writers do. One read transaction serves the whole import. The flags of a database are not
 //! in heed's interface: those of a named one lie in its entry of the main one, those of the main one in the first page.
 
-use super::entry::{Entry, Family, Setting, Source, Visit};
+use super::entry::{Entry, Family, Look, Setting, Source, Visit};
 use super::orders::Said;
 use crate::failure::{Failure, Result, show_path};
 use heed::types::Bytes;
@@ -157,7 +157,7 @@ impl Lmdb {
         let settings =
             vec![Setting::kept("flags", format!("{flags:#04x}"), format!("order {}", order.name()))];
         let options = FamilyOptions::new().order(order);
-        self.families.push(Family { name, options, settings, estimate: Some(keys) });
+        self.families.push(Family { name, options, settings, for_c: None, estimate: Some(keys) });
         self.tables.push((is_main, table));
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Source for Lmdb {
     fn families(&self) -> &[Family] {
         &self.families
     }
-    fn walk(&mut self, family: usize, visit: &mut Visit<'_>) -> Result<()> {
+    fn walk(&mut self, family: usize, _look: Look, visit: &mut Visit<'_>) -> Result<()> {
         let (is_main, table) = &self.tables[family];
         for entry in table.iter(&self.txn).map_err(wrong)? {
             let (key, value) = entry.map_err(wrong)?;

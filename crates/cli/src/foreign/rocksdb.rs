@@ -2,7 +2,7 @@
 //! but RocksDB's own log of what happens: that goes to the scratch directory. What the program that made it chose stands in the
 //! newest `OPTIONS` file.
 
-use super::entry::{Entry, Family, Setting, Source, Visit};
+use super::entry::{Entry, Family, Look, Setting, Source, Visit};
 use super::orders::Said;
 use super::scratch::{self, Held, Scratch};
 use crate::failure::{Failure, Result, show_path};
@@ -110,7 +110,7 @@ fn family(name: &str, stored: &Stored) -> Result<Family> {
         settings.push(Setting::none("merge_operator", operator));
     }
     settings.push(Setting::none("all other options", "see the OPTIONS file"));
-    Ok(Family { name: name.to_owned(), options, settings, estimate: None })
+    Ok(Family { name: name.to_owned(), options, settings, for_c: None, estimate: None })
 }
 
 /// What the newest `OPTIONS` file says of each column family; nothing where there is none.
@@ -147,7 +147,7 @@ impl Source for Rocks {
     fn families(&self) -> &[Family] {
         &self.families
     }
-    fn walk(&mut self, family: usize, visit: &mut Visit<'_>) -> Result<()> {
+    fn walk(&mut self, family: usize, look: Look, visit: &mut Visit<'_>) -> Result<()> {
         let name = &self.families[family].name;
         let cf = self.db.cf_handle(name).ok_or_else(|| {
             Failure::other("RocksDB", format!("RocksDB does not find the column family {name:?}"))
@@ -155,10 +155,16 @@ impl Source for Rocks {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
         let mut iter = self.db.raw_iterator_cf_opt(cf, options);
-        iter.seek_to_first();
+        match look {
+            Look::First => iter.seek_to_first(),
+            Look::Second => iter.seek_to_last(),
+        }
         while let Some((key, value)) = iter.item() {
             visit(Entry { key, value, expires_at_ms: None })?;
-            iter.next();
+            match look {
+                Look::First => iter.next(),
+                Look::Second => iter.prev(),
+            }
         }
         iter.status().map_err(wrong)
     }

@@ -247,6 +247,8 @@ int tidesdb_iter_next(iter_t *it) {
     it->at++;
     return stand(it);
 }
+int tidesdb_iter_seek_to_last(iter_t *it) { it->at = it->end - 1; return stand(it); }
+int tidesdb_iter_prev(iter_t *it) { it->at--; return stand(it); }
 int tidesdb_iter_valid(iter_t *it) { return it->valid; }
 int tidesdb_iter_key(iter_t *it, uint8_t **k, size_t *n) {
     entry_t *e = it->family->all + it->at;

@@ -5,6 +5,7 @@
  *   many N LENGTH                              N entries of 16-byte keys and values of LENGTH bytes, every third ending in a day
  *   flush                                      flushes the family
  *   walk                                       reads it all, and says how many entries and how much CPU time
+ *   back                                       the same from its end
  *   leave                                      ends the process without closing anything
  *   wait                                       closes nothing until stdin ends */
 #include "tidesdb9.h"
@@ -80,16 +81,17 @@ int main(int argc, char **argv) {
         } else if (!strcmp(word, "flush")) {
             must(((int (*)(void *))f("tidesdb_flush_memtable"))(cf), "flush");
             do usleep(100000); while (((int (*)(void *))f("tidesdb_is_flushing"))(cf));
-        } else if (!strcmp(word, "walk")) {
+        } else if (!strcmp(word, "walk") || !strcmp(word, "back")) {
             long n = 0;
+            int back = word[0] == 'b';
             clock_t from = clock();
             struct timespec a, b;
             clock_gettime(CLOCK_MONOTONIC, &a);
             must(begin(db, &txn), "begin");
             must(((int (*)(void *, void *, void **))f("tidesdb_iter_new"))(txn, cf, &it), "iter_new");
-            int (*valid)(void *) = f("tidesdb_iter_valid"), (*next)(void *) = f("tidesdb_iter_next");
+            int (*valid)(void *) = f("tidesdb_iter_valid"), (*next)(void *) = f(back ? "tidesdb_iter_prev" : "tidesdb_iter_next");
             int (*get_key)(void *, uint8_t **, size_t *) = f("tidesdb_iter_key"), (*get_value)(void *, uint8_t **, size_t *) = f("tidesdb_iter_value");
-            for (((int (*)(void *))f("tidesdb_iter_seek_to_first"))(it); valid(it); next(it), n++) {
+            for (((int (*)(void *))f(back ? "tidesdb_iter_seek_to_last" : "tidesdb_iter_seek_to_first"))(it); valid(it); next(it), n++) {
                 uint8_t *p; size_t len;
                 get_key(it, &p, &len), get_value(it, &p, &len);
             }

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 const NOT_FOUND: c_int = -3;
 const LOCKED: c_int = -12;
@@ -103,6 +104,8 @@ struct Stats {
 }
 
 type Handle = *mut c_void;
+/// How long a flush may take.
+const FLUSH_MAX: Duration = Duration::from_secs(600);
 type Bytes = *mut u8;
 
 /// The functions that are used, by their names without `tidesdb_`.
@@ -146,7 +149,9 @@ interface! {
     txn_free: unsafe extern "C" fn(Handle),
     iter_new: unsafe extern "C" fn(Handle, Handle, *mut Handle) -> c_int,
     iter_seek_to_first: unsafe extern "C" fn(Handle) -> c_int,
+    iter_seek_to_last: unsafe extern "C" fn(Handle) -> c_int,
     iter_next: unsafe extern "C" fn(Handle) -> c_int,
+    iter_prev: unsafe extern "C" fn(Handle) -> c_int,
     iter_valid: unsafe extern "C" fn(Handle) -> c_int,
     iter_key: unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int,
     iter_value: unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int,
@@ -386,21 +391,29 @@ impl Database {
         success(unsafe { (self.library.txn_commit)(txn.txn) }, "txn_commit")
     }
 
-    /// Asks for a flush of a family.
+    /// Flushes a family, and waits until no flush is under way.
     pub fn flush(&self, family: &str) -> Result<()> {
         let family = self.family(family)?;
         // SAFETY: the family belongs to this open database.
-        success(unsafe { (self.library.flush_memtable)(family) }, "flush_memtable")
-    }
-    /// Whether a flush is under way.
-    pub fn is_flushing(&self, family: &str) -> Result<bool> {
-        let family = self.family(family)?;
+        success(unsafe { (self.library.flush_memtable)(family) }, "flush_memtable")?;
+        let started = Instant::now();
         // SAFETY: as above.
-        Ok(unsafe { (self.library.is_flushing)(family) } != 0)
+        while unsafe { (self.library.is_flushing)(family) } != 0 {
+            if started.elapsed() > FLUSH_MAX {
+                return Err(Failure::other("TidesDB", "TidesDB's library does not end a flush"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
     }
 
-    /// Goes over a family from its first entry, showing the iterator at each.
-    pub fn walk(&self, family: &str, visit: &mut dyn FnMut(&At<'_>) -> Result<()>) -> Result<()> {
+    /// Goes over a family from its first entry to its last, or the other way, showing the iterator at each.
+    pub fn walk(&self, family: &str, way: Way, visit: &mut dyn FnMut(&At<'_>) -> Result<()>) -> Result<()> {
+        let library = &self.library;
+        let (begin, step) = match way {
+            Way::Forward => (library.iter_seek_to_first, library.iter_next),
+            Way::Backward => (library.iter_seek_to_last, library.iter_prev),
+        };
         let family = self.family(family)?;
         let txn = Txn::begin(self)?;
         let mut iter = ptr::null_mut();
@@ -408,8 +421,7 @@ impl Database {
         success(unsafe { (self.library.iter_new)(txn.txn, family, &raw mut iter) }, "iter_new")?;
         let walk = Walk { iter, txn };
         // SAFETY: the iterator was made above and lives until `walk` is dropped.
-        let mut there =
-            found(unsafe { (self.library.iter_seek_to_first)(walk.iter) }, "seek to the first entry")?;
+        let mut there = found(unsafe { begin(walk.iter) }, "seek to the first entry of a walk")?;
         // SAFETY: as above.
         while there && unsafe { (self.library.iter_valid)(walk.iter) } != 0 {
             let at = At {
@@ -419,7 +431,7 @@ impl Database {
             };
             visit(&at)?;
             // SAFETY: as above; nothing of the entry before is used any more.
-            there = found(unsafe { (self.library.iter_next)(walk.iter) }, "go to the next entry")?;
+            there = found(unsafe { step(walk.iter) }, "go to the next entry")?;
         }
         Ok(())
     }
@@ -478,6 +490,13 @@ impl Walk<'_> {
         // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while they are borrowed.
         Ok(unsafe { std::slice::from_raw_parts(bytes, len) })
     }
+}
+
+/// The direction of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Forward,
+    Backward,
 }
 
 /// Where an iterator stands.

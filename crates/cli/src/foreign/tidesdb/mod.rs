@@ -12,14 +12,14 @@ mod calibrate;
 mod look;
 mod settings;
 
-use super::entry::{Entry, Family, Source, Visit};
+use super::entry::{Entry, Family, Look, Source, Visit};
 use super::orders::{self, Said};
 use super::scratch::{self, Scratch};
 use crate::failure::{Failure, Result, show_path};
-use api::{Database, FamilyConfig, Library};
+use api::{Database, FamilyConfig, Library, Way};
 use chain::Chain;
 use perigee::KeyOrder;
-use std::cmp::Ordering::Less;
+use std::cmp::Ordering::{Greater, Less};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -101,8 +101,9 @@ pub fn open(wanted: &Wanted<'_>, scratch: impl FnOnce() -> Result<Scratch>) -> R
     for (name, comparator) in &layout.families {
         let order = order(wanted.said, name, comparator)?;
         let (config, keys) = db.stats(name)?;
+        let for_c = Some(settings::for_c(&config, order));
         let (options, settings) = settings::map(&config, order);
-        families.push(Family { name: name.clone(), options, settings, estimate: Some(keys) });
+        families.push(Family { name: name.clone(), options, settings, for_c, estimate: Some(keys) });
         configs.push(config);
     }
     let chain = ends(wanted, &library, &scratch, layout.unified, &configs)?;
@@ -170,12 +171,21 @@ impl Source for Tides {
     fn families(&self) -> &[Family] {
         &self.families
     }
-    fn walk(&mut self, family: usize, visit: &mut Visit<'_>) -> Result<()> {
+    /// The second look goes backward, and over what the first one may have found in memory once that is in tables: both are
+    /// other roads through the library.
+    fn walk(&mut self, family: usize, look: Look, visit: &mut Visit<'_>) -> Result<()> {
         let family = &self.families[family];
         let order = family.options.order;
+        let (way, ahead) = match look {
+            Look::First => (Way::Forward, Less),
+            Look::Second => (Way::Backward, Greater),
+        };
+        if look == Look::Second {
+            self.db.flush(&family.name)?;
+        }
         let mut last: Option<Vec<u8>> = None;
-        self.db.walk(&family.name, &mut |at| {
-            let sorted = last.as_deref().is_none_or(|last| order.cmp(last, at.key) == Less);
+        self.db.walk(&family.name, way, &mut |at| {
+            let sorted = last.as_deref().is_none_or(|last| order.cmp(last, at.key) == ahead);
             if !sorted && !mixed(order, last.as_deref().unwrap_or_default(), at.key) {
                 return Err(unsorted(family, at.key));
             }

@@ -4,6 +4,7 @@ use super::api::FamilyConfig;
 use crate::foreign::entry::Setting;
 use crate::foreign::orders;
 use perigee::{Compression, FamilyOptions, Isolation, KeyOrder, limits};
+use std::fmt::Display;
 
 const COMPRESSIONS: [(&str, Compression); 5] = [
     ("none", Compression::None),
@@ -76,6 +77,44 @@ pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
         all.push(Setting::none("comparator_ctx_str", c.comparator_context()));
     }
     (options, all)
+}
+
+/// The same as our C library stores them: its form of `config.ini`, in a section `family`.
+pub fn for_c(c: &FamilyConfig, order: KeyOrder) -> String {
+    let compression =
+        at(&COMPRESSIONS, c.compression).map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
+    let mut text = String::from("[family]\n");
+    let all: [(&str, &dyn Display); 24] = [
+        ("write_buffer_size", &c.write_buffer),
+        ("level_size_ratio", &c.level_ratio),
+        ("min_levels", &c.min_levels),
+        ("dividing_level_offset", &c.dividing_level_offset),
+        ("value_threshold", &c.value_threshold),
+        ("enable_bloom_filter", &c.bloom),
+        ("bloom_fpr", &c.bloom_rate),
+        ("enable_block_indexes", &c.block_indexes),
+        ("index_sample_ratio", &c.index_sample),
+        ("block_index_prefix_len", &c.index_prefix),
+        ("sync_mode", &c.sync),
+        ("sync_interval_us", &c.sync_interval_us),
+        ("skip_list_max_level", &c.skip_list_levels),
+        ("skip_list_probability", &c.skip_list_probability),
+        ("l1_file_count_trigger", &c.l1_trigger),
+        ("l0_queue_stall_threshold", &c.l0_stall),
+        ("tombstone_density_trigger", &c.tombstone_density),
+        ("tombstone_density_min_entries", &c.tombstone_entries),
+        ("min_disk_space", &c.min_disk),
+        ("use_btree", &c.btree),
+        ("object_lazy_compaction", &c.object_lazy),
+        ("object_prefetch_compaction", &c.object_prefetch),
+        ("compression_algorithm", &compression),
+        ("default_isolation_level", &c.isolation),
+    ];
+    for (name, value) in all {
+        text.push_str(&format!("{name} = {value}\n"));
+    }
+    text.push_str(&format!("comparator_name = {}\n", orders::name_of(order)));
+    text
 }
 
 fn shown(comparator: &str) -> &str {

@@ -16,9 +16,6 @@ fn home(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Statistics that the library does not tell yet: this goes when it does.
-const PENDING: [&str; 2] = ["--skip", "stats"];
-
 /// Where cargo puts the libraries beside this test: `target/PROFILE/deps`.
 fn built() -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
@@ -111,7 +108,6 @@ fn run_suite(name: &str, flags: &[&str], sanitized: bool) {
         Command::new(&program)
             .arg("--dir")
             .arg(&scratch.0)
-            .args(PENDING)
             .env("ASAN_OPTIONS", "detect_leaks=0"),
     );
     let text = String::from_utf8_lossy(&out.stdout);

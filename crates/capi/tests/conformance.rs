@@ -104,12 +104,8 @@ fn run_suite(name: &str, flags: &[&str], sanitized: bool) {
     }
     let program = scratch.0.join("conformance");
     compile("cc", &suite(), &program, flags);
-    let out = succeed(
-        Command::new(&program)
-            .arg("--dir")
-            .arg(&scratch.0)
-            .env("ASAN_OPTIONS", "detect_leaks=0"),
-    );
+    let out =
+        succeed(Command::new(&program).arg("--dir").arg(&scratch.0).env("ASAN_OPTIONS", "detect_leaks=0"));
     let text = String::from_utf8_lossy(&out.stdout);
     println!("{text}");
     let checks: u32 = text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();

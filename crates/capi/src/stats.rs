@@ -191,6 +191,7 @@ struct Sum {
     memtables: u64,
     active: u64,
     sealed: usize,
+    full: usize,
     tables: usize,
     data: u64,
     wal: u64,
@@ -207,9 +208,14 @@ impl Sum {
         let mut sum = Sum::default();
         let seen: HashSet<u32> = db.all().iter().map(|f| f.inner.id()).collect();
         for f in stats.families.iter().filter(|f| seen.contains(&f.id)) {
-            sum.active += f.memtable.0;
             sum.memtables += f.memtable.0 + f.sealed.1;
             sum.sealed += f.sealed.0;
+            // A full memtable takes nothing any more: the next commit seals it first.
+            if db.unified.is_some_and(|most| f.memtable.0 >= most as u64) {
+                sum.full += 1;
+            } else {
+                sum.active += f.memtable.0;
+            }
             sum.tables += f.levels.iter().map(|l| l.files).sum::<usize>();
             sum.data += f.levels.iter().map(|l| l.bytes).sum::<u64>() + f.vlogs.1;
             sum.wal += log_share(db, f.user_bytes_written)?;
@@ -250,7 +256,7 @@ fn whole(db: &Arc<Database>) -> Result<DbStats> {
         flush_queue_size: all.sealed.saturating_sub(work.flushes_running),
         unified_memtable_enabled: c_int::from(unified),
         unified_memtable_bytes: if_unified(all.active) as i64,
-        unified_immutable_count: if_unified(all.sealed as u64) as c_int,
+        unified_immutable_count: if_unified((all.sealed + all.full) as u64) as c_int,
         unified_is_flushing: c_int::from(unified && flushing > 0),
         unified_next_cf_index: if_unified(families.iter().map(|f| f.inner.id() + 1).max().unwrap_or(0).into())
             as u32,

@@ -168,6 +168,12 @@ fn all_families_arrive_with_orders_and_ends() {
             assert_eq!(&read(&db, family), all, "{family} of {}", library.display());
         }
         assert_eq!(db.family("f_reverse").unwrap().options().value_threshold, 512);
+        // As crates/capi stores them.
+        let kept = db.family("tidesdb.settings").unwrap().get("f_uint64").unwrap().unwrap();
+        let kept = String::from_utf8(kept.to_vec()).unwrap();
+        for line in ["[family]", "value_threshold = 512", "comparator_name = uint64"] {
+            assert!(kept.lines().any(|l| l == line), "{line} in {kept}");
+        }
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Family {
     pub options: FamilyOptions,
     /// All of them, for the report.
     pub settings: Vec<Setting>,
+    /// Settings as our C library stores them, if the source has them: for programs that go on with that.
+    pub for_c: Option<String>,
     /// About how many entries it has, if that is known.
     pub estimate: Option<u64>,
 }

@@ -157,7 +157,7 @@ impl Lmdb {
         let settings =
             vec![Setting::kept("flags", format!("{flags:#04x}"), format!("order {}", order.name()))];
         let options = FamilyOptions::new().order(order);
-        self.families.push(Family { name, options, settings, estimate: Some(keys) });
+        self.families.push(Family { name, options, settings, for_c: None, estimate: Some(keys) });
         self.tables.push((is_main, table));
         Ok(())
     }

@@ -110,7 +110,7 @@ fn family(name: &str, stored: &Stored) -> Result<Family> {
         settings.push(Setting::none("merge_operator", operator));
     }
     settings.push(Setting::none("all other options", "see the OPTIONS file"));
-    Ok(Family { name: name.to_owned(), options, settings, estimate: None })
+    Ok(Family { name: name.to_owned(), options, settings, for_c: None, estimate: None })
 }
 
 /// What the newest `OPTIONS` file says of each column family; nothing where there is none.

@@ -6,7 +6,7 @@ use super::entry::{Entry, Family, Look, Source};
 use super::tally::Tally;
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
-use perigee::{BulkLoad, Db, Durability, Error, Options};
+use perigee::{BulkLoad, Db, Durability, Error, FamilyOptions, Options};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -136,7 +136,31 @@ fn create(target: &Target, families: &[Family]) -> Result<Db> {
     for family in families.iter().filter(|f| f.name != "default") {
         db.create_family(&family.name, family.options.clone())?;
     }
+    keep_for_c(&db, families)?;
     Ok(db)
+}
+
+/// The family in which our C library keeps settings (crates/capi, `catalog`): a program that was made for the source's engine finds
+/// its families configured as they were, also in what the engine has no counterpart of.
+const SETTINGS_FOR_C: &str = "tidesdb.settings";
+
+fn keep_for_c(db: &Db, families: &[Family]) -> Result<()> {
+    if families.iter().all(|f| f.for_c.is_none()) {
+        return Ok(());
+    }
+    if families.iter().any(|f| f.name == SETTINGS_FOR_C) {
+        return Err(Failure::usage(format!(
+            "a family of the source is called {SETTINGS_FOR_C:?}, a name that is taken"
+        ))
+        .hint("rename it there first"));
+    }
+    let kept = db.create_family(SETTINGS_FOR_C, FamilyOptions::new().memtable_bytes(1 << 20))?;
+    for family in families {
+        if let Some(text) = &family.for_c {
+            kept.put(&family.name, text)?;
+        }
+    }
+    Ok(())
 }
 
 /// Which entry of which family an error of the engine is about.

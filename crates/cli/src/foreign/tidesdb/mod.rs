@@ -101,8 +101,9 @@ pub fn open(wanted: &Wanted<'_>, scratch: impl FnOnce() -> Result<Scratch>) -> R
     for (name, comparator) in &layout.families {
         let order = order(wanted.said, name, comparator)?;
         let (config, keys) = db.stats(name)?;
+        let for_c = Some(settings::for_c(&config, order));
         let (options, settings) = settings::map(&config, order);
-        families.push(Family { name: name.clone(), options, settings, estimate: Some(keys) });
+        families.push(Family { name: name.clone(), options, settings, for_c, estimate: Some(keys) });
         configs.push(config);
     }
     let chain = ends(wanted, &library, &scratch, layout.unified, &configs)?;

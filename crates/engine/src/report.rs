@@ -97,6 +97,8 @@ pub struct FamilyStatus {
     pub flushing: bool,
     /// A compaction of it runs, or is due and may run.
     pub compacting: bool,
+    /// A compaction of it is due, and none runs.
+    pub due: bool,
 }
 
 /// What memtables hold.
@@ -311,12 +313,11 @@ fn transactions(core: &Core) -> Transactions {
 fn background(core: &Core, families: &[FamilyStatus]) -> Background {
     let jobs = core.control.running();
     let running = |kind| jobs.iter().filter(|j| j.kind == kind).count();
-    let idle = |f: &&FamilyStatus| !core.control.works_on(Kind::Compaction, f.family.id);
     Background {
         flushes_running: running(Kind::Flush),
         memtables_sealed: families.iter().map(|f| f.sealed.0).sum(),
         compactions_running: running(Kind::Compaction),
-        compactions_due: families.iter().filter(idle).filter(|f| due::of(core, &f.family)).count(),
+        compactions_due: families.iter().filter(|f| f.due).count(),
     }
 }
 
@@ -327,8 +328,11 @@ pub fn is_flushing(family: &Family) -> bool {
 
 /// Whether a compaction of the family runs, or is due and may run.
 pub fn is_compacting(core: &Core, family: &Arc<Family>) -> bool {
-    let may = || !core.health.is_read_only() && core.control.check(Kind::Compaction).is_ok();
-    core.control.works_on(Kind::Compaction, family.id) || (may() && due::of(core, family))
+    core.control.works_on(Kind::Compaction, family.id) || (may_compact(core) && due::of(core, family))
+}
+
+fn may_compact(core: &Core) -> bool {
+    !core.health.is_read_only() && core.control.check(Kind::Compaction).is_ok()
 }
 
 fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
@@ -340,6 +344,8 @@ fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
 pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
     let view = family.tree.view();
     let v = &view.version;
+    let at_work = core.control.works_on(Kind::Compaction, family.id);
+    let due = !at_work && due::of(core, &family);
     let mut memtables = Memtables::default();
     for m in view.memtables() {
         let (keys, values) = m.raw_bytes();
@@ -354,7 +360,8 @@ pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
         memtables,
         user_bytes: family.user_bytes(),
         flushing: is_flushing(&family),
-        compacting: is_compacting(core, &family),
+        compacting: at_work || (due && may_compact(core)),
+        due,
         sealed: (view.sealed.len(), view.sealed.iter().map(|m| m.bytes()).sum()),
         levels: (0..depth).map(|l| level(v, l)).collect(),
         vlogs: (

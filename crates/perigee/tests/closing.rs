@@ -35,7 +35,7 @@ fn options() -> Options {
 }
 
 fn fill(db: &Db, value: &[u8]) {
-    for i in 0..2000u32 {
+    for i in 0..400u32 {
         db.put(i.to_be_bytes(), value).unwrap();
     }
 }
@@ -64,7 +64,7 @@ fn whatever_is_alive_answers_closed_and_the_directory_is_free() {
         txn.get(&other, "k").unwrap();
     }
     let spilled = db.begin(TxnOptions::new().spill_bytes(4096)).unwrap();
-    for i in 0..1000u32 {
+    for i in 0..200u32 {
         spilled.put(&family, i.to_le_bytes(), [2; 600]).unwrap();
     }
     let mut of_spilled = spilled.cursor(&family).unwrap();
@@ -139,7 +139,7 @@ fn whatever_is_alive_answers_closed_and_the_directory_is_free() {
     again.flush().unwrap();
     drop((txns, spilled, of_spilled, cursor, iter, snapshot, load, family, other, prepared, db));
     again.compact().unwrap();
-    assert_eq!(again.iter().unwrap().count(), 2000);
+    assert_eq!(again.iter().unwrap().count(), 400);
     assert_eq!(again.get(7u32.to_be_bytes()).unwrap().unwrap(), [4; 600]);
     again.commit_prepared("gid").unwrap();
     assert_eq!(again.family("other").unwrap().get("p").unwrap().unwrap(), b"prepared");
@@ -147,7 +147,7 @@ fn whatever_is_alive_answers_closed_and_the_directory_is_free() {
     again.close().unwrap();
     let third = Db::open(&dir.0, options()).unwrap();
     assert!(third.stats().recovery.clean);
-    assert_eq!(third.iter().unwrap().count(), 2000);
+    assert_eq!(third.iter().unwrap().count(), 400);
 }
 
 #[test]

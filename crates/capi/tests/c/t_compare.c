@@ -170,9 +170,8 @@ static void test_registered(fixture_t *x)
     const char *f = "tidesdb_register_comparator", *g = "tidesdb_get_comparator";
     tidesdb_comparator_fn fn = NULL;
     void *ctx = NULL;
-    /* The database calls the comparators until it is closed. */
-    static order_ctx_t up, down;
-    up = (order_ctx_t){0, 1}, down = (order_ctx_t){0, -1};
+    /* Contexts live until the database is closed, which the caller does: its flush compares. */
+    static order_ctx_t up = {0, 1}, down = {0, -1};
     RC(f, "NULL database is an invalid argument", tidesdb_register_comparator(NULL, "n", by_last_byte, NULL, NULL), TDB_ERR_INVALID_ARGS);
     RC(f, "NULL name is an invalid argument", tidesdb_register_comparator(x->db, NULL, by_last_byte, NULL, NULL), TDB_ERR_INVALID_ARGS);
     RC(f, "NULL function is an invalid argument", tidesdb_register_comparator(x->db, "n", NULL, NULL, NULL), TDB_ERR_INVALID_ARGS);

@@ -570,6 +570,11 @@ impl World {
                 good(tidesdb_close(self.dbs[db]), "close");
             }
         }
+        // What was open in a database when it was closed is still to be freed; a second time does nothing.
+        for handle in std::mem::take(&mut self.stale) {
+            tidesdb_txn_free(handle);
+            tidesdb_iter_free(handle);
+        }
         self.txns.iter().for_each(|t| tidesdb_txn_free(t.handle));
         self.iters.iter().for_each(|i| tidesdb_iter_free(i.handle));
     }

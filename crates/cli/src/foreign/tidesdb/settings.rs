@@ -19,6 +19,11 @@ fn at<T: Copy>(all: &[T], index: i32) -> Option<T> {
     usize::try_from(index).ok().and_then(|i| all.get(i).copied())
 }
 
+/// The rate of false positives that is meant.
+fn rate(c: &FamilyConfig) -> f64 {
+    if c.bloom_rate > 0.0 && c.bloom_rate < 1.0 { c.bloom_rate } else { 0.01 }
+}
+
 /// The family's options under this key order, and the whole list for the report.
 pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
     let (compression, became) = at(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
@@ -26,11 +31,18 @@ pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
     let mut options = FamilyOptions::new()
         .order(order)
         .memtable_bytes((c.write_buffer as u64).clamp(1 << 10, 2 << 30))
-        .value_threshold(c.value_threshold.clamp(1, limits::INLINE_VALUE_BYTES_MAX))
+        .value_threshold(if c.value_threshold == 0 {
+            512
+        } else {
+            c.value_threshold.min(limits::INLINE_VALUE_BYTES_MAX)
+        })
         .compression(became)
         .level_ratio(c.level_ratio.clamp(2, 100) as u32)
         .isolation(Some(isolation));
-    options = if c.bloom == 0 { options.filter_rate(1.0) } else { options.filter_rate(c.bloom_rate) };
+    options = match c.bloom {
+        0 => options.filter_bits(0),
+        _ => options.filter_rate(rate(c)),
+    };
     let sync = match at(&SYNCS, c.sync).unwrap_or("unknown") {
         "interval" => format!("interval, {} us", c.sync_interval_us),
         other => other.to_owned(),
@@ -80,7 +92,26 @@ pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
 }
 
 /// The same as our C library stores them: its form of `config.ini`, in a section `family`.
+/// What it would refuse is brought into its range.
 pub fn for_c(c: &FamilyConfig, order: KeyOrder) -> String {
+    let mut c = *c;
+    c.bloom_rate = rate(&c);
+    if !(0.0..=1.0).contains(&c.tombstone_density) {
+        c.tombstone_density = 0.0;
+    }
+    if c.sync_interval_us == 0 {
+        c.sync_interval_us = 128_000;
+    }
+    for n in [
+        &mut c.min_levels,
+        &mut c.dividing_level_offset,
+        &mut c.skip_list_levels,
+        &mut c.l1_trigger,
+        &mut c.l0_stall,
+    ] {
+        *n = (*n).max(0);
+    }
+    c.object_lazy = c.object_lazy.clamp(0, 1);
     let compression =
         at(&COMPRESSIONS, c.compression).map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
     let mut text = String::from("[family]\n");

@@ -37,7 +37,7 @@ pub const FILTER_BITS_MAX: u8 = 30;
 /// Longest name of a user's key order, in bytes.
 pub const ORDER_NAME_BYTES_MAX: usize = 96;
 /// Most users' key orders in one process: they are never forgotten.
-pub const ORDERS_MAX: usize = 256;
+pub const ORDERS_MAX: usize = 1 << 16;
 /// Longest name of a user's merge operator, and longest separator of the built-in one, in bytes.
 pub const MERGE_NAME_BYTES_MAX: usize = 64;
 /// Raw bytes in one chunk of a value log.

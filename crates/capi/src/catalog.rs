@@ -11,9 +11,9 @@
 
 use crate::abi::{FamilyConfig, NAME_BYTES};
 use crate::border::set_field;
-use crate::code::{INVALID_ARGS, Result};
+use crate::code::{INVALID_ARGS, Result, last_error};
 use crate::{config, ini, log, order};
-use perigee::{Db, Durability, FamilyOptions, WriteOptions};
+use perigee::{Db, Durability, ErrorKind, FamilyOptions, WriteOptions};
 
 /// The family that holds the settings.
 pub const SETTINGS: &str = "tidesdb.settings";
@@ -60,23 +60,23 @@ pub fn load(db: &Db, unified: Option<usize>) -> Result<Vec<Seen>> {
     let stored = if names.iter().any(|n| n == SETTINGS) { Some(db.family(SETTINGS)?) } else { None };
     let mut all = Vec::new();
     for inside in names.iter().filter(|n| *n != SETTINGS) {
-        let hidden = inside == DEFAULT && {
-            let mut cursor = db.default_family().cursor()?;
-            cursor.seek_to_first()?;
-            !cursor.valid() || names.iter().any(|n| n == "default~")
-        };
+        let hidden =
+            inside == DEFAULT && (names.iter().any(|n| n == "default~") || is_empty(&db.default_family()));
         if hidden {
             continue;
         }
         let (inner, name) = (db.family(inside)?, outside(inside).to_owned());
         let now = inner.options();
         let mut c = config::of_options(&now);
-        if let Some(text) = stored.as_ref().map(|s| s.get(&name)).transpose()?.flatten() {
-            c = config::FAMILY;
-            ini::read(&String::from_utf8_lossy(&text), SECTION, &mut c)?;
+        if let Some(kept) = stored.as_ref().and_then(|s| settings_of(s, &name, inner.id())) {
+            c = kept;
             let wanted = applied(&now, &config::family_options(&c, now.order, unified)?);
             if wanted != now {
-                inner.set_options(wanted)?;
+                match inner.set_options(wanted) {
+                    // Who only reads writes no files.
+                    Err(e) if e.kind() == ErrorKind::ReadOnly => {}
+                    done => done?,
+                }
             }
         }
         if set_field(&mut c.comparator_name, &order::name_of(now.order)).is_err() {
@@ -86,6 +86,33 @@ pub fn load(db: &Db, unified: Option<usize>) -> Result<Vec<Seen>> {
     }
     all.sort_by_key(|(inner, ..)| inner.id());
     Ok(all)
+}
+
+/// What stands before the settings: the number of the family that they are of, since a name may come to another one.
+const OF: &str = "; family ";
+
+/// Whether nothing is in a family; one that cannot be read holds something.
+fn is_empty(family: &perigee::Family) -> bool {
+    let first = family.cursor().and_then(|mut cursor| cursor.seek_to_first().map(|()| cursor.valid()));
+    matches!(first, Ok(false))
+}
+
+/// The settings that are stored for a family. Settings that cannot be read are said and done without: the data is worth more.
+fn settings_of(stored: &perigee::Family, name: &str, id: u32) -> Option<FamilyConfig> {
+    let lost = |why: String| {
+        log::error(&format!("the settings of family {name:?} cannot be read, defaults are used: {why}"));
+        None
+    };
+    let text = match stored.get(name) {
+        Ok(text) => String::from_utf8_lossy(&text?).into_owned(),
+        Err(e) => return lost(e.to_string()),
+    };
+    let of = text.lines().next()?.strip_prefix(OF)?.parse::<u32>().ok()?;
+    let mut c = config::FAMILY;
+    match ini::read(&text, SECTION, &mut c) {
+        Ok(()) => (of == id).then_some(c),
+        Err(_) => lost(last_error()),
+    }
 }
 
 /// Options of a family with those of C in force; the rest stays.
@@ -111,9 +138,10 @@ fn durable() -> WriteOptions {
     WriteOptions::new().durability(Durability::Full)
 }
 
-/// Stores settings under a name.
-pub fn store(db: &Db, name: &str, c: &FamilyConfig) -> Result<()> {
-    Ok(settings(db)?.put_with(name, ini::write(SECTION, c)?, durable())?)
+/// Stores settings of a family under a name.
+pub fn store(db: &Db, name: &str, id: u32, c: &FamilyConfig) -> Result<()> {
+    let text = format!("{OF}{id}\n{}", ini::write(SECTION, c)?);
+    Ok(settings(db)?.put_with(name, text, durable())?)
 }
 
 /// Forgets what is stored under a name.

@@ -77,6 +77,12 @@ impl Code {
     }
 }
 
+/// A key that is not there: no error, but asked about it says so.
+#[inline(never)]
+pub fn absent() -> Code {
+    NOT_FOUND.because("the key is not there")
+}
+
 impl From<Error> for Code {
     #[cold]
     fn from(e: Error) -> Code {

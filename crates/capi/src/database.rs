@@ -119,36 +119,40 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
     if path.is_empty() {
         return Err(INVALID_ARGS.because("db_path: a directory"));
     }
-    log::set_level(c.log_level);
     if !c.object_store.is_null() {
         return Err(INVALID_ARGS.because(
             "object_store: this library keeps databases on local disks only; leave the field null (nothing was opened)",
         ));
     }
     let options = told(with(config::options(c)?)?, c.log_level);
+    log::set_level(c.log_level);
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
+    // The file is in the directory, which an open that fails must not leave behind.
     if log_file.is_some() {
-        // What is in the way is told by the open below.
-        let _ = std::fs::create_dir(&path);
+        log::hold();
     }
-    log::to(log_file.as_deref().filter(|_| path.is_dir()), c.log_truncation_at as u64);
+    let database = Arc::new(Database::new(path, options, c, log_file)?);
+    let opened = database.open().map(drop);
+    let there = opened.is_ok() || database.waits();
+    if let Some(file) = &database.log {
+        if there {
+            log::to(file, c.log_truncation_at as u64);
+        } else {
+            log::release();
+        }
+    }
     let notes = config::database_notes(c);
     if !notes.is_empty() {
         log::info(&format!("without effect, because this engine sees to it by itself: {}", notes.join(", ")));
     }
-    let database = Arc::new(Database::new(path, options, c, log_file)?);
-    if let Err(e) = database.open() {
-        if !database.waits() {
-            if let Some(file) = &database.log {
-                log::leave(file);
-            }
-            return Err(e);
-        }
-        log::warn(&format!(
+    match opened {
+        Err(e) if !there => return Err(e),
+        Err(_) => log::warn(&format!(
             "the database is opened when its comparators are registered: {}",
             crate::code::last_error()
-        ));
+        )),
+        Ok(()) => {}
     }
     DATABASES.insert(database)
 }
@@ -212,15 +216,11 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
         if !ctx_str.is_null() && unsafe { CStr::from_ptr(ctx_str) }.count_bytes() >= CONTEXT_BYTES {
             return Err(INVALID_ARGS.because("the text of a comparator's context has at most 255 bytes"));
         }
-        let taken =
-            db.comparators.read().unwrap_or_else(PoisonError::into_inner).iter().any(|r| r.name == name);
-        if taken || order::built_in(name).is_some() {
+        if order::built_in(name).is_some() {
             return Err(INVALID_ARGS.because("a comparator of that name is registered already"));
         }
         let function = Function { call: function, context: ctx };
-        let order = order::register(db.id, name, function)?;
-        db.learn(Registered { name: name.to_owned(), function, order });
-        Ok(())
+        db.learn(Registered { name: name.to_owned(), function, order: None })
     })
 }
 
@@ -242,8 +242,9 @@ pub unsafe extern "C" fn tidesdb_get_comparator(
         let registered = db.comparators.read().unwrap_or_else(PoisonError::into_inner);
         let own = registered.iter().find(|r| r.name == name).map(|r| r.function);
         let built_in = order::built_in(name).filter(|_| !name.is_empty());
-        let found =
-            own.or(built_in.map(|(_, call)| Function { call, context: null_mut() })).ok_or(NOT_FOUND)?;
+        let found = own
+            .or(built_in.map(|(_, call)| Function { call, context: null_mut() }))
+            .ok_or_else(|| NOT_FOUND.because("no comparator of that name is registered"))?;
         // SAFETY: says the caller.
         unsafe {
             if let Some(place) = fn_.as_mut() {

@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::border::{call, given, out, text, value};
 use crate::code::{CORRUPTION, EXISTS, INVALID_ARGS, IO, NOT_FOUND, Result};
 use crate::state::{Database, Family, announce, database, family};
-use crate::{alloc, catalog, config, hook, ini, log};
+use crate::{alloc, catalog, config, ini, log};
 use perigee::{Db, FamilyOptions};
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
@@ -58,12 +58,12 @@ fn create(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result<()> {
     }
     tell_of(name, given);
     let kept = FamilyConfig { comparator_fn_cached: null_mut(), comparator_ctx_cached: null_mut(), ..*given };
-    // Settings first: those of a family that is not there are not looked at.
-    catalog::store(engine, name, &kept)?;
+    ini::write(name, &kept)?; // Settings that cannot be stored are refused before anything is made.
     let made = engine.create_family(&catalog::inside(name), options)?;
+    catalog::store(engine, name, made.id(), &kept)?;
     let family = enlist(db, made, name, kept)?;
     if given.commit_hook_fn.is_some() {
-        hook::set(&family, given.commit_hook_fn, given.commit_hook_ctx);
+        family.set_hook(given.commit_hook_fn, given.commit_hook_ctx);
     }
     Ok(())
 }
@@ -97,6 +97,7 @@ fn remove(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Result<()> {
     }
     db.families.write().unwrap_or_else(PoisonError::into_inner).retain(|f| !Arc::ptr_eq(f, family));
     family.retire();
+    db.keep_free();
     catalog::forget(engine, &name)
 }
 
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
                 INVALID_ARGS.because("the family \"default\" that was written from Rust keeps its name")
             );
         }
-        catalog::store(engine, new, &family.config())?;
+        catalog::store(engine, new, family.inner.id(), &family.config())?;
         engine.rename_family(&inside, &catalog::inside(new))?;
         family.rename(new);
         catalog::forget(engine, old)
@@ -191,8 +192,8 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
             return Err(exists(to));
         }
         let c = FamilyConfig { commit_hook_fn: None, commit_hook_ctx: null_mut(), ..source.config() };
-        catalog::store(engine, to, &c)?;
         let made = engine.clone_family(&source.inner.name(), &catalog::inside(to))?;
+        catalog::store(engine, to, made.id(), &c)?;
         enlist(&db, made, to, c).map(drop)
     })
 }
@@ -279,11 +280,11 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
         if wanted != now {
             cf.inner.set_options(wanted)?;
         }
-        hook::set(&cf, new.commit_hook_fn, new.commit_hook_ctx);
+        cf.set_hook(new.commit_hook_fn, new.commit_hook_ctx);
         cf.set_config(c);
         cf.database.keep_free();
         // What is stored holds after the next open, what is not until then.
-        if persist_to_disk != 0 { catalog::store(engine, &cf.name(), &c) } else { Ok(()) }
+        if persist_to_disk != 0 { catalog::store(engine, &cf.name(), cf.inner.id(), &c) } else { Ok(()) }
     })
 }
 
@@ -299,7 +300,7 @@ pub unsafe extern "C" fn tidesdb_cf_set_commit_hook(
 ) -> c_int {
     call(|| {
         let cf = family(cf)?;
-        hook::set(&cf, fn_, ctx);
+        cf.set_hook(fn_, ctx);
         cf.set_config(FamilyConfig { commit_hook_fn: fn_, commit_hook_ctx: ctx, ..cf.config() });
         Ok(())
     })

@@ -13,6 +13,7 @@
 
 use crate::code::{Code, INVALID_ARGS, MEMORY, Result};
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,6 +21,8 @@ use std::time::Duration;
 
 const INDEX_BITS: u32 = 20;
 const CHUNK: usize = 1 << 10;
+/// So many free slots take turns: a handle's number comes back after so many times a million others at the earliest.
+const FREE_LEAST: usize = 256;
 const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK;
 const GENERATION: u64 = (1 << 20) - 1;
 
@@ -27,7 +30,9 @@ const GENERATION: u64 = (1 << 20) - 1;
 /// many have pinned it.
 const LIVE: u64 = 1 << 31;
 const HELD: u64 = 1 << 30;
-const PINS: u64 = HELD - 1;
+/// Somebody waits to take the value out: nobody enters any more.
+const GOING: u64 = 1 << 29;
+const PINS: u64 = GOING - 1;
 
 struct Slot<T, S> {
     state: AtomicU64,
@@ -46,7 +51,8 @@ pub struct Table<T: 'static, S: 'static = ()> {
 }
 
 struct Free {
-    slots: Vec<u32>,
+    /// The longest free first: so a stale handle meets its number again as late as can be.
+    slots: VecDeque<u32>,
     /// Slots from here on were never used.
     next: u32,
 }
@@ -65,7 +71,7 @@ pub struct Hold<'a, T, S = ()> {
 }
 
 /// Something of this thread alone, whose address names it.
-fn me() -> usize {
+pub fn me() -> usize {
     thread_local! { static ME: u8 = const { 0 }; }
     ME.try_with(|me| std::ptr::from_ref(me) as usize).unwrap_or(1)
 }
@@ -81,7 +87,7 @@ fn again() -> Code {
 }
 
 /// What a thread does that must wait, by the number of its tries.
-fn wait(tries: u32) {
+pub fn wait(tries: u32) {
     match tries {
         0..64 => std::hint::spin_loop(),
         64..512 => std::thread::yield_now(),
@@ -95,7 +101,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         Table {
             kind,
             chunks: [const { OnceLock::new() }; CHUNKS],
-            free: Mutex::new(Free { slots: Vec::new(), next: 0 }),
+            free: Mutex::new(Free { slots: VecDeque::new(), next: 0 }),
         }
     }
 
@@ -120,9 +126,10 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
     pub fn insert_with(&self, value: T, side: impl FnOnce(&S)) -> Result<usize> {
         let index = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            match free.slots.pop() {
+            let fresh = free.next >> INDEX_BITS == 0 && free.slots.len() < FREE_LEAST;
+            match if fresh { None } else { free.slots.pop_front() } {
                 Some(index) => index,
-                None if free.next >> INDEX_BITS == 0 => {
+                None if fresh => {
                     free.next += 1;
                     free.next - 1
                 }
@@ -152,7 +159,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
     pub fn lives(&self, raw: usize) -> bool {
         self.slot(raw as u64).is_ok_and(|(slot, generation)| {
             let state = slot.state.load(Acquire);
-            state >> 32 == generation && state & LIVE != 0
+            state >> 32 == generation && state & (LIVE | GOING) == LIVE
         })
     }
 
@@ -161,7 +168,8 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
     pub fn peek(&self, raw: usize) -> Result<&S> {
         let (slot, generation) = self.slot(raw as u64)?;
         let state = slot.state.load(Acquire);
-        if state >> 32 == generation && state & LIVE != 0 { Ok(&slot.side) } else { Err(stale()) }
+        let there = state >> 32 == generation && state & (LIVE | GOING) == LIVE;
+        if there { Ok(&slot.side) } else { Err(stale()) }
     }
 
     /// Changes the state by `step` as soon as `ready` says so.
@@ -170,7 +178,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         let mut tries = 0;
         loop {
             let state = slot.state.load(Relaxed);
-            if state >> 32 != generation || state & LIVE == 0 {
+            if state >> 32 != generation || state & (LIVE | GOING) != LIVE {
                 return Err(stale());
             }
             if state & busy == 0 {
@@ -203,18 +211,32 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         Ok(Hold { slot })
     }
 
-    /// Takes a value out: its handle is no good any more.
+    /// Takes a value out: its handle is no good from the first moment on; who is inside is waited for.
     pub fn remove(&self, raw: usize) -> Result<T> {
-        let mut hold = self.hold(raw)?;
-        let slot = hold.slot;
-        // SAFETY of what follows: held by this thread.
-        let value = hold.take();
-        std::mem::forget(hold);
-        slot.owner.store(0, Relaxed);
-        let next = ((slot.state.load(Relaxed) >> 32) + 1) & GENERATION;
-        slot.state.store(next << 32, Release);
+        let (slot, generation) = self.slot(raw as u64)?;
+        let mut state = slot.state.load(Relaxed);
+        loop {
+            if state >> 32 != generation || state & (LIVE | GOING) != LIVE {
+                return Err(stale());
+            }
+            if state & HELD != 0 && slot.owner.load(Relaxed) == me() {
+                return Err(again());
+            }
+            match slot.state.compare_exchange_weak(state, state | GOING, Acquire, Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        let mut tries = 0;
+        while slot.state.load(Acquire) & (HELD | PINS) != 0 {
+            tries += 1;
+            wait(tries);
+        }
+        // SAFETY: nobody is inside, and nobody enters what is going; only one thread has set that.
+        let value = unsafe { (*slot.value.get()).take() };
+        slot.state.store(((generation + 1) & GENERATION) << 32, Release);
         let index = (raw >> 4) & ((1 << INDEX_BITS) - 1);
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push(index as u32);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push_back(index as u32);
         value.ok_or_else(stale)
     }
 }
@@ -241,10 +263,6 @@ impl<T, S> Hold<'_, T, S> {
     pub fn side(&self) -> &S {
         &self.slot.side
     }
-    fn take(&mut self) -> Option<T> {
-        // SAFETY: as `deref_mut`.
-        unsafe { (*self.slot.value.get()).take() }
-    }
 }
 
 impl<T, S> Deref for Hold<'_, T, S> {
@@ -268,9 +286,8 @@ impl<T, S> Drop for Hold<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.slot.owner.store(0, Relaxed);
-        // While it is held nobody else changes the state.
-        let state = self.slot.state.load(Relaxed);
-        self.slot.state.store(state & !HELD, Release);
+        // Another thread may say meanwhile that it wants to take the value out.
+        self.slot.state.fetch_and(!HELD, Release);
     }
 }
 

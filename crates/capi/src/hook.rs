@@ -1,19 +1,59 @@
 //! Commit hooks: the engine's events as arrays of operations.
 
 use crate::abi::{CommitHook, CommitOp};
-use crate::border::Within;
+use crate::border::{Within, in_hook};
+use crate::handle::{me, wait};
 use crate::log;
-use crate::state::Family;
 use perigee::{CommitEvent, CommitOperation};
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::ptr::null;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How far the hooks of a database have been told: who commits waits for that, so that a hook has run before the commit returns, on
+/// whichever thread.
+#[derive(Default)]
+pub struct Told {
+    upto: Mutex<u64>,
+    bell: Condvar,
+    running: AtomicUsize,
+}
+
+impl Told {
+    fn set(&self, seq: u64) {
+        let mut upto = self.upto.lock().unwrap_or_else(PoisonError::into_inner);
+        *upto = seq.max(*upto);
+        self.bell.notify_all();
+    }
+    /// Waits until the hooks have heard of the commit that began with this number. One that nobody will tell (its hook was taken away
+    /// before) is not waited for, nor anything inside a hook, which is told when that has returned.
+    pub fn wait(&self, seq: u64) {
+        if in_hook() {
+            return;
+        }
+        let mut upto = self.upto.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = 0;
+        while *upto < seq && idle < 3 {
+            let (guard, timed_out) = self
+                .bell
+                .wait_timeout(upto, Duration::from_millis(5))
+                .unwrap_or_else(PoisonError::into_inner);
+            upto = guard;
+            idle = if timed_out.timed_out() && self.running.load(SeqCst) == 0 { idle + 1 } else { 0 };
+        }
+    }
+}
 
 /// A user's hook and what it is given each time.
-struct Hook {
+pub struct Hook {
     call: CommitHook,
     context: *mut c_void,
+    told: Arc<Told>,
+    alive: AtomicBool,
+    /// The thread that is in it; 0: none.
+    inside: AtomicUsize,
 }
 
 // SAFETY: the program has set both for use by any thread that commits, as the interface says.
@@ -54,7 +94,40 @@ fn operation(op: &CommitOperation<'_>) -> Option<CommitOp> {
 }
 
 impl Hook {
-    fn tell(&self, event: &CommitEvent<'_>) {
+    /// A hook of a database.
+    pub fn new(call: CommitHook, context: *mut c_void, told: &Arc<Told>) -> Hook {
+        let (told, alive) = (Arc::clone(told), AtomicBool::new(true));
+        Hook { call, context, told, alive, inside: AtomicUsize::new(0) }
+    }
+
+    /// It is not called any more; waits until who is in it has left (this thread itself is not waited for).
+    pub fn retire(&self) {
+        self.alive.store(false, SeqCst);
+        let mut tries = 0;
+        loop {
+            let inside = self.inside.load(SeqCst);
+            if inside == 0 || inside == me() {
+                return;
+            }
+            tries += 1;
+            wait(tries);
+        }
+    }
+
+    /// Tells it of a commit.
+    pub fn tell(&self, event: &CommitEvent<'_>) {
+        self.told.running.fetch_add(1, SeqCst);
+        self.inside.store(me(), SeqCst);
+        // Either this sees that it was retired, or who retires it sees this.
+        if self.alive.load(SeqCst) {
+            self.call(event);
+        }
+        self.inside.store(0, SeqCst);
+        self.told.running.fetch_sub(1, SeqCst);
+        self.told.set(event.commit_sequence());
+    }
+
+    fn call(&self, event: &CommitEvent<'_>) {
         if event.entries_loaded().is_some() {
             log::warn(
                 "a commit hook was not told of a transaction larger than memory, which was begun before the hook was set",
@@ -62,36 +135,14 @@ impl Hook {
             return;
         }
         let all: Vec<CommitOp> = event.operations().filter_map(|op| operation(&op)).collect();
+        let seq = event.commit_sequence();
         for ops in all.chunks(c_int::MAX as usize) {
             let _within = Within::hook();
             // SAFETY: the program has set the hook for such calls; the operations live in the event through the call.
-            let code = unsafe {
-                (self.call)(ops.as_ptr(), ops.len() as c_int, event.commit_sequence(), self.context)
-            };
+            let code = unsafe { (self.call)(ops.as_ptr(), ops.len() as c_int, seq, self.context) };
             if code != 0 {
-                log::warn(&format!(
-                    "a commit hook answered {code} to commit {}, which stands",
-                    event.commit_sequence()
-                ));
+                log::warn(&format!("a commit hook answered {code} to commit {seq}, which stands"));
             }
         }
-    }
-}
-
-/// Sets the hook of a family, or takes it away.
-pub fn set(family: &Family, call: Option<CommitHook>, context: *mut c_void) {
-    let (was, is) = (family.hooked.swap(call.is_some(), Relaxed), call.is_some());
-    let hooks = &family.database.hooks;
-    match (was, is) {
-        (false, true) => drop(hooks.fetch_add(1, Relaxed)),
-        (true, false) => drop(hooks.fetch_sub(1, Relaxed)),
-        _ => {}
-    }
-    match call {
-        Some(call) => {
-            let hook = Hook { call, context };
-            family.inner.on_commit(move |event| hook.tell(event));
-        }
-        None => family.inner.clear_commit_hook(),
     }
 }

@@ -6,6 +6,7 @@ use crate::abi::{
 };
 use crate::border::{field, set_field};
 use crate::code::{CORRUPTION, INVALID_ARGS, Result};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::str::FromStr;
 
@@ -59,17 +60,36 @@ pub fn write(section: &str, c: &FamilyConfig) -> Result<String> {
         COMPRESSIONS.iter().find(|(_, n)| *n == c.compression_algorithm).map_or("NONE", |(name, _)| name);
     let _ = writeln!(text, "compression_algorithm = {compression}");
     let _ = writeln!(text, "default_isolation_level = {}", c.default_isolation_level);
-    let _ = writeln!(text, "comparator_name = {}", field(&c.comparator_name)?);
-    let context = field(&c.comparator_ctx_str)?;
-    if [section, &context].iter().any(|s| s.contains(char::is_control)) || section.contains(']') {
+    let (comparator, context) = (field(&c.comparator_name)?, field(&c.comparator_ctx_str)?);
+    if [section, &comparator, &context].iter().any(|s| s.contains(char::is_control)) || section.contains(']')
+    {
         return Err(
             INVALID_ARGS.because("a name with control characters or ']' cannot stand in a file of settings")
         );
     }
+    let _ = writeln!(text, "comparator_name = {}", quoted(&comparator));
     if !context.is_empty() {
-        let _ = writeln!(text, "comparator_ctx_str = {context}");
+        let _ = writeln!(text, "comparator_ctx_str = {}", quoted(&context));
     }
     Ok(text)
+}
+
+/// A text as it is, or in quotes where a reader would cut it.
+fn quoted(text: &str) -> Cow<'_, str> {
+    if text.trim() != text || text.contains(" ;") || text.starts_with('"') {
+        Cow::Owned(format!("\"{text}\""))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The text behind `=`, without its comment.
+fn unquoted(value: &str) -> &str {
+    let value = value.trim();
+    if let Some((inner, _)) = value.strip_prefix('"').and_then(|v| v.rsplit_once('"')) {
+        return inner;
+    }
+    value.split_once(" ;").map_or(value, |(v, _)| v.trim_end())
 }
 
 fn number<N: FromStr>(value: &str, line: usize) -> Result<N> {
@@ -130,9 +150,27 @@ pub fn read(text: &str, section: &str, c: &mut FamilyConfig) -> Result<()> {
             return Err(CORRUPTION.with(format!("line {}: neither a section nor key = value", n + 1)));
         };
         if ours {
-            let value = value.split_once(" ;").map_or(value, |(v, _)| v);
-            set(c, key.trim(), value.trim(), n + 1)?;
+            set(c, key.trim(), unquoted(value), n + 1)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn texts_come_back_as_they_were() {
+        for context in ["plain", " spaces ", "a ; b", "\"quoted\"", "x=y", "ends ;", "\""] {
+            let mut c = config::FAMILY;
+            set_field(&mut c.comparator_ctx_str, context).unwrap();
+            let text = write("family", &c).unwrap();
+            let mut back = config::FAMILY;
+            read(&text, "family", &mut back).unwrap();
+            assert_eq!(field(&back.comparator_ctx_str).unwrap(), context, "{text}");
+        }
+    }
 }

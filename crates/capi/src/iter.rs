@@ -114,14 +114,21 @@ fn not_valid() -> Code {
     INVALID_ARGS.because("the iterator is not on an entry")
 }
 
+#[inline(never)]
+fn at_the_end() -> Code {
+    NOT_FOUND.because("there is no entry on that side")
+}
+
 #[inline]
 fn go(iter: Handle, go: impl FnOnce(&mut Cursor) -> perigee::Result<()>) -> Result<()> {
     let mut cursor = ITERS.hold(iter as usize)?;
+    // If moving panics nothing is shown any more.
+    cursor.side().what.store(NOTHING, Relaxed);
     let gone = go(&mut cursor);
     // After an error it is on no entry, and what was shown is no more.
     let there = cursor.side().set(&cursor);
     gone?;
-    if there { Ok(()) } else { Err(NOT_FOUND) }
+    if there { Ok(()) } else { Err(at_the_end()) }
 }
 
 #[inline]

@@ -42,19 +42,44 @@ pub fn wants(level: c_int) -> bool {
     least != LOG_NONE && level >= least
 }
 
-/// From now on lines go to standard error (`None`), or to the end of this file.
-pub fn to(path: Option<&Path>, most: u64) {
-    let opened = path.map(|path| {
+/// Lines that wait for the file that they go to.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+fn held() -> std::sync::MutexGuard<'static, Option<Vec<String>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on lines are kept, until it is said where they go.
+pub fn hold() {
+    held().get_or_insert_default();
+}
+
+/// What was kept goes where lines go.
+pub fn release() {
+    let lines = held().take();
+    let mut target = target();
+    for line in lines.into_iter().flatten() {
+        put(&mut target, &line);
+    }
+}
+
+/// From now on lines go to the end of this file; where that cannot be, to where they went.
+pub fn to(path: &Path, most: u64) {
+    let open = || {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let bytes = file.metadata()?.len();
         Ok::<_, std::io::Error>(Target { path: path.to_owned(), file, bytes, most })
-    });
-    match opened.transpose() {
-        Ok(opened) => *target() = opened,
-        Err(e) => {
-            *target() = None;
-            warn(&format!("the log file cannot be written, standard error is used instead: {e}"));
+    };
+    let failed = match open() {
+        Ok(opened) => {
+            *target() = Some(opened);
+            None
         }
+        Err(e) => Some(e),
+    };
+    release();
+    if let Some(e) = failed {
+        warn(&format!("the log file cannot be written: {}: {e}", path.display()));
     }
 }
 
@@ -98,13 +123,20 @@ fn stamp() -> String {
 /// Writes a line, whatever its level, from a place in some source.
 pub fn write(level: c_int, file: &str, line: c_int, text: &str) {
     let whole = format!("[{}] [{}] {file}:{line}: {text}\n", stamp(), name(level));
-    let mut target = target();
+    if let Some(lines) = held().as_mut() {
+        lines.push(whole);
+        return;
+    }
+    put(&mut target(), &whole);
+}
+
+fn put(target: &mut Option<Target>, whole: &str) {
     let Some(t) = target.as_mut() else {
         let _ = std::io::stderr().write_all(whole.as_bytes());
         return;
     };
     if t.most > 0 && t.bytes >= t.most && t.file.set_len(0).is_ok() {
-        let _ = writeln!(t.file, "[LOG TRUNCATED at {} bytes]", t.bytes);
+        let _ = writeln!(t.file, "[the log began anew at {} bytes]", t.bytes);
         t.bytes = 0;
     }
     if t.file.write_all(whole.as_bytes()).is_ok() {

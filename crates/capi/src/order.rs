@@ -1,9 +1,10 @@
 //! Comparators: the built-in ones as functions, and users' own as key orders of the engine.
 //!
 //! The engine knows an order by a name for ever, and stores it; a program registers a function under a name each time that it
-//! runs, perhaps another one for another database. So the engine's name of a user's order is the program's with a
-//! fingerprint of what the function answers: the same function is found again, another one is another order. Behind the name is a
-//! slot with the function that some open database has registered last: one that was unloaded is not called.
+//! runs, perhaps another one for another database. So a database's order is stored under the program's name and a number
+//! drawn by lot when the first family gets it: databases do not share orders, but for copies of one. Behind each stored name stand the
+//! functions that open databases have registered for it; the newest is asked, and a close waits for who is asking. No function is
+//! called with keys that no program has put.
 
 use crate::abi::Comparator;
 use crate::border::Within;
@@ -12,6 +13,7 @@ use perigee::KeyOrder;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A function and what it is given each time.
@@ -36,74 +38,54 @@ impl Function {
     }
 }
 
-/// Which functions of open databases stand for an order; the last one is asked.
+/// The functions that stand for an order, each with the database that has registered it. The lock is kept while one is asked.
 #[derive(Default)]
 struct Behind(RwLock<Vec<(u64, Function)>>);
 
 impl Behind {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let now = self.0.read().unwrap_or_else(PoisonError::into_inner).last().map(|(_, f)| *f);
-        // After the last database that knew it was closed nothing is compared; if so, by bytes.
-        now.map_or_else(|| a.cmp(b), |f| f.compare(a, b))
+        let functions = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        // Where nobody is open nothing is compared, but for the engine's own try when it is told of the order.
+        functions.last().map_or_else(|| a.cmp(b), |(_, f)| f.compare(a, b))
     }
 }
 
 static ORDERS: Mutex<BTreeMap<String, (KeyOrder, Arc<Behind>)>> = Mutex::new(BTreeMap::new());
 
-/// Keys that tell functions apart. Some functions read eight bytes whatever the length is: so many lie behind each.
-const PROBES: [&[u8]; 12] = [
-    b"a",
-    b"A",
-    b"ab",
-    b"b",
-    b"1",
-    b"10",
-    b"2",
-    b"\x7f",
-    b"\xff",
-    b"\x01\0\0\0\0\0\0\0",
-    b"\0\x01\0\0\0\0\0\0",
-    b"\0\0\0\0\0\0\0\x80",
-];
+/// What stands before the number.
+const MARK: char = '@';
 
-fn fingerprint(f: Function) -> u32 {
-    let padded = PROBES.map(|p| {
-        let mut all = [0u8; 24];
-        all[..p.len()].copy_from_slice(p);
-        (all, p.len())
-    });
-    let answers =
-        padded.iter().flat_map(|(a, n)| padded.iter().map(move |(b, m)| f.compare(&a[..*n], &b[..*m])));
-    // FNV-1a: the same for ever, on every machine.
-    answers.fold(0x811c_9dc5, |hash, o| (hash ^ (o as i8 as u8 as u32)).wrapping_mul(0x0100_0193))
+/// A stored name that no database has yet.
+pub fn new_name(name: &str) -> String {
+    let lot = RandomState::new().build_hasher().finish();
+    format!("{name}{MARK}{lot:016x}")
 }
 
-/// What stands before the fingerprint.
-const MARK: &str = "@";
-
-/// The engine's order for a function, registered by the database `owner`.
-pub fn register(owner: u64, name: &str, function: Function) -> Result<KeyOrder> {
-    let full = format!("{name}{MARK}{:08x}", fingerprint(function));
+/// The engine's order of that stored name, from now on with this function of the database `owner`.
+pub fn register(owner: u64, stored: &str, function: Function) -> Result<KeyOrder> {
     let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (order, behind) = match orders.get(&full) {
+    let (order, behind) = match orders.get(stored) {
         Some((order, behind)) => (*order, Arc::clone(behind)),
         None => {
             let behind = Arc::new(Behind::default());
             let asked = Arc::clone(&behind);
-            // The engine tries an order on keys of its own when it is told of it. A function of C may read more than such a key
-            // has, or need keys of one length: it is not asked yet, and its name tells it from others anyway.
-            let order = KeyOrder::register(&full, move |a, b| asked.compare(a, b))?;
-            orders.insert(full, (order, Arc::clone(&behind)));
+            let order = KeyOrder::register(stored, move |a, b| asked.compare(a, b))?;
+            orders.insert(stored.to_owned(), (order, Arc::clone(&behind)));
             (order, behind)
         }
     };
+    drop(orders);
     behind.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
     Ok(order)
 }
 
 /// A database is closed: its functions are not called any more.
 pub fn forget(owner: u64) {
-    for (_, behind) in ORDERS.lock().unwrap_or_else(PoisonError::into_inner).values() {
+    let all: Vec<_> = {
+        let orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.values().map(|(_, behind)| Arc::clone(behind)).collect()
+    };
+    for behind in all {
         behind.0.write().unwrap_or_else(PoisonError::into_inner).retain(|(o, _)| *o != owner);
     }
 }
@@ -246,13 +228,14 @@ mod tests {
     #[test]
     fn one_name_may_stand_for_two_functions_and_is_found_again() {
         let f = |call| Function { call, context: std::ptr::null_mut() };
-        let a = register(1, "mine", f(backward)).unwrap();
-        let b = register(2, "mine", f(by_length)).unwrap();
+        let (one, two) = (new_name("mine"), new_name("mine"));
+        let a = register(1, &one, f(backward)).unwrap();
+        let b = register(2, &two, f(by_length)).unwrap();
         assert!(a != b && name_of(a) == "mine" && name_of(b) == "mine");
         assert_eq!(a.cmp(b"a", b"b"), Ordering::Greater);
         assert_eq!(b.cmp(b"b", b"a"), Ordering::Equal);
         forget(1);
-        assert_eq!(register(3, "mine", f(backward)).unwrap(), a);
+        assert_eq!(register(3, &one, f(backward)).unwrap(), a);
         assert_eq!(a.cmp(b"a", b"b"), Ordering::Greater);
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! Invariant: a family's handle is good as long as the family is in its database's list; closing empties the list.
 
-use crate::abi::{FamilyConfig, SYNC_NONE};
-use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
+use crate::abi::{CommitHook, FamilyConfig, SYNC_NONE};
+use crate::code::{INVALID_ARGS, INVALID_DB, Result};
 use crate::handle::{Pin, Table};
+use crate::hook::{Hook, Told};
 use crate::order::Function;
 use crate::{catalog, config, log, order};
 use perigee::{Db, Durability, KeyOrder, Options};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -25,8 +26,8 @@ pub struct Registered {
     pub name: String,
     /// The function, as the program gave it.
     pub function: Function,
-    /// What the engine knows it as.
-    pub order: KeyOrder,
+    /// What the engine knows it as, once a family has it.
+    pub order: Option<KeyOrder>,
 }
 
 /// An open database. If families of it have comparators that are not registered yet, the engine is opened when they are.
@@ -36,6 +37,8 @@ pub struct Database {
     /// Its directory.
     pub path: PathBuf,
     engine: OnceLock<Db>,
+    /// It waits for a comparator.
+    waiting: AtomicBool,
     /// What the engine is to be opened with.
     options: Mutex<Option<Options>>,
     /// Comparators of the program.
@@ -54,6 +57,8 @@ pub struct Database {
     pub log: Option<PathBuf>,
     /// Families with a hook: transactions are kept whole for them.
     pub hooks: AtomicUsize,
+    /// How far they have been told.
+    pub told: Arc<Told>,
     /// The block cache was wanted.
     pub cached: bool,
     /// Memory of the machine, and what of it was free when the database was opened.
@@ -81,6 +86,7 @@ pub struct Family {
     sync_interval_us: AtomicU64,
     /// Its handle.
     pub handle: OnceLock<usize>,
+    hook: Mutex<Option<Arc<Hook>>>,
     /// Whether it has a hook.
     pub hooked: AtomicBool,
 }
@@ -115,6 +121,7 @@ impl Database {
             id: IDS.fetch_add(1, Relaxed),
             path,
             engine: OnceLock::new(),
+            waiting: AtomicBool::new(false),
             options: Mutex::new(Some(options)),
             comparators: RwLock::default(),
             families: RwLock::default(),
@@ -124,6 +131,7 @@ impl Database {
             finish: c.finish_compactions_on_close != 0,
             log,
             hooks: AtomicUsize::new(0),
+            told: Arc::default(),
             cached: c.block_cache_size > 0,
             memory: machine_memory(),
         })
@@ -141,24 +149,32 @@ impl Database {
     /// Opens the engine.
     ///
     /// # Errors
-    /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. The rest for good.
+    /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. After any error it is tried again
+    /// with the next call.
     #[cold]
     pub fn open(self: &Arc<Self>) -> Result<&Db> {
         let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(engine) = self.engine.get() {
             return Ok(engine);
         }
-        let Some(given) = options.as_ref() else {
-            return Err(INVALID_DB.because("the database is closed, or could not be opened"));
+        let Some(given) = options.as_mut() else {
+            return Err(INVALID_DB.because("the database is closed"));
         };
-        let engine = Db::open(&self.path, given.clone()).map_err(|e| {
-            let waits = waits_for(&e);
-            let code = Code::from(e);
-            if waits.is_none() {
-                *options = None;
+        let engine = loop {
+            let e = match Db::open(&self.path, given.clone()) {
+                Ok(engine) => break engine,
+                Err(e) => e,
+            };
+            let missing = missing(&e);
+            let known = missing.map(|stored| self.stands_for(stored)).transpose()?.flatten();
+            match known.filter(|order| !given.orders.contains(order)) {
+                Some(order) => given.orders.push(order),
+                None => {
+                    self.waiting.store(missing.is_some(), Relaxed);
+                    return Err(e.into());
+                }
             }
-            code
-        })?;
+        };
         let listed = catalog::load(&engine, self.unified).and_then(|all| {
             let made = all.into_iter().map(|(inner, name, c)| Arc::new(Family::new(self, inner, name, c)));
             made.map(|family| announce(&family).map(|()| family)).collect::<Result<Vec<_>>>()
@@ -167,11 +183,11 @@ impl Database {
             Ok(families) => *self.families.write().unwrap_or_else(PoisonError::into_inner) = families,
             Err(e) => {
                 let _ = engine.close();
-                *options = None;
                 return Err(e);
             }
         }
         *options = None;
+        self.waiting.store(false, Relaxed);
         let engine = self.engine.get_or_init(|| engine);
         self.keep_free();
         Ok(engine)
@@ -179,38 +195,56 @@ impl Database {
 
     /// Whether the engine waits for comparators.
     pub fn waits(&self) -> bool {
-        self.engine.get().is_none() && self.options.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.engine.get().is_none() && self.waiting.load(Relaxed)
     }
 
-    /// A comparator is known from now on.
-    pub fn learn(self: &Arc<Self>, registered: Registered) {
-        let order = registered.order;
-        self.comparators.write().unwrap_or_else(PoisonError::into_inner).push(registered);
-        if let Some(engine) = self.engine.get() {
-            engine.register_order(order);
-            return;
-        }
-        if let Some(options) = self.options.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            options.orders.push(order);
-        }
-        if let Err(e) = self.open()
-            && self.waits()
+    /// The order of that stored name, if the program has registered its comparator.
+    fn stands_for(&self, stored: &str) -> Result<Option<KeyOrder>> {
+        let name = order::name_of_stored(stored);
+        let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(own) = all.iter_mut().find(|r| r.name == name) else { return Ok(None) };
+        let order = order::register(self.id, stored, own.function)?;
+        own.order = Some(order);
+        Ok(Some(order))
+    }
+
+    /// A comparator is known from now on; an open that waited for it goes on.
+    pub fn learn(self: &Arc<Self>, registered: Registered) -> Result<()> {
         {
-            log::info(&format!("still waiting: {} ({})", crate::code::last_error(), e.0));
+            let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
+            if all.iter().any(|r| r.name == registered.name) {
+                return Err(INVALID_ARGS.because("a comparator of that name is registered already"));
+            }
+            all.push(registered);
+        }
+        match self.engine() {
+            Err(_) if self.waits() => {
+                log::info(&format!("still waiting: {}", crate::code::last_error()));
+                Ok(())
+            }
+            opened => opened.map(drop),
         }
     }
 
     /// The order of that comparator.
-    pub fn order(&self, comparator: &str) -> Result<KeyOrder> {
+    pub fn order(self: &Arc<Self>, comparator: &str) -> Result<KeyOrder> {
         if let Some((order, _)) = order::built_in(comparator) {
             return Ok(order);
         }
-        let known = read(&self.comparators);
-        known.iter().find(|r| r.name == comparator).map(|r| r.order).ok_or_else(|| {
-            INVALID_ARGS.with(format!(
+        let engine = self.engine()?;
+        let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(own) = all.iter_mut().find(|r| r.name == comparator) else {
+            return Err(INVALID_ARGS.with(format!(
                 "the comparator {comparator:?} is not registered: tidesdb_register_comparator first"
-            ))
-        })
+            )));
+        };
+        if let Some(order) = own.order {
+            return Ok(order);
+        }
+        let order = order::register(self.id, &order::new_name(comparator), own.function)?;
+        engine.register_order(order);
+        own.order = Some(order);
+        Ok(order)
     }
 
     /// The family of that name.
@@ -228,7 +262,7 @@ impl Database {
     pub fn keep_free(&self) {
         let most = self.all().iter().map(|f| f.config().min_disk_space).max();
         if let Some(engine) = self.engine.get() {
-            engine.set_min_free_space(most.unwrap_or(config::FAMILY.min_disk_space));
+            engine.set_min_free_space(most.unwrap_or(0));
         }
     }
 
@@ -242,7 +276,9 @@ impl Database {
         let done = self.engine.get().map_or(Ok(()), |engine| {
             // As TidesDB does, so that the next open has nothing to replay, and the log of all families does not stay for a
             // little one. What cannot be written is in that log.
-            if let Err(e) = engine.flush() {
+            if let Err(e) = engine.flush()
+                && e.kind() != perigee::ErrorKind::ReadOnly
+            {
                 log::warn(&format!("what is in memory is replayed at the next open: {e}"));
             }
             if self.finish {
@@ -259,10 +295,9 @@ impl Database {
     }
 }
 
-/// The comparator that an open misses.
-pub fn waits_for(e: &perigee::Error) -> Option<String> {
-    let misses = e.expected_value() == Some(perigee::REGISTERED_ORDER);
-    e.got_value().filter(|_| misses).map(order::name_of_stored)
+/// The stored name of the order that an open misses.
+fn missing(e: &perigee::Error) -> Option<&str> {
+    e.got_value().filter(|_| e.expected_value() == Some(perigee::REGISTERED_ORDER))
 }
 
 /// Gives a family its handle.
@@ -283,6 +318,7 @@ impl Family {
             sync_mode: AtomicI32::new(SYNC_NONE),
             sync_interval_us: AtomicU64::new(0),
             handle: OnceLock::new(),
+            hook: Mutex::default(),
             hooked: AtomicBool::new(false),
         };
         family.set_config(c);
@@ -320,14 +356,35 @@ impl Family {
         };
         config::stronger(own, self.database.durability)
     }
+    /// Sets its commit hook, or takes it away: then the one before runs no more when this returns.
+    pub fn set_hook(&self, call: Option<CommitHook>, context: *mut c_void) {
+        let hook = call.map(|call| Arc::new(Hook::new(call, context, &self.database.told)));
+        let before = {
+            let mut now = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
+            match &hook {
+                Some(hook) => {
+                    let hook = Arc::clone(hook);
+                    self.inner.on_commit(move |event| hook.tell(event));
+                }
+                None => self.inner.clear_commit_hook(),
+            }
+            match (self.hooked.swap(hook.is_some(), Relaxed), hook.is_some()) {
+                (false, true) => drop(self.database.hooks.fetch_add(1, Relaxed)),
+                (true, false) => drop(self.database.hooks.fetch_sub(1, Relaxed)),
+                _ => {}
+            }
+            std::mem::replace(&mut *now, hook)
+        };
+        if let Some(before) = before {
+            before.retire();
+        }
+    }
     /// Its handle is no good any more.
     pub fn retire(&self) {
         if let Some(handle) = self.handle.get() {
             drop(FAMILIES.remove(*handle));
         }
-        if self.hooked.swap(false, Relaxed) {
-            self.database.hooks.fetch_sub(1, Relaxed);
-        }
+        self.set_hook(None, std::ptr::null_mut());
     }
 }
 

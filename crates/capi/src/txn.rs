@@ -2,7 +2,7 @@
 
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::border::{bytes, call, key, out, text};
-use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result};
+use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, absent};
 use crate::handle::Table;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
@@ -34,6 +34,8 @@ pub struct Txn {
     /// What it was begun with.
     options: TxnOptions,
     state: State,
+    /// It has written to a family with a hook.
+    tells: bool,
     /// What the families that it wrote to ask for.
     durability: Durability,
     /// Families by their handles, so that each is looked up once.
@@ -57,6 +59,7 @@ impl Txn {
             hooked,
             options: kept,
             state: State::Active,
+            tells: false,
             durability: database.durability,
             families: Vec::new(),
             savepoints: Vec::new(),
@@ -103,6 +106,7 @@ impl Txn {
         let family = &self.families[at].1;
         write(&self.inner, &family.inner)?;
         self.durability = config::stronger(self.durability, family.durability());
+        self.tells |= family.hooked.load(Relaxed);
         Ok(())
     }
 
@@ -122,9 +126,13 @@ impl Txn {
     pub fn commit(&mut self) -> Result<u64> {
         self.check_active()?;
         self.savepoints.clear();
+        let operations = if self.tells { self.inner.len() as u64 } else { 0 };
         match self.inner.commit_with(self.durability) {
             Ok(seq) => {
                 self.state = State::Committed;
+                if operations > 0 {
+                    self.database.told.wait(seq.saturating_sub(operations - 1));
+                }
                 Ok(seq)
             }
             Err(e) => {
@@ -170,6 +178,7 @@ impl Txn {
         }
         self.state = State::Active;
         self.durability = self.database.durability;
+        self.tells = false;
         self.savepoints.clear();
         Ok(())
     }
@@ -300,7 +309,7 @@ pub unsafe fn get(
         // SAFETY: the caller has passed on what its caller says.
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
         let mut txn = TXNS.hold(txn as usize)?;
-        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or(NOT_FOUND)?;
+        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or_else(absent)?;
         *place = alloc::copy(&found)?;
         *size = found.len();
         Ok(())
@@ -357,7 +366,7 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
         let key = unsafe { key(key_, key_size) }?;
         let mut txn = TXNS.hold(txn as usize)?;
         let there = txn.read(cf, |t, f| t.contains_untracked(f, key))?;
-        if there { Ok(()) } else { Err(NOT_FOUND) }
+        if there { Ok(()) } else { Err(absent()) }
     })
 }
 

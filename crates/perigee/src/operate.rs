@@ -78,8 +78,8 @@ impl Db {
         Ok(Pause { engine: Arc::clone(&self.engine) })
     }
     /// Running compactions (also manual ones, which fail with `Busy`) give up within a moment, what they made is discarded,
-    /// and none starts until [`Db::resume_background_work`]. Nothing is lost: the inputs stay. Flushes go on. If level 0 grows
-    /// until writers would have to stop, writes fail with `Busy`. `close` does not need this: it does the same.
+    /// and none starts until [`Db::resume_background_work`]. Nothing is lost: the inputs stay. Flushes go on, and so do
+    /// writers: level 0 grows as long as they write, which reads pay for. `close` does not need this: it does the same.
     ///
     /// # Errors
     /// `Closed`.

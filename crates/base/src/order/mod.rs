@@ -68,7 +68,7 @@ impl KeyOrder {
     /// [`KeyOrder::register_canonical`]. Registering the same function again gives the same order.
     ///
     /// # Errors
-    /// `InvalidArgument`: a bad name, no order, another function under a name that is taken, more than 256 orders.
+    /// `InvalidArgument`: a bad name, no order, another function under a name that is taken, more than 65,536 orders.
     pub fn register(
         name: &str,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,

@@ -206,7 +206,7 @@ pub unsafe extern "C" fn perigee_changes_next(
             };
             match next {
                 Some(change) if ours(&change) => {}
-                next => break next.ok_or(NOT_FOUND)?,
+                next => break next.ok_or_else(|| NOT_FOUND.because("no change has come yet"))?,
             }
         };
         let position = feed.changes.position();

@@ -3,7 +3,7 @@
 use crate::abi::Handle;
 use crate::alloc;
 use crate::border::{call, key, out, text, value};
-use crate::code::{INVALID_ARGS, NOT_FOUND, Result};
+use crate::code::{INVALID_ARGS, Result, absent};
 use crate::handle::Table;
 use crate::iter::insert;
 use crate::state::{Database, database, family};
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn perigee_snapshot_get(
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
         check(&snapshot, &cf.database)?;
-        let found = snapshot.1.get_pinned(&cf.inner, key)?.ok_or(NOT_FOUND)?;
+        let found = snapshot.1.get_pinned(&cf.inner, key)?.ok_or_else(absent)?;
         *place = alloc::copy(&found)?;
         *size = found.len();
         Ok(())

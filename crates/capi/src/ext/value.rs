@@ -2,7 +2,7 @@
 
 use crate::abi::Handle;
 use crate::border::{bytes, call, key, out};
-use crate::code::{INVALID_ARGS, NOT_FOUND, Result, TOO_LARGE};
+use crate::code::{INVALID_ARGS, Result, TOO_LARGE, absent};
 use crate::handle::Table;
 use crate::txn::{TXNS, put_until};
 use perigee::{Slice, limits};
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn perigee_value_open(
         let (key, place, size) = unsafe { (key(key_, key_size)?, out(stream)?, out(size)?) };
         *place = null_mut();
         let found = TXNS.hold(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key))?;
-        let found = found.ok_or(NOT_FOUND)?;
+        let found = found.ok_or_else(absent)?;
         *size = found.len() as u64;
         *place = STREAMS.insert(Stream::Value(found))? as Handle;
         Ok(())

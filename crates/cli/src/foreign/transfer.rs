@@ -157,7 +157,8 @@ fn keep_for_c(db: &Db, families: &[Family]) -> Result<()> {
     let kept = db.create_family(SETTINGS_FOR_C, FamilyOptions::new().memtable_bytes(1 << 20))?;
     for family in families {
         if let Some(text) = &family.for_c {
-            kept.put(&family.name, text)?;
+            // Settings name the family that they are of by its number.
+            kept.put(&family.name, format!("; family {}\n{text}", db.family(&family.name)?.id()))?;
         }
     }
     Ok(())

@@ -82,6 +82,10 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                     Reason::Level0Runs | Reason::Space => Kind::Compaction,
                 };
                 if let Err(held) = core.control.check(wanted) {
+                    // Who has cancelled compactions wants no waiting for them: level 0 grows.
+                    if wanted == Kind::Compaction && core.control.holds() == (0, true) {
+                        break;
+                    }
                     return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
                 }
                 _span.get_or_insert_with(|| events::span("stall", reason.name()));

@@ -231,9 +231,10 @@ pub fn cost(view: &View, bounds: &Bounds) -> Cost {
 pub fn cardinality(view: &View) -> Result<(u64, u64)> {
     let with_sketch = view.version.tables().filter_map(|(_, _, t)| t.reader.sketch());
     let mut all = union(with_sketch);
-    let mut tombstones = 0;
+    let (mut tombstones, mut entries) = (0, 0);
     for (_, _, table) in view.version.tables() {
         tombstones += table.meta.summary.tombstones;
+        entries += table.meta.summary.entries;
         if table.reader.sketch().is_none() {
             let mut cursor = table.reader.cursor(false);
             cursor.seek_first()?;
@@ -249,9 +250,11 @@ pub fn cardinality(view: &View) -> Result<(u64, u64)> {
         while cursor.valid() {
             let e = cursor.entry();
             tombstones += u64::from(e.value.is_tombstone());
+            entries += 1;
             all.add(view.version.order.filter_hash(e.key));
             cursor.next();
         }
     }
-    Ok((all.estimate(), tombstones))
+    // There are no more keys than entries, whatever the sketch says.
+    Ok((all.estimate().min(entries), tombstones))
 }

@@ -203,7 +203,7 @@ fn a_family_from_its_beginning_over_flush_merge_and_reopen() {
         (s.flush_count, s.flush_bytes_written, s.compaction_count, s.compaction_bytes_read),
         (0, 0, 0, 0)
     );
-    assert_eq!(tables(&s), (1, 900));
+    assert_eq!(tables(&s), (2, 910));
 }
 
 #[test]

@@ -101,6 +101,8 @@ fn told(options: Options, level: c_int) -> Options {
     };
     options.log_listener(least, |level, line| {
         let level = match level {
+            // An open that waits for a comparator is no error.
+            _ if line.contains(perigee::REGISTERED_ORDER) => LOG_DEBUG,
             LogLevel::Error => LOG_ERROR,
             LogLevel::Warn => LOG_WARN,
             LogLevel::Info => LOG_INFO,
@@ -148,7 +150,7 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
     }
     match opened {
         Err(e) if !there => return Err(e),
-        Err(_) => log::warn(&format!(
+        Err(_) => log::info(&format!(
             "the database is opened when its comparators are registered: {}",
             crate::code::last_error()
         )),

@@ -7,6 +7,7 @@ use crate::log;
 use perigee::limits;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Longest path or name that is looked at.
@@ -124,6 +125,25 @@ pub unsafe fn key<'a>(data: *const u8, size: usize) -> Result<&'a [u8]> {
     }
     // SAFETY: passed on.
     unsafe { bytes(data, size, limits::KEY_BYTES_MAX) }
+}
+
+/// A range of keys.
+pub type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// From `start` to before `end`; null is no bound.
+///
+/// # Safety
+/// The keys are as long as is said, or null.
+pub unsafe fn range<'a>(
+    start: *const u8,
+    start_size: usize,
+    end: *const u8,
+    end_size: usize,
+) -> Result<Range<'a>> {
+    // SAFETY: says the caller.
+    let bound = |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
+    let start = bound(start, start_size)?.map_or(Bound::Unbounded, Bound::Included);
+    Ok((start, bound(end, end_size)?.map_or(Bound::Unbounded, Bound::Excluded)))
 }
 
 /// Text that C gives: at most 64 KiB of UTF-8.

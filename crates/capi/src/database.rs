@@ -130,11 +130,11 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
     log::set_level(c.log_level);
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
+    let database = Arc::new(Database::new(path, options, c, log_file)?);
     // The file is in the directory, which an open that fails must not leave behind.
-    if log_file.is_some() {
+    if database.log.is_some() {
         log::hold();
     }
-    let database = Arc::new(Database::new(path, options, c, log_file)?);
     let opened = database.open().map(drop);
     let there = opened.is_ok() || database.waits();
     if let Some(file) = &database.log {

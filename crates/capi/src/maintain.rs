@@ -1,12 +1,11 @@
 //! The calls that look after a family's files: flush, compact, purge, sync, estimates.
 
 use crate::abi::Handle;
-use crate::border::{call, key, out, value};
+use crate::border::{call, key, out, range, value};
 use crate::code::INVALID_ARGS;
 use crate::state::{database, family};
 use perigee::{RangeCost, RangeEstimate};
 use std::ffi::c_int;
-use std::ops::Bound;
 
 /// Merges everything of a family.
 #[unsafe(no_mangle)]
@@ -31,13 +30,9 @@ pub unsafe extern "C" fn tidesdb_compact_range(
         if start_key.is_null() && end_key.is_null() {
             return Err(INVALID_ARGS.because("a bound is needed: tidesdb_compact takes all"));
         }
-        let bound = |p: *const u8, n| {
-            // SAFETY: says the caller.
-            if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) }
-        };
-        let start = bound(start_key, start_key_size)?.map_or(Bound::Unbounded, Bound::Included);
-        let end = bound(end_key, end_key_size)?.map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(cf.inner.compact_range::<&[u8]>((start, end))?)
+        // SAFETY: says the caller.
+        let range = unsafe { range(start_key, start_key_size, end_key, end_key_size) }?;
+        Ok(cf.inner.compact_range::<&[u8]>(range)?)
     })
 }
 

@@ -133,6 +133,9 @@ pub fn check_name(name: &str) -> Result<()> {
 }
 
 /// Compares as an order of the engine does; null is an empty key.
+///
+/// # Safety
+/// The keys are as long as is said, or null.
 unsafe fn by(order: KeyOrder, a: *const u8, n: usize, b: *const u8, m: usize) -> c_int {
     let bytes = |p: *const u8, n: usize| {
         if p.is_null() || n > isize::MAX as usize {

@@ -105,7 +105,6 @@ fn machine_memory() -> (u64, u64) {
 
 impl Database {
     /// A database that is not open yet.
-    #[allow(clippy::too_many_arguments)]
     pub fn new(
         path: PathBuf,
         options: Options,

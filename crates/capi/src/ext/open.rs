@@ -125,6 +125,10 @@ impl MergeOperator for User {
     }
 }
 
+/// The options with those of C in force.
+///
+/// # Safety
+/// `merge_operators` has as many elements as is said; their names are null or text.
 unsafe fn with(mut all: Options, o: &OpenOptions) -> Result<Options> {
     if o.size != size_of::<OpenOptions>() {
         return Err(INVALID_ARGS.because("begin with perigee_default_options() and change what is to change"));

@@ -17,6 +17,10 @@ pub struct Taken(Arc<Database>, Snapshot);
 
 static SNAPSHOTS: Table<Taken> = Table::new(6);
 
+/// Gives a snapshot a handle.
+///
+/// # Safety
+/// `place` is null or may be written to.
 unsafe fn give(db: Handle, place: *mut Handle, take: impl FnOnce(&perigee::Db) -> Result<Snapshot>) -> c_int {
     call(|| {
         let db = database(db)?;

@@ -1,14 +1,13 @@
 //! Transactions beyond TidesDB's: options, locks, range deletes, merges, two-phase commit.
 
 use crate::abi::Handle;
-use crate::border::{bytes, call, given, key, out};
+use crate::border::{bytes, call, given, key, out, range};
 use crate::code::{INVALID_ARGS, Result};
 use crate::state::database;
 use crate::txn::{TXNS, Txn, get};
 use crate::{alloc, config};
 use perigee::{LockMode, TxnOptions, limits};
 use std::ffi::c_int;
-use std::ops::Bound;
 use std::ptr::null_mut;
 use std::time::Duration;
 
@@ -110,24 +109,6 @@ fn mode(mode: c_int) -> Result<LockMode> {
     })
 }
 
-type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
-
-/// From `start` to before `end`; null is no bound.
-///
-/// # Safety
-/// The keys are as long as is said, or null.
-pub unsafe fn range<'a>(
-    start: *const u8,
-    start_size: usize,
-    end: *const u8,
-    end_size: usize,
-) -> Result<Range<'a>> {
-    // SAFETY: says the caller.
-    let bound = |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
-    let start = bound(start, start_size)?.map_or(Bound::Unbounded, Bound::Included);
-    Ok((start, bound(end, end_size)?.map_or(Bound::Unbounded, Bound::Excluded)))
-}
-
 /// Locks a key.
 ///
 /// # Safety
@@ -143,7 +124,7 @@ pub unsafe extern "C" fn perigee_txn_lock(
     call(|| {
         // SAFETY: says the caller.
         let (key, mode) = (unsafe { key(key_, key_size) }?, mode(lock)?);
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.lock(f, key, mode))
+        TXNS.hold(txn as usize)?.read(cf, |t, f| t.lock(f, key, mode))
     })
 }
 
@@ -164,7 +145,7 @@ pub unsafe extern "C" fn perigee_txn_lock_range(
     call(|| {
         // SAFETY: says the caller.
         let (range, mode) = (unsafe { range(start, start_size, end, end_size) }?, mode(lock)?);
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.lock_range::<&[u8]>(f, range, mode))
+        TXNS.hold(txn as usize)?.read(cf, |t, f| t.lock_range::<&[u8]>(f, range, mode))
     })
 }
 

@@ -139,9 +139,14 @@ fn with_ballast() -> Arc<SimDisk> {
 /// It is made behind a flush, by the thread that flushed.
 fn await_ballast(disk: &Arc<SimDisk>) {
     let dir = disk.open_dir(Path::new("/db"), OpenDir::Existing).unwrap();
-    while dir.file_len("BALLAST").unwrap() != Some(64 << 10) {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    let made = (0..300_000).any(|_| {
+        let made = dir.file_len("BALLAST").unwrap() == Some(64 << 10);
+        if !made {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        made
+    });
+    assert!(made, "no ballast after minutes");
 }
 
 /// A copy whose disk has not one byte free.

@@ -140,9 +140,7 @@ fn a_hook_that_locks_what_was_committed() {
     let (count, calls) = (failed.clone(), std::sync::Arc::new(AtomicU32::new(0)));
     f.on_commit(move |_| {
         if calls.fetch_add(1, SeqCst) == 0 {
-            let t = inner_db
-                .begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO))
-                .unwrap();
+            let t = inner_db.begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO)).unwrap();
             if let Err(e) = t.put(&inner_f, "k", "hook") {
                 eprintln!("hook: {e}");
                 count.fetch_add(1, SeqCst);

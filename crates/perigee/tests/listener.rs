@@ -125,7 +125,10 @@ fn it_may_panic_and_call_the_database_but_not_close_it() {
     // The listener has a thread of its own, which may be far behind. A flush, a family that was created and dropped, and a
     // pause are more than three lines.
     for call in 0..4 {
-        assert!(refusals.recv_timeout(LAST_RESORT).is_ok(), "only {call} calls got as far as the refused close");
+        assert!(
+            refusals.recv_timeout(LAST_RESORT).is_ok(),
+            "only {call} calls got as far as the refused close"
+        );
     }
     assert!(db.get("heard").unwrap().is_some());
     db.close().unwrap();

@@ -107,10 +107,14 @@ impl StripedCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Barrier};
+    use std::sync::{Arc, Barrier, Mutex, PoisonError};
+
+    /// Held by tests of many threads: those of another test could own every stripe.
+    static MANY_THREADS: Mutex<()> = Mutex::new(());
 
     #[test]
     fn nothing_is_lost_however_many_threads_count() {
+        let _alone = MANY_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
         let counter = StripedCounter::default();
         for threads in [1, 7, 100] {
             let before = counter.get();
@@ -125,6 +129,7 @@ mod tests {
 
     #[test]
     fn an_owned_stripe_has_one_owner() {
+        let _alone = MANY_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
         let all = Arc::new(Barrier::new(50));
         let threads: Vec<_> = (0..50)
             .map(|_| {

@@ -132,7 +132,7 @@ fn a_phase_whose_time_is_up_says_how_much_was_done() {
         return; // too little disk for the size that was asked for
     }
     let done = records[0]["cut_short"].as_f64().unwrap();
-    assert!(done > 0.0 && done < 1.0 && records[0]["seconds"].as_f64().unwrap() < 30.0, "{done}");
+    assert!(done > 0.0 && done < 1.0, "{done}");
     assert!(records[1]["skipped"].as_str().unwrap().contains("did not fill"), "reads need all of it");
     assert!(text(&output.stdout).contains("% done"));
 }

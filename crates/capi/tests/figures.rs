@@ -249,6 +249,15 @@ fn a_database_is_the_sum_of_its_families() {
     assert_eq!((tidesdb_flush_memtable(a), tidesdb_flush_memtable(b)), (0, 0));
     x.put(a, 0..1000, &[8; 96]);
     assert_eq!((tidesdb_flush_memtable(a), tidesdb_compact(a)), (0, 0));
+    // A flush runs on for a moment after its table is in place.
+    let quiet = (0..300_000).any(|_| {
+        let quiet = x.all().flush_pending_count == 0;
+        if !quiet {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        quiet
+    });
+    assert!(quiet, "a flush that goes on for minutes");
     let (s, of_a, of_b) = (x.all(), of(a), of(b));
     assert_eq!((s.flush_count, s.compaction_count, s.total_sstable_count), (3, of_a.compaction_count, 2));
     assert_eq!(s.flush_bytes_written, of_a.flush_bytes_written + of_b.flush_bytes_written);

@@ -2,10 +2,14 @@
 //! next. And what a handle of a dropped family answers.
 #![allow(clippy::unwrap_used)]
 
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::env::sim::World;
 use perigee::{
     Db, Durability, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions, WriteBatch,
 };
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 struct Dir(PathBuf);
@@ -28,10 +32,12 @@ fn kind<T: std::fmt::Debug>(r: perigee::Result<T>) -> ErrorKind {
     r.unwrap_err().kind()
 }
 
+fn small() -> FamilyOptions {
+    FamilyOptions::new().memtable_bytes(16 << 10).target_file_bytes(16 << 10).value_threshold(500)
+}
+
 fn options() -> Options {
-    let small =
-        FamilyOptions::new().memtable_bytes(16 << 10).target_file_bytes(16 << 10).value_threshold(500);
-    Options::new().durability(Durability::None).default_family(small)
+    Options::new().durability(Durability::None).default_family(small())
 }
 
 fn fill(db: &Db, value: &[u8]) {
@@ -150,48 +156,64 @@ fn whatever_is_alive_answers_closed_and_the_directory_is_free() {
     assert_eq!(third.iter().unwrap().count(), 400);
 }
 
+/// In a simulated world time passes only while every thread waits: after a sleep the others are where they wait.
+fn simulated(env: &Env) -> Options {
+    Options::in_env(env.clone()).durability(Durability::None).default_family(small())
+}
+
 #[test]
 fn close_is_fast_with_a_large_backlog() {
-    let dir = Dir::new("backlog");
-    let db = Db::open(&dir.0, options()).unwrap();
-    db.set_background_rate(Some(1));
-    let pause = db.pause_background_work().unwrap();
-    for round in 0..3u32 {
-        let mut batch = WriteBatch::new();
-        for i in 0..2000u32 {
-            batch.put(&db.default_family(), (i * 7 + round).to_be_bytes(), [5; 600]).unwrap();
+    World::new(1).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", simulated(&env)).unwrap();
+        db.set_background_rate(Some(1));
+        let pause = db.pause_background_work().unwrap();
+        for round in 0..3u32 {
+            let mut batch = WriteBatch::new();
+            for i in 0..2000u32 {
+                batch.put(&db.default_family(), (i * 7 + round).to_be_bytes(), [5; 600]).unwrap();
+            }
+            db.write(batch).unwrap();
         }
-        db.write(batch).unwrap();
-    }
-    drop(pause);
-    while db.stats().running.is_empty() {
-        std::thread::yield_now();
-    }
-    db.cancel_background_work().unwrap();
-    db.close().unwrap();
-    let db = Db::open(&dir.0, options()).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 6000);
+        drop(pause);
+        env.clock.sleep_us(1_000_000);
+        let began = env.clock.monotonic_us();
+        assert_eq!(db.stats().running[0].kind, "flush", "it would take weeks at a byte a second");
+        db.cancel_background_work().unwrap();
+        db.close().unwrap();
+        let took = env.clock.monotonic_us() - began;
+        assert!(took < 1_000_000, "{took} us");
+        let db = Db::open("/db", simulated(&env)).unwrap();
+        assert_eq!(db.iter().unwrap().count(), 6000);
+        db.close().unwrap();
+    });
 }
 
 #[test]
 fn close_wakes_who_waits_for_a_lock() {
-    let dir = Dir::new("locks");
-    let db = Db::open(&dir.0, options()).unwrap();
-    let family = db.default_family();
-    let holder = db.begin(TxnOptions::new().pessimistic(true)).unwrap();
-    holder.lock(&family, "k", LockMode::Exclusive).unwrap();
-    let waiter = std::thread::spawn({
-        let (db, family) = (db.clone(), family.clone());
-        move || {
-            let patient = TxnOptions::new().pessimistic(true).lock_timeout(Duration::from_secs(3600));
-            let txn = db.begin(patient).unwrap();
-            txn.put(&family, "k", "v")
-        }
+    World::new(1).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", simulated(&env)).unwrap();
+        let family = db.default_family();
+        let holder = db.begin(TxnOptions::new().pessimistic(true)).unwrap();
+        holder.lock(&family, "k", LockMode::Exclusive).unwrap();
+        let answer = Arc::new(Mutex::new(None));
+        let waits = {
+            let (db, family, answer) = (db.clone(), family.clone(), Arc::clone(&answer));
+            move || {
+                let patient = TxnOptions::new().pessimistic(true).lock_timeout(Duration::from_secs(3600));
+                let txn = db.begin(patient).unwrap();
+                *answer.lock().unwrap() = Some(txn.put(&family, "k", "v"));
+            }
+        };
+        let waiter = env.spawn.spawn("waiter", Box::new(waits)).unwrap();
+        env.clock.sleep_us(1_000_000);
+        assert!(answer.lock().unwrap().is_none(), "it waits");
+        let began = env.clock.monotonic_us();
+        db.close().unwrap();
+        waiter.join().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "it was woken");
+        assert_eq!(kind(answer.lock().unwrap().take().unwrap()), ErrorKind::Closed);
+        assert_eq!(kind(holder.commit()), ErrorKind::Closed);
     });
-    std::thread::sleep(Duration::from_millis(20));
-    db.close().unwrap();
-    assert_eq!(kind(waiter.join().unwrap()), ErrorKind::Closed);
-    assert_eq!(kind(holder.commit()), ErrorKind::Closed);
 }
 
 #[test]

@@ -191,9 +191,12 @@ fn a_batch_over_many_families_is_counted_once() {
     db.flush().unwrap();
     db.wait_idle().unwrap();
     // A background thread may hold the last of it just now.
-    let gone = (0..2000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        held(&db) < written / 10
+    let gone = (0..300_000).any(|_| {
+        let gone = held(&db) < written / 10;
+        if !gone {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        gone
     });
     assert!(gone, "{}", held(&db));
 }

@@ -272,5 +272,13 @@ fn memory_pressure_has_four_steps() {
     assert_eq!(seen, 3, "writers are stopped where memtables have used up their share");
     drop(pause);
     db.flush().unwrap();
-    assert_eq!(db.stats().memory_pressure, 0);
+    // The thread that flushed may hold the memtable a little longer than the tree.
+    let eased = (0..300_000).any(|_| {
+        let eased = db.stats().memory_pressure == 0;
+        if !eased {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        eased
+    });
+    assert!(eased, "{:?}", db.stats().memory);
 }

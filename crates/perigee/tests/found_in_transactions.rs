@@ -4,13 +4,35 @@ mod common;
 use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, FamilyOptions, Isolation, KeyOrder, LockMode, Options, TxnOptions};
+use perigee::env::sim::World;
+use perigee::env::spawn::Join;
+use perigee::{
+    Db, ErrorKind, Family, FamilyOptions, Isolation, KeyOrder, LockMode, Options, Txn, TxnOptions,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn open() -> Db {
     Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() })).unwrap()
+}
+
+/// What a transaction that locks `key` on a thread of its own was answered.
+type Answer = Arc<Mutex<Option<perigee::Result<()>>>>;
+
+/// Begins to wait for the lock of `key`. Only for simulated worlds, whose time passes while every thread waits: after the sleep
+/// that is where the new one is.
+fn waits_for(env: &Env, txn: &Arc<Txn>, f: &Family, key: &'static str) -> (Box<dyn Join>, Answer) {
+    let answer = Answer::default();
+    let body = {
+        let (txn, f, answer) = (Arc::clone(txn), f.clone(), Arc::clone(&answer));
+        move || *answer.lock().unwrap() = Some(txn.lock(&f, key, LockMode::Exclusive))
+    };
+    let thread = env.spawn.spawn("waits", Box::new(body)).unwrap();
+    env.clock.sleep_us(1_000_000);
+    assert!(answer.lock().unwrap().is_none(), "it waits");
+    (thread, answer)
 }
 
 /// What get_for_update read at snapshot is no part of the check at commit.
@@ -89,19 +111,23 @@ fn locks_of_the_aborted() {
 }
 #[test]
 fn lock_after_abort_while_waiting() {
-    let db = open();
-    let f = db.default_family();
-    let a = db.begin(TxnOptions::new()).unwrap();
-    a.lock(&f, "k", LockMode::Exclusive).unwrap();
-    let b = db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(600))).unwrap();
-    let handle = b.handle();
-    let said = std::thread::scope(|s| {
-        let waits = s.spawn(|| b.lock(&f, "k", LockMode::Exclusive));
-        std::thread::sleep(Duration::from_millis(200));
+    World::new(1).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+        let f = db.default_family();
+        let a = db.begin(TxnOptions::new()).unwrap();
+        a.lock(&f, "k", LockMode::Exclusive).unwrap();
+        let b = Arc::new(db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(600))).unwrap());
+        let handle = b.handle();
+        let (thread, answer) = waits_for(&env, &b, &f, "k");
+        let began = env.clock.monotonic_us();
         assert!(handle.abort());
-        waits.join().unwrap()
+        thread.join().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "it was woken");
+        let said = answer.lock().unwrap().take().unwrap();
+        assert_eq!(said.unwrap_err().kind(), ErrorKind::Aborted);
+        drop((a, b));
+        db.close().unwrap();
     });
-    assert_eq!(said.unwrap_err().kind(), ErrorKind::Aborted);
 }
 
 /// hooks run with the transaction's locks held.
@@ -114,9 +140,7 @@ fn a_hook_that_locks_what_was_committed() {
     let (count, calls) = (failed.clone(), std::sync::Arc::new(AtomicU32::new(0)));
     f.on_commit(move |_| {
         if calls.fetch_add(1, SeqCst) == 0 {
-            let t = inner_db
-                .begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::from_millis(300)))
-                .unwrap();
+            let t = inner_db.begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO)).unwrap();
             if let Err(e) = t.put(&inner_f, "k", "hook") {
                 eprintln!("hook: {e}");
                 count.fetch_add(1, SeqCst);
@@ -144,20 +168,22 @@ fn an_inverted_range_holds_nothing() {
 /// who only tries (no patience) makes another the victim of a deadlock that is none.
 #[test]
 fn try_lock_kills_another() {
-    let db = open();
-    let f = db.default_family();
-    let older = db.begin(TxnOptions::new().lock_timeout(Duration::ZERO)).unwrap();
-    let younger = db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(600))).unwrap();
-    older.lock(&f, "a", LockMode::Exclusive).unwrap();
-    younger.lock(&f, "b", LockMode::Exclusive).unwrap();
-    let said = std::thread::scope(|s| {
-        let waits = s.spawn(|| younger.lock(&f, "a", LockMode::Exclusive));
-        std::thread::sleep(Duration::from_millis(200));
+    World::new(1).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+        let f = db.default_family();
+        let older = db.begin(TxnOptions::new().lock_timeout(Duration::ZERO)).unwrap();
+        let younger = db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(600))).unwrap();
+        let younger = Arc::new(younger);
+        older.lock(&f, "a", LockMode::Exclusive).unwrap();
+        younger.lock(&f, "b", LockMode::Exclusive).unwrap();
+        let (thread, answer) = waits_for(&env, &younger, &f, "a");
         assert_eq!(older.lock(&f, "b", LockMode::Exclusive).unwrap_err().kind(), ErrorKind::Busy);
         older.rollback();
-        waits.join().unwrap()
+        thread.join().unwrap();
+        answer.lock().unwrap().take().unwrap().unwrap();
+        drop((older, younger));
+        db.close().unwrap();
     });
-    said.unwrap();
 }
 
 /// contains at serializable.

@@ -4,13 +4,14 @@
 use perigee::env::Env;
 use perigee::env::fs::OpenDir;
 use perigee::env::fs::memory::{Crash, SimDisk};
+use perigee::env::sim::World;
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions};
 use perigee_base::FileId;
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_file::log::batch::Finished;
 use perigee_file::log::{LogReader, LogWriter, RecordKind, Stamp, Step};
 use std::path::Path;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 fn env(disk: &Arc<SimDisk>) -> Env {
@@ -256,29 +257,38 @@ fn who_finds_its_identifier_taken_goes_on() {
 #[test]
 fn refused_by_prepare_it_is_no_younger() {
     for prepare in [false, true] {
-        let (_disk, db) = new();
-        let f = db.default_family();
-        let o = || TxnOptions::new().lock_timeout(Duration::from_secs(20));
-        let old = db.begin(o()).unwrap();
-        old.put(&f, "k", "").unwrap();
-        db.put("k", "first").unwrap();
-        let refused = if prepare { old.prepare("g") } else { old.commit().map(drop) };
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
-        let young = db.begin(o()).unwrap();
-        old.reset().unwrap();
-        old.lock(&f, "a", LockMode::Exclusive).unwrap();
-        young.lock(&f, "b", LockMode::Exclusive).unwrap();
-        std::thread::scope(|s| {
-            let waits = s.spawn(|| {
-                let done = young.lock(&f, "a", LockMode::Exclusive);
-                young.rollback();
-                done
-            });
-            std::thread::sleep(Duration::from_millis(100));
+        World::new(1).run(SimDisk::new(1), |env| {
+            let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+            let f = db.default_family();
+            let o = || TxnOptions::new().lock_timeout(Duration::from_secs(20));
+            let old = db.begin(o()).unwrap();
+            old.put(&f, "k", "").unwrap();
+            db.put("k", "first").unwrap();
+            let refused = if prepare { old.prepare("g") } else { old.commit().map(drop) };
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+            let young = db.begin(o()).unwrap();
+            old.reset().unwrap();
+            old.lock(&f, "a", LockMode::Exclusive).unwrap();
+            young.lock(&f, "b", LockMode::Exclusive).unwrap();
+            let young_done = Arc::new(Mutex::new(None));
+            let waits = {
+                let (f, done) = (f.clone(), Arc::clone(&young_done));
+                move || {
+                    *done.lock().unwrap() = Some(young.lock(&f, "a", LockMode::Exclusive));
+                    young.rollback();
+                }
+            };
+            let young = env.spawn.spawn("young", Box::new(waits)).unwrap();
+            // Time passes only while every thread waits: the young one waits for its lock.
+            env.clock.sleep_us(100_000);
+            assert!(young_done.lock().unwrap().is_none());
             let done = old.lock(&f, "b", LockMode::Exclusive);
             old.rollback();
-            let young_done = waits.join().unwrap();
+            young.join().unwrap();
+            let young_done = young_done.lock().unwrap().take().unwrap();
             assert!(done.is_ok() && young_done.is_err(), "prepare: {prepare}: the older one gave way");
+            drop(old);
+            db.close().unwrap();
         });
     }
 }

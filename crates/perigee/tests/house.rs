@@ -39,7 +39,9 @@ fn code(path: &Path) -> String {
 
 fn is_test(path: &Path) -> bool {
     let name = path.file_stem().unwrap().to_str().unwrap();
-    name == "tests" || name.ends_with("_tests") || name == "testing" || path.iter().any(|p| p == "tests")
+    // The repository itself may lie in a directory of that name.
+    let inside = path.strip_prefix(root()).unwrap_or(path);
+    name == "tests" || name.ends_with("_tests") || name == "testing" || inside.iter().any(|p| p == "tests")
 }
 
 #[test]

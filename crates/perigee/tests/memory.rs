@@ -15,6 +15,17 @@ const BUDGET: u64 = 32 << 20;
 /// What is not worth an owner: threads, handles, histograms, buffers of this test.
 const SMALL: u64 = 1 << 20;
 
+/// Waits until it is so: for a background thread that is about to let go of something. False after minutes.
+fn soon(mut so: impl FnMut() -> bool) -> bool {
+    (0..300_000).any(|_| {
+        let now = so();
+        if !now {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        now
+    })
+}
+
 /// The sum of the owners, and what is allocated, since `before`.
 fn look(db: &Db, before: usize) -> (u64, u64) {
     let sum = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
@@ -24,13 +35,7 @@ fn look(db: &Db, before: usize) -> (u64, u64) {
 fn check(db: &Db, before: usize, when: &str) {
     let near = |(sum, heap): (u64, u64)| sum.abs_diff(heap) <= heap / 10 + SMALL;
     // A job may be over and its thread just letting go of what it held.
-    let is_near = (0..2000).any(|_| {
-        let now = near(look(db, before));
-        if !now {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        now
-    });
+    let is_near = soon(|| near(look(db, before)));
     let (sum, heap) = look(db, before);
     assert!(is_near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.stats().memory);
     assert!(heap <= BUDGET / 10 * 11, "{when}: {heap} allocated");
@@ -74,10 +79,7 @@ fn the_sum_of_the_owners_is_what_is_allocated() {
     check(&db, before, "memtables kept by readers");
     drop((reader, other));
     // A background thread may look at a view just now.
-    let gone = (0..2000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        kept(&db) == 0
-    });
+    let gone = soon(|| kept(&db) == 0);
     assert!(gone, "{:?}", db.stats().memory);
     check(&db, before, "and let go");
     let families: Vec<_> =

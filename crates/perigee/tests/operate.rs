@@ -3,7 +3,10 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::sim::World;
+use perigee::env::spawn::Join;
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn small() -> FamilyOptions {
@@ -17,7 +20,10 @@ fn small() -> FamilyOptions {
 }
 
 fn open() -> Db {
-    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    open_in(Env { fs: SimDisk::new(1), ..Env::real() })
+}
+
+fn open_in(env: Env) -> Db {
     Db::open("/db", Options::in_env(env).default_family(small())).unwrap()
 }
 
@@ -130,63 +136,65 @@ fn cancelled_compactions_stay_away_until_resumed() {
     assert_eq!(db.stats().families[0].levels[0].runs, 0);
 }
 
-#[test]
-fn a_running_compaction_gives_up_and_nothing_is_lost() {
-    let db = open();
+/// What a manual compaction answers, once it has.
+type Answer = Arc<Mutex<Option<perigee::Result<()>>>>;
+
+/// A database with a merge to do, and a manual compaction that will never get its first bytes of the background rate. In a
+/// simulated world time passes only while every thread waits: after the sleep that is where the compaction is.
+fn with_a_throttled_compaction(env: &Env) -> (Db, Box<dyn Join>, Answer) {
+    let db = open_in(env.clone());
     db.cancel_background_work().unwrap();
     // Twice: what overlaps cannot just be moved, which takes no time at any rate.
     fill(&db, 0..1000, 100);
     fill(&db, 0..1000, 100);
     db.flush().unwrap();
-    // One byte per second: the compaction waits for its first quantum for ever.
+    // One byte per second.
     db.set_background_rate(Some(1));
     db.resume_background_work().unwrap();
-    let manual = std::thread::spawn({
-        let db = db.clone();
-        move || db.compact()
-    });
-    let compaction = || db.stats().running.into_iter().find(|j| j.kind == "compaction");
-    // A job that only moves tables comes and goes before: the one that waits for its bytes is still there a while later.
-    let job = loop {
-        let first = compaction().map(|j| (j.to, j.bytes));
-        std::thread::sleep(Duration::from_millis(20));
-        match compaction() {
-            Some(job) if first == Some((job.to, job.bytes)) => break job,
-            _ => {}
-        }
+    let answer = Answer::default();
+    let manual = {
+        let (db, answer) = (db.clone(), Arc::clone(&answer));
+        move || *answer.lock().unwrap() = Some(db.compact())
     };
-    assert_eq!((job.kind, job.family.as_str(), job.to), ("compaction", "default", 6));
-    assert!(job.bytes > 0 && job.bytes_done <= job.bytes);
-    assert!(!db.wait_idle_for(Duration::from_millis(1)).unwrap());
-    db.cancel_background_work().unwrap();
-    assert!(db.stats().running.is_empty());
-    assert_eq!(manual.join().unwrap().unwrap_err().kind(), ErrorKind::Busy);
-    assert_eq!(db.background_rate(), Some(1));
-    db.set_background_rate(None);
-    db.resume_background_work().unwrap();
-    db.compact().unwrap();
-    assert_eq!(db.iter().unwrap().count(), 1000);
+    let manual = env.spawn.spawn("manual", Box::new(manual)).unwrap();
+    env.clock.sleep_us(1_000_000);
+    assert!(answer.lock().unwrap().is_none());
+    (db, manual, answer)
+}
+
+#[test]
+fn a_running_compaction_gives_up_and_nothing_is_lost() {
+    World::new(1).run(SimDisk::new(1), |env| {
+        let (db, manual, answer) = with_a_throttled_compaction(&env);
+        let running = db.stats().running;
+        assert_eq!(running.len(), 1);
+        let job = &running[0];
+        assert_eq!((job.kind, job.family.as_str()), ("compaction", "default"));
+        assert!(job.to > 0 && job.bytes > 0 && job.bytes_done <= job.bytes);
+        assert!(!db.wait_idle_for(Duration::from_millis(1)).unwrap());
+        db.cancel_background_work().unwrap();
+        assert!(db.stats().running.is_empty());
+        manual.join().unwrap();
+        let answer = answer.lock().unwrap().take().unwrap();
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(db.background_rate(), Some(1));
+        db.set_background_rate(None);
+        db.resume_background_work().unwrap();
+        db.compact().unwrap();
+        assert_eq!(db.iter().unwrap().count(), 1000);
+        db.close().unwrap();
+    });
 }
 
 #[test]
 fn close_does_not_wait_for_a_throttled_compaction() {
-    let db = open();
-    db.cancel_background_work().unwrap();
-    fill(&db, 0..1000, 100);
-    fill(&db, 0..1000, 100);
-    db.flush().unwrap();
-    db.set_background_rate(Some(1));
-    db.resume_background_work().unwrap();
-    // How many runs the flushes made, and so whether a merge is due by itself, is the machine's load to say: one is asked for.
-    let asked = std::thread::spawn({
-        let db = db.clone();
-        move || db.compact()
+    World::new(2).run(SimDisk::new(2), |env| {
+        let (db, manual, answer) = with_a_throttled_compaction(&env);
+        let (paused, began) = (db.clone(), env.clock.monotonic_us());
+        db.close().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the compaction would take days");
+        manual.join().unwrap();
+        assert!(answer.lock().unwrap().take().unwrap().is_err(), "it was not over");
+        assert_eq!(paused.pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
     });
-    while db.stats().running.is_empty() && !asked.is_finished() {
-        std::thread::yield_now();
-    }
-    let paused = db.clone();
-    db.close().unwrap();
-    assert!(asked.join().unwrap().is_err(), "a byte a second is too slow for it to be over");
-    assert_eq!(paused.pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
 }

@@ -3,10 +3,12 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::sim::World;
 use perigee::{Db, Error, ErrorKind, FamilyOptions, Options};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 fn world() -> (Arc<SimDisk>, Env) {
     let disk = SimDisk::new(1);
@@ -49,20 +51,22 @@ fn image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn a_reader_beside_the_writer_keeps_its_picture() {
-    let (disk, env) = world();
-    let db = writer(&env);
+    let disk = SimDisk::new(1);
+    World::new(1).run(disk.clone(), |env| beside_the_writer(&disk, &env));
+}
+
+fn beside_the_writer(disk: &SimDisk, env: &Env) {
+    let db = writer(env);
     fill(&db, 0, 300);
     db.wait_idle().unwrap();
     let expected = dump(&db);
-    // Removals of the last job may still be under way: an open that wrote anything would never leave the count alone.
-    let untouched = (0..50).any(|_| {
-        let before = disk.io_count();
-        drop(Db::open("/db", options(&env).read_only(true)).unwrap());
-        disk.io_count() == before
-    });
-    assert!(untouched, "nothing is changed, not even a lock file");
-    let reader = Db::open("/db", options(&env).read_only(true)).unwrap();
-    let second = Db::open("/db", options(&env).read_only(true)).unwrap();
+    // Removals of the last job may still be under way. Time passes only while every thread waits.
+    env.clock.sleep_us(1_000_000);
+    let before = disk.io_count();
+    drop(Db::open("/db", options(env).read_only(true)).unwrap());
+    assert_eq!(disk.io_count(), before, "nothing is changed, not even a lock file");
+    let reader = Db::open("/db", options(env).read_only(true)).unwrap();
+    let second = Db::open("/db", options(env).read_only(true)).unwrap();
     for n in 0..300 {
         db.delete(key(n)).unwrap();
     }
@@ -71,7 +75,7 @@ fn a_reader_beside_the_writer_keeps_its_picture() {
     assert_eq!(dump(&reader), expected, "its files were removed by the writer, and are held");
     assert_eq!(reader.get(key(77)).unwrap().unwrap(), vec![77; 77]);
     assert_eq!(reader.get(key(1077)).unwrap(), None);
-    let third = Db::open("/db", options(&env).read_only(true)).unwrap();
+    let third = Db::open("/db", options(env).read_only(true)).unwrap();
     assert_eq!(dump(&third), dump(&db));
     let refused: Vec<Error> = vec![
         reader.put("a", "b").unwrap_err(),
@@ -91,7 +95,7 @@ fn a_reader_beside_the_writer_keeps_its_picture() {
     second.close().unwrap();
     reader.close().unwrap();
     db.close().unwrap();
-    drop(writer(&env));
+    drop(writer(env));
 }
 
 /// A log without the zeros at its end, which are space taken ahead.
@@ -216,27 +220,35 @@ fn with_a_hole_in_the_log_nothing_is_said_to_be_absent() {
 /// gave up with `Busy`. Now only files that vanish between the manifest and their opening count.
 #[test]
 fn an_open_beside_a_busy_writer_sees_a_whole_picture() {
-    let (_disk, env) = world();
+    for seed in 1..=8 {
+        World::new(seed).run(SimDisk::new(seed), beside_a_busy_writer);
+    }
+}
+
+fn beside_a_busy_writer(env: Env) {
     let db = writer(&env);
     fill(&db, 0, 200);
     db.flush().unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let opened = std::thread::scope(|s| {
-        s.spawn(|| {
-            for n in 1..100_000u32 {
-                if done.load(std::sync::atomic::Ordering::Relaxed) {
-                    break;
-                }
+    let done = Arc::new(AtomicBool::new(false));
+    let busy = {
+        let (db, done, clock) = (db.clone(), Arc::clone(&done), Arc::clone(&env.clock));
+        move || {
+            for n in (1..u32::MAX).take_while(|_| !done.load(SeqCst)) {
                 db.put("newest", n.to_be_bytes()).unwrap();
                 fill(&db, n % 100, n % 100 + 50);
                 db.flush().unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                clock.sleep_us(20_000);
             }
-        });
-        let opened: Vec<_> = (0..8).map(|_| Db::open("/db", options(&env).read_only(true))).collect();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        opened
-    });
+        }
+    };
+    let busy = env.spawn.spawn("busy", Box::new(busy)).unwrap();
+    let mut opened = Vec::new();
+    for _ in 0..8 {
+        env.clock.sleep_us(15_000);
+        opened.push(Db::open("/db", options(&env).read_only(true)));
+    }
+    done.store(true, SeqCst);
+    busy.join().unwrap();
     let (mut last, mut whole) = (0, 0);
     for reader in opened {
         let reader = match reader {
@@ -253,5 +265,6 @@ fn an_open_beside_a_busy_writer_sees_a_whole_picture() {
         last = newest;
         assert_eq!(dump(&reader).keys().filter(|k| k.starts_with(b"k")).count(), 200);
     }
-    assert!(whole > 0, "none of 8 opens came through");
+    assert!(whole > 0 && last > 1, "{whole} of 8 opens came through, the last of them at {last}");
+    db.close().unwrap();
 }

@@ -410,7 +410,7 @@ fn those_who_lock_wait_instead_of_losing() {
         for _ in 0..4 {
             s.spawn(|| {
                 for _ in 0..50 {
-                    let txn = db.begin(options().lock_timeout(Duration::from_secs(60))).unwrap();
+                    let txn = db.begin(options().lock_timeout(Duration::from_secs(3600))).unwrap();
                     let n = txn.get_for_update(&family, "n", LockMode::Exclusive).unwrap();
                     let n = n.map_or(0, |v| u64::from_le_bytes(v[..].try_into().unwrap()));
                     txn.put(&family, "n", (n + 1).to_le_bytes()).unwrap();

@@ -4,6 +4,7 @@
 use perigee::env::Env;
 use perigee::env::clock::Clock;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::sim::World as Simulated;
 use perigee::{Db, FamilyOptions, Options, WriteBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -258,13 +259,14 @@ fn what_has_expired_is_reclaimed_though_nobody_writes() {
 /// The compaction thread wakes by itself when the time has come.
 #[test]
 fn nobody_has_to_ask() {
-    let disk = SimDisk::new(5);
-    let db = Db::open("/ttl", Options::in_env(Env { fs: disk, ..Env::real() })).unwrap();
-    db.put_with_ttl("soon", "gone", Duration::from_millis(200)).unwrap();
-    db.flush().unwrap();
-    let gone = (0..3000).any(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        db.files().is_empty()
+    Simulated::new(5).run(SimDisk::new(5), |env| {
+        let db = Db::open("/ttl", Options::in_env(env.clone())).unwrap();
+        db.put_with_ttl("soon", "gone", Duration::from_secs(60)).unwrap();
+        db.flush().unwrap();
+        env.clock.sleep_us(30_000_000);
+        assert_eq!(db.files().len(), 1);
+        env.clock.sleep_us(60_000_000);
+        assert!(db.files().is_empty(), "{:?}", db.files());
+        db.close().unwrap();
     });
-    assert!(gone, "{:?}", db.files());
 }

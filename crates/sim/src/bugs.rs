@@ -51,8 +51,8 @@ const BANK: Harness =
 const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control: 100, extra: &[] };
 const PREPARED: Harness = Harness { command: "prepared", cases: 60, control: 3, extra: &[] };
 const ALL_HARNESSES: [&Harness; 8] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED];
-/// A run that takes longer has hung; a hang is no catch.
-const PATIENCE: Duration = Duration::from_secs(240);
+/// A run that takes longer, on the busiest machine, has hung; a hang is no catch.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Who should catch a bug, the most likely first.
 fn catchers(bug: Bug) -> &'static [&'static Harness] {

@@ -34,8 +34,11 @@ const CALLS: [(&str, u64); 6] = [
     ("openat", 60),
     ("ftruncate,fallocate", 3),
 ];
-/// A process that outlives this was not killed by its system call.
+/// A process that outlives this, from when it runs, was not killed by its system call.
 const PATIENCE: Duration = Duration::from_millis(700);
+/// Longest wait for what must happen however busy the machine is: a process that starts, or one that dies. After it the case
+/// fails.
+const LAST_RESORT: Duration = Duration::from_secs(600);
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
@@ -144,21 +147,32 @@ fn one_life(
     }
     let mut process = spawn(case, dir, writers, at_call.then_some((call.0, when)))?;
     let listener = listen(&mut process, heard)?;
-    let end = if at_call {
+    let life = if at_call {
         case.count("killed at a system call", 1);
-        Instant::now() + PATIENCE
+        PATIENCE
     } else {
         case.count("killed at a random time", 1);
-        Instant::now() + Duration::from_micros(rng.log_uniform(400_000))
+        Duration::from_micros(rng.log_uniform(400_000))
     };
     let (mut probe, mut probed) = (!at_call, Ok(()));
-    while Instant::now() < end && process.try_wait().map_err(|e| e.to_string())?.is_none() {
+    let mut end = (!at_call).then(|| Instant::now() + life);
+    let started = Instant::now();
+    while process.try_wait().map_err(|e| e.to_string())?.is_none() {
+        // Under strace its life begins when it has said which process it is: before, only strace could be killed, and it would
+        // go on without.
+        if end.is_none() && held(heard).pid.is_some() {
+            end = Some(Instant::now() + life);
+        }
+        if end.map_or(started.elapsed() > LAST_RESORT, |end| Instant::now() >= end) {
+            break;
+        }
         if probe && held(heard).open {
             (probe, probed) = (false, second_open(case, dir));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    kill(&mut process, held(heard).pid);
+    let pid = held(heard).pid;
+    kill(&mut process, pid)?;
     let _ = process.wait();
     listener.join().map_err(|_| "the listener panicked".to_string())?;
     probed
@@ -194,20 +208,25 @@ fn listen(process: &mut Child, heard: &Arc<Mutex<Heard>>) -> Result<std::thread:
     }))
 }
 
-/// Kills the child: itself, or under strace the traced process, whose end strace follows.
-fn kill(process: &mut Child, pid: Option<u32>) {
-    match pid {
-        Some(pid) if pid != process.id() => {
-            let mut kill = Command::new("kill");
-            let _ = kill.args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
-            let deadline = Instant::now() + Duration::from_secs(2);
-            while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(1));
+/// Kills the child: itself, or under strace the traced process, whose end strace follows. Strace ends when that one has let go
+/// of its files; if strace were killed first, the next open might find them locked.
+fn kill(process: &mut Child, pid: Option<u32>) -> Result<(), String> {
+    let is_over = |process: &mut Child| process.try_wait().map(|status| status.is_some()).unwrap_or(false);
+    let mut done = Ok(());
+    if let Some(pid) = pid.filter(|pid| *pid != process.id() && !is_over(process)) {
+        let mut kill = Command::new("kill");
+        let _ = kill.args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+        let killed = Instant::now();
+        while !is_over(process) {
+            if killed.elapsed() > LAST_RESORT {
+                done = Err(format!("process {pid} does not die"));
+                break;
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
-        _ => {}
     }
     let _ = process.kill();
+    done
 }
 
 /// While the child lives, nobody else gets in.

@@ -136,7 +136,7 @@ int fill(tidesdb_t *db, tidesdb_column_family_t *cf, int from, int to)
 int flush_and_wait(tidesdb_column_family_t *cf)
 {
     int rc = tidesdb_flush_memtable(cf);
-    for (int i = 0; rc == 0 && i < 5000 && tidesdb_is_flushing(cf); i++) usleep(1000);
+    for (int i = 0; rc == 0 && i < 300000 && tidesdb_is_flushing(cf); i++) usleep(1000);
     /* The flag may fall before the file is listed. */
     usleep(20000);
     return rc;

@@ -21,7 +21,7 @@ static void test_flush(fixture_t *x)
     RC("tidesdb_sync_wal", "after commits", tidesdb_sync_wal(x->cf), 0);
     RC("tidesdb_flush_memtable", "starts a flush", tidesdb_flush_memtable(x->cf), 0);
     RC("tidesdb_flush_memtable", "again while it runs", tidesdb_flush_memtable(x->cf), 0);
-    for (int i = 0; i < 5000 && tidesdb_is_flushing(x->cf); i++) usleep(1000);
+    for (int i = 0; i < 300000 && tidesdb_is_flushing(x->cf); i++) usleep(1000);
     RC("tidesdb_is_flushing", "is 0 in the end", tidesdb_is_flushing(x->cf), 0);
     CHECK("tidesdb_flush_memtable", "the data stays readable", has(x->db, x->cf, "key001999", "value001999"));
     tidesdb_stats_t *stats = NULL;
@@ -53,7 +53,7 @@ static void test_compact(fixture_t *x)
     RC("tidesdb_compact", "blocks until it has merged", tidesdb_compact(cf), 0);
     CHECK("tidesdb_compact", "leaves fewer files of the same keys", before >= 2 && files_of(cf) < before);
     CHECK("tidesdb_compact", "keeps the data", has(x->db, cf, "key000000", "value000000") && has(x->db, cf, "key001499", "value001499"));
-    for (int i = 0; i < 5000 && tidesdb_is_compacting(cf); i++) usleep(1000);
+    for (int i = 0; i < 300000 && tidesdb_is_compacting(cf); i++) usleep(1000);
     RC("tidesdb_is_compacting", "is 0 in the end", tidesdb_is_compacting(cf), 0);
 
     for (int i = 0; i < 1000; i++)
@@ -65,7 +65,7 @@ static void test_compact(fixture_t *x)
     RC("tidesdb_purge_cf", "flushes and compacts", tidesdb_purge_cf(cf), 0);
     CHECK("tidesdb_purge_cf", "deleted keys stay away", lacks(x->db, cf, "key000500"));
     CHECK("tidesdb_purge_cf", "other keys stay", has(x->db, cf, "key001200", "value001200"));
-    for (int i = 0; i < 1000 && (tidesdb_is_flushing(cf) || tidesdb_is_compacting(cf)); i++) usleep(1000);
+    for (int i = 0; i < 300000 && (tidesdb_is_flushing(cf) || tidesdb_is_compacting(cf)); i++) usleep(1000);
     RC("tidesdb_is_flushing", "is 0 soon after a purge", tidesdb_is_flushing(cf), 0);
     RC("tidesdb_is_compacting", "is 0 soon after a purge", tidesdb_is_compacting(cf), 0);
     tidesdb_stats_t *stats = NULL;

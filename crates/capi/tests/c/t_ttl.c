@@ -19,18 +19,26 @@ void test_ttl(void)
     CHECK(f, "ttl: an expired overwrite does not uncover the older value", lacks(x.db, x.cf, "hidden"));
     REQUIRE(put1_ttl(x.db, x.cf, "revived", "old", now - 5) == 0 && put1_ttl(x.db, x.cf, "revived", "new", -1) == 0);
     CHECK(f, "ttl: a later put without one brings the key back", has(x.db, x.cf, "revived", "new"));
-    REQUIRE(put1_ttl(x.db, x.cf, "soon", "v", time(NULL) + 2) == 0);
-    REQUIRE(put1_ttl(x.db, x.cf, "soon on disk", "v", time(NULL) + 2) == 0);
-    CHECK(f, "ttl: visible until its second", has(x.db, x.cf, "soon", "v"));
-    flush_and_wait(x.cf);
-    REQUIRE(put1_ttl(x.db, x.cf, "soon", "v", time(NULL) + 2) == 0);
     tidesdb_txn_t *t = NULL;
     REQUIRE(tidesdb_txn_begin(x.db, &t) == 0);
     RC("tidesdb_txn_contains", "does not find an expired key", tidesdb_txn_contains(t, x.cf, S("past")), TDB_ERR_NOT_FOUND);
-    CHECK("tidesdb_iter_next", "skips expired keys", !strcmp(keys_forward(t, x.cf), "future,none,revived,soon,soon on disk,zero"));
     tidesdb_txn_free(t);
-    /* TidesDB's clock for this is refreshed by a background thread, so it may be late by a second. */
-    usleep(4100000);
+    /* Visible until its second. What was seen counts if that second had not come when it was: on a slow machine again, with more time. */
+    int visible = 0, listed = 0;
+    for (int seconds = 2, in_time = 0; !in_time && seconds < 1000; seconds *= 2)
+    {
+        time_t end = time(NULL) + seconds;
+        REQUIRE(put1_ttl(x.db, x.cf, "soon on disk", "v", end) == 0);
+        flush_and_wait(x.cf);
+        REQUIRE(put1_ttl(x.db, x.cf, "soon", "v", end) == 0);
+        visible = has(x.db, x.cf, "soon", "v") && has(x.db, x.cf, "soon on disk", "v");
+        listed = !strcmp(family_keys(x.db, x.cf), "future,none,revived,soon,soon on disk,zero");
+        in_time = time(NULL) < end;
+    }
+    CHECK(f, "ttl: visible until its second", visible);
+    CHECK("tidesdb_iter_next", "skips expired keys", listed);
+    /* TidesDB's clock for this is refreshed by a background thread, so it may be late. */
+    for (int i = 0; i < 1000000 && !(lacks(x.db, x.cf, "soon") && lacks(x.db, x.cf, "soon on disk")); i++) usleep(1000);
     CHECK(f, "ttl: gone after its second, in memory", lacks(x.db, x.cf, "soon"));
     CHECK(f, "ttl: gone after its second, on disk", lacks(x.db, x.cf, "soon on disk"));
     CHECK("tidesdb_iter_next", "skips keys that expired meanwhile", !strcmp(family_keys(x.db, x.cf), "future,none,revived,zero"));

@@ -8,7 +8,7 @@ static void *two(void *x) { (void)x; pthread_barrier_wait(&bar); OK(tidesdb_regi
 static atomic_int same; static void *three(void *x) { pthread_barrier_wait(&bar); if (!tidesdb_register_comparator(db, "same", x, NULL, NULL)) same++; return NULL; }
 int main(void)
 {
-    const char *p = fresh("learn"); alarm(100); pthread_barrier_init(&bar, NULL, 2);
+    const char *p = fresh("learn"); alarm(600); pthread_barrier_init(&bar, NULL, 2);
     tidesdb_column_family_config_t f = tidesdb_default_column_family_config(); strcpy(f.comparator_name, "one");
     db = db_open(p); OK(tidesdb_register_comparator(db, "one", cmp, NULL, NULL)); OK(tidesdb_create_column_family(db, "f", &f)); OK(tidesdb_close(db));
     int bad = 0;

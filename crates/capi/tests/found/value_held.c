@@ -2,7 +2,7 @@
 #include "common.h"
 int main(void)
 {
-    tidesdb_column_family_config_t f = tidesdb_default_column_family_config(); static char big[200000]; memset(big, 'x', sizeof big); alarm(60);
+    tidesdb_column_family_config_t f = tidesdb_default_column_family_config(); static char big[200000]; memset(big, 'x', sizeof big); alarm(600);
     for (int sz = 0; sz < 3; sz++) for (int flushed = 0; flushed < 2; flushed++) {
         const char *p = fresh("held"); tidesdb_t *db = db_open(p); tidesdb_txn_t *t; perigee_value_t *v; uint64_t n; const uint8_t *d; size_t dn; size_t len = (size_t[]){30, 3000, 200000}[sz];
         OK(tidesdb_create_column_family(db, "f", &f)); tidesdb_column_family_t *cf = tidesdb_get_column_family(db, "f");

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Runs the whole test suite again and again beside busy processes: a test that depends on time or load fails in some run.
+#
+#   tools/repeat-tests.sh [RUNS] [BUSY]      default: 20 runs beside 8 busy processes
+#
+# PROFILE   the cargo profile (default: proof)
+# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test listener"
+#
+# Everything is built once, before the machine gets busy. Documentation tests, which are compiled whenever they run, are left
+# to `make unit`. Prints every failure with its run, then how often each test failed, then "N passed, M failed" of all runs;
+# the output of runs that failed stays in target/repeat-tests. Exit code 1 if anything failed.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+runs=${1:-20}
+busy=${2:-8}
+profile=${PROFILE:-proof}
+read -r -a tests <<< "${TESTS:---workspace --features perigee-cli/lmdb --lib --bins --tests --examples}"
+logs=target/repeat-tests
+rm -rf "$logs"
+mkdir -p "$logs"
+
+cargo test --profile "$profile" "${tests[@]}" --no-run || exit 2
+
+pids=()
+stop() {
+    [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2> /dev/null
+    pids=()
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+for ((i = 0; i < busy; i++)); do
+    sh -c 'while :; do :; done' &
+    pids+=($!)
+done
+
+passed=0
+failed=0
+for ((run = 1; run <= runs; run++)); do
+    log=$logs/$run.log
+    started=$SECONDS
+    # No run takes two hours: one that does has hung.
+    timeout 7200 cargo test --profile "$profile" "${tests[@]}" --no-fail-fast > "$log" 2>&1
+    code=$?
+    # Failed tests with the target that they belong to; targets that ended in another way (a signal, a hang).
+    failures=$(awk '
+        / Running / { target = $0; sub(/^ *Running /, "", target); sub(/ \(.*/, "", target) }
+        /^test .* \.\.\. FAILED/ { print target ": " $2; seen = 1 }
+        /^error: test failed, to rerun pass/ { if (!seen) print "a target that did not come to its end: " $0; seen = 0 }
+    ' "$log")
+    [ $code -ne 124 ] || failures="${failures:+$failures$'\n'}the run was not over after two hours"
+    [ $code -eq 0 ] || [ -n "$failures" ] || failures="cargo test ended with exit code $code"
+    ok=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
+    bad=0
+    [ -z "$failures" ] || bad=$(wc -l <<< "$failures")
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    echo "run $run: $ok passed, $bad failed, $((SECONDS - started)) s"
+    if [ -n "$failures" ]; then
+        sed 's/^/    /' <<< "$failures"
+        printf '%s\n' "$failures" >> "$logs/failures"
+    else
+        rm "$log"
+    fi
+done
+stop
+
+if [ -s "$logs/failures" ]; then
+    echo "failures of each test in $runs runs:"
+    sort "$logs/failures" | uniq -c | sort -rn
+fi
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -14,6 +14,8 @@ mod output;
 mod place;
 mod process;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod size;
 mod text;
 

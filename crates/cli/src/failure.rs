@@ -18,6 +18,11 @@ pub const EXIT_ERROR: u8 = 2;
 /// Damaged bytes were found.
 pub const EXIT_DAMAGED: u8 = 3;
 
+/// What the operating system says when too many files are open (EMFILE), and what to do.
+const OUT_OF_FILES: &str = "(os error 24)";
+const MORE_FILES: &str =
+    "a read-only open holds all files of the database open: raise the limit (`ulimit -Hn`)";
+
 /// The result of every step of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -149,7 +154,8 @@ impl From<Error> for Failure {
             offset: e.offset(),
             expected: e.expected_value().map(str::to_owned),
             got: e.got_value().map(str::to_owned),
-            hint: hint(e.kind()).map(str::to_owned),
+            hint: if e.message().contains(OUT_OF_FILES) { Some(MORE_FILES) } else { hint(e.kind()) }
+                .map(str::to_owned),
         }))
     }
 }

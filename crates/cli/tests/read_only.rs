@@ -253,6 +253,32 @@ fn reading_commands_say_what_they_cannot_know() {
     db.close().unwrap();
 }
 
+/// A read-only open holds every file open: the usual limit of 1,024 is soft, and the tool raises it.
+#[test]
+fn a_database_of_many_files_opens_under_a_low_soft_limit() {
+    let w = World::new();
+    let tables = FamilyOptions::new().target_file_bytes(4 << 10).memtable_bytes(64 << 10).block_bytes(256);
+    let tables = tables.compression(perigee::Compression::None);
+    let db =
+        Db::open(w.path("db"), Options::new().durability(perigee::Durability::None).default_family(tables))
+            .unwrap();
+    for n in 0..200u32 {
+        db.put(format!("key{n:03}"), [n as u8; 2000]).unwrap();
+    }
+    db.compact().unwrap();
+    let files = db.files().len();
+    assert!(files > 60, "{files} files");
+    db.close().unwrap();
+    let script = "ulimit -Sn 40; exec \"$@\"";
+    let run = Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_perigee"), "count", "db"])
+        .current_dir(w.path(""))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((String::from_utf8_lossy(&run.stdout).as_ref(), told.as_str()), ("200\n", ""));
+}
+
 #[test]
 fn verify_reads_the_log_that_is_kept_for_readers() {
     let w = World::new();

@@ -3,6 +3,7 @@
 use crate::keys::KeyChoice;
 use crate::values::ValueChoice;
 use clap::{Args, ValueEnum};
+use perigee::human::{parse_bytes, parse_seconds};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -65,7 +66,7 @@ pub struct Settings {
     #[arg(long, value_parser = count)]
     pub ops: Option<u64>,
     /// Seconds after which a measured phase ends, done or not; the figures are of what was done
-    #[arg(long)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     pub seconds: Option<u64>,
     /// Do the reads once, unmeasured, before they are measured (workloads that only read)
     #[arg(long)]
@@ -78,17 +79,17 @@ pub struct Settings {
     #[arg(long)]
     pub batch: Option<usize>,
     /// Bytes of a key, at least 8 (default: the workload's, mostly 16)
-    #[arg(long)]
+    #[arg(long, value_parser = length)]
     pub key_bytes: Option<usize>,
     /// Bytes of a value, at least 8 (default: the workload's, mostly 100)
-    #[arg(long)]
+    #[arg(long, value_parser = length)]
     pub value_bytes: Option<usize>,
     /// What transactions are protected from (workloads `txn_...`)
     #[arg(long, value_enum, default_value = "snapshot")]
     #[serde(default)]
     pub level: Level,
     /// Bytes of a value of the giant workloads
-    #[arg(long, value_parser = bytes, default_value = "1G")]
+    #[arg(long, value_parser = parse_bytes, default_value = "1G")]
     pub giant_bytes: u64,
     /// Entries that a range reads (default: the workload's, 100 or 1000)
     #[arg(long)]
@@ -100,7 +101,7 @@ pub struct Settings {
     #[arg(long = "families", default_value_t = 1000)]
     pub many_families: usize,
     /// Seconds that entries live in workloads with a time to live
-    #[arg(long = "ttl", default_value_t = 2)]
+    #[arg(long = "ttl", value_name = "DURATION", value_parser = seconds, default_value = "2")]
     pub ttl_seconds: u64,
     /// Keys of workloads in scattered order
     #[arg(long, value_enum, default_value = "counter")]
@@ -115,10 +116,10 @@ pub struct Settings {
     #[arg(long, value_enum, default_value = "lz4")]
     pub compression: Compression,
     /// Write buffer
-    #[arg(long, value_parser = bytes, default_value = "64M")]
+    #[arg(long, value_parser = parse_bytes, default_value = "64M")]
     pub memtable: u64,
     /// Cache of data read
-    #[arg(long, value_parser = bytes, default_value = "64M")]
+    #[arg(long, value_parser = parse_bytes, default_value = "64M")]
     pub cache: u64,
     /// Calls per second of all threads together; latency then counts from when a call was due (no coordinated omission)
     #[arg(long)]
@@ -127,7 +128,7 @@ pub struct Settings {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Memory of the measuring process with its page cache, by a cgroup
-    #[arg(long, value_parser = bytes)]
+    #[arg(long, value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Drop the page cache between loading and measuring
     #[arg(long)]
@@ -170,17 +171,18 @@ impl Settings {
     }
 }
 
-/// `64M`, `1G`, `4096`.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim().trim_end_matches("iB").trim_end_matches('B');
-    let (digits, shift) = match text.chars().last() {
-        Some('K' | 'k') => (&text[..text.len() - 1], 10),
-        Some('M' | 'm') => (&text[..text.len() - 1], 20),
-        Some('G' | 'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let n: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size such as 64M"))?;
-    n.checked_shl(shift).filter(|b| b >> shift == n).ok_or_else(|| format!("`{text}` is too large"))
+/// A size that is a length in memory.
+fn length(text: &str) -> Result<usize, String> {
+    usize::try_from(parse_bytes(text)?).map_err(|_| format!("{text:?} is too large"))
+}
+
+/// Whole seconds, from a number or a duration such as `2m`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let time = parse_seconds(text)?;
+    if time.subsec_nanos() > 0 {
+        return Err(format!("{text:?} is not a whole number of seconds"));
+    }
+    Ok(time.as_secs())
 }
 
 /// `300k`, `10M`, `4096`: thousands and millions, not powers of two.
@@ -220,10 +222,14 @@ pub mod tests {
 
     #[test]
     fn sizes_are_read() {
-        assert_eq!(super::bytes("64M"), Ok(64 << 20));
-        assert_eq!(super::bytes("1GiB"), Ok(1 << 30));
-        assert_eq!(super::bytes("512"), Ok(512));
-        assert!(super::bytes("M").is_err() && super::bytes("99999999999G").is_err());
+        let settings = with(&["--memtable", "64M", "--cache", "64 MiB", "--giant-bytes", "64MB"]);
+        assert_eq!(
+            (settings.memtable, settings.cache, settings.giant_bytes),
+            (64 << 20, 64 << 20, 64_000_000)
+        );
+        let settings = with(&["--seconds", "2m", "--ttl", "3"]);
+        assert_eq!((settings.seconds, settings.ttl_seconds), (Some(120), 3));
+        assert!(super::seconds("1500ms").is_err() && super::seconds("x").is_err());
         assert_eq!(
             (super::count("10M"), super::count("300k"), super::count("7")),
             (Ok(10_000_000), Ok(300_000), Ok(7))

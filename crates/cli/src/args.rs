@@ -16,7 +16,9 @@ Examples:
   perigee verify ./db
 
 Exit codes: 0 done, 1 the key is not there, 2 wrong use or an error, 3 damaged bytes were found.
-A database belongs to one process at a time; only `dump` works while another has it open.";
+
+Commands that only read change nothing, and work while a program has the database open. Commands that change something \
+need it for themselves.";
 
 /// Import, export, look into and check a Perigee database
 #[derive(Debug, Parser)]
@@ -36,7 +38,7 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(Box<import::ImportArgs>),
-    /// The same, all at once and faster: visible and durable when it ends, or not at all
+    /// Read the same inputs as one bulk load: faster, visible and durable when it ends, or not at all
     Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV
     Export(export::ExportArgs),
@@ -54,7 +56,7 @@ pub enum Command {
     Families(families::FamiliesArgs),
     /// Show the options of a database and what each trades, or store options from a file
     Options(options::OptionsArgs),
-    /// Show counters, levels, memory, log and what the last recovery did
+    /// Show levels, log, sizes on disk and what recovery finds
     Stats(stats::StatsArgs),
     /// Show the levels of the tree, and the files in them
     Levels(levels::LevelsArgs),

@@ -2,7 +2,7 @@
 //!
 //! With `--json` the same goes to stderr as one object `{"error":{...}}`.
 
-use crate::text::escape;
+use crate::text::{escape, printable, write_json};
 use perigee::{Error, ErrorKind};
 use serde_json::json;
 use std::fmt::Display;
@@ -17,6 +17,11 @@ pub const EXIT_MISSING: u8 = 1;
 pub const EXIT_ERROR: u8 = 2;
 /// Damaged bytes were found.
 pub const EXIT_DAMAGED: u8 = 3;
+
+/// What the operating system says when too many files are open (EMFILE), and what to do.
+const OUT_OF_FILES: &str = "(os error 24)";
+const MORE_FILES: &str =
+    "a read-only open holds all files of the database open: raise the limit (`ulimit -Hn`)";
 
 /// The result of every step of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
@@ -89,12 +94,22 @@ impl Failure {
         self
     }
 
+    /// The same with that hint, if the database is locked by another process.
+    #[must_use]
+    pub fn hint_if_locked(self, hint: impl Display) -> Failure {
+        match &self {
+            Failure::Told(told) if told.kind == ErrorKind::Locked.name() => self.hint(hint),
+            _ => self,
+        }
+    }
+
     /// Tells it on stderr and returns the exit code.
     pub fn report(&self, json: bool) -> u8 {
         let Failure::Told(told) = self else { return 0 };
-        let text = if json { told.json().to_string() } else { told.text() };
+        let mut text = if json { told.json_line() } else { told.text().into_bytes() };
+        text.push(b'\n');
         // Nobody is left to hear that stderr is closed.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = io::stderr().write_all(&text);
         told.exit
     }
 }
@@ -106,11 +121,18 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let line = format!("perigee: {}", self.line.replace('\n', " "));
+        let line = format!("perigee: {}", printable(&self.line));
         match &self.hint {
-            Some(hint) => format!("{line}\n  hint: {hint}"),
+            Some(hint) => format!("{line}\n  hint: {}", printable(hint)),
             None => line,
         }
+    }
+
+    fn json_line(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        // Writing into memory does not fail.
+        let _ = write_json(&self.json(), &mut line);
+        line
     }
 
     fn json(&self) -> serde_json::Value {
@@ -132,7 +154,8 @@ impl From<Error> for Failure {
             offset: e.offset(),
             expected: e.expected_value().map(str::to_owned),
             got: e.got_value().map(str::to_owned),
-            hint: hint(e.kind()).map(str::to_owned),
+            hint: if e.message().contains(OUT_OF_FILES) { Some(MORE_FILES) } else { hint(e.kind()) }
+                .map(str::to_owned),
         }))
     }
 }
@@ -152,7 +175,8 @@ fn hint(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::NotFound => "check the path; `perigee import` and `perigee put` create a database",
         ErrorKind::Locked => {
-            "close the program that has it open (`fuser -v DB/LOCK` names it); `perigee dump` works meanwhile"
+            "close the program that has it open (`fuser -v DB/LOCK` names it); commands that only read, such as \
+             `get`, `scan`, `export`, `stats` and `verify`, work meanwhile"
         }
         ErrorKind::Corruption => {
             "`perigee verify DB` lists all damage, `perigee dump DB FILE` shows what can still be read; \
@@ -175,12 +199,29 @@ fn hint(kind: ErrorKind) -> Option<&'static str> {
 pub fn report_usage(e: &clap::Error) -> u8 {
     // The arguments did not parse, so whether JSON is wanted is read from them directly.
     if e.use_stderr() && std::env::args_os().any(|a| a == "--json") {
-        let text = e.render().to_string();
-        let first = text.lines().next().unwrap_or_default();
-        return Failure::usage(first.trim_start_matches("error: ")).report(true);
+        return usage(&e.render().to_string()).report(true);
     }
     let _ = e.print();
     e.exit_code().clamp(0, i32::from(u8::MAX)) as u8
+}
+
+/// What clap says, in parts: the message with all the arguments it names, its tips and the usage as the hint.
+fn usage(rendered: &str) -> Failure {
+    let (mut message, mut hints) = (Vec::new(), Vec::new());
+    for paragraph in rendered.split("\n\n") {
+        let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(text) = flat.strip_prefix("error: ") {
+            message.push(text.to_owned());
+        } else if flat.starts_with("tip: ") || flat.starts_with("Usage: ") {
+            hints.push(flat);
+        } else if !flat.is_empty() && !flat.starts_with("For more information") {
+            message.push(flat);
+        }
+    }
+    match hints.is_empty() {
+        true => Failure::usage(message.join(" ")),
+        false => Failure::usage(message.join(" ")).hint(hints.join("; ")),
+    }
 }
 
 /// A path as one printable line.
@@ -214,6 +255,23 @@ mod tests {
         assert_eq!(j["error"]["offset"], 4096);
         assert_eq!(j["error"]["expected"], "0x1");
         assert_eq!(j["error"]["got"], "0x2");
+    }
+
+    #[test]
+    fn usage_errors_keep_what_clap_says() {
+        let t = told(usage(
+            "error: the following required arguments were not provided:\n  <DB>\n  <KEY>\n\nUsage: perigee get <DB> <KEY>\n\n\
+             For more information, try '--help'.\n",
+        ));
+        assert_eq!(t.message, "the following required arguments were not provided: <DB> <KEY>");
+        assert_eq!(t.hint.as_deref(), Some("Usage: perigee get <DB> <KEY>"));
+        let t = told(usage(
+            "error: unexpected argument '--prefx' found\n\n  tip: a similar argument exists: '--prefix'\n\nUsage: perigee scan\n",
+        ));
+        assert_eq!(
+            t.hint.as_deref(),
+            Some("tip: a similar argument exists: '--prefix'; Usage: perigee scan")
+        );
     }
 
     #[test]

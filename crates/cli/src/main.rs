@@ -14,6 +14,8 @@ mod output;
 mod place;
 mod process;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod size;
 mod text;
 
@@ -39,6 +41,7 @@ fn run() -> u8 {
     };
     let json = args.json;
     let mut out = Out::new(json);
+    process::raise_file_limit();
     let done = commands::run(args.command, &mut out);
     let flushed = out.flush();
     match done.and_then(|code| flushed.map(|()| code)) {

@@ -1,6 +1,7 @@
 //! What goes to stdout: one locked, buffered writer, as text or as JSON. Knows no command.
 
 use crate::failure::Result;
+use crate::text::write_json;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 use std::io::{BufWriter, StdoutLock, Write};
@@ -28,7 +29,8 @@ impl Out {
     }
     /// A JSON document on one line.
     pub fn value(&mut self, value: &Value) -> Result<()> {
-        self.line(value.to_string())
+        write_json(value, &mut self.writer)?;
+        Ok(self.writer.write_all(b"\n")?)
     }
     /// A whole result: the JSON document with `--json`, else the text.
     pub fn either(&mut self, value: &Value, text: impl AsRef<str>) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Where a command works: the database's path, the family, how keys are written. Arguments that commands share,
 //! and the doors to an open database.
 //!
-//! Invariant: opening for reading creates nothing, not even a lock file, where there is no database.
+//! Invariants: a command that only reads opens the database read-only: no lock, no byte changed, no file created, also
+//! beside the program that has it open. A command that changes something creates no database unless it says so.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::text::{escape, hex, unescape, unhex};
@@ -45,8 +46,15 @@ pub struct KeyForm {
 }
 
 impl Place {
-    /// Opens the database if it is there; creates nothing.
-    pub fn open(&self) -> Result<Db> {
+    /// Opens the database without changing a byte: no lock, also beside a program that has it open, on a read-only
+    /// file system, and in a directory of another user.
+    pub fn open_read_only(&self) -> Result<Db> {
+        check_existing(&self.db)?;
+        Ok(Db::open(&self.db, Options::new().read_only(true))?)
+    }
+
+    /// Opens the database to change it, if it is there. Takes the lock.
+    pub fn open_to_change(&self) -> Result<Db> {
         check_existing(&self.db)?;
         Ok(Db::open(&self.db, Options::new().create_if_missing(false))?)
     }
@@ -117,10 +125,19 @@ pub fn check_existing(path: &Path) -> Result<()> {
         Ok(_) => match fs::symlink_metadata(path.join(MANIFEST)) {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Err(not_there(format!("{shown} holds no database (no {MANIFEST} in it)")))
+                Err(no_manifest(path, not_there(format!("{shown} holds no database (no {MANIFEST} in it)"))))
             }
             Err(e) => Err(Failure::file("open", &path.join(MANIFEST), &e)),
         },
+    }
+}
+
+/// The error for a directory without a manifest: the engine's, if it can tell whose directory it is (that of another
+/// database engine), else `otherwise`. A read-only open creates nothing.
+fn no_manifest(path: &Path, otherwise: Failure) -> Failure {
+    match Db::open(path, Options::new().read_only(true)) {
+        Err(e) if e.kind() != ErrorKind::NotFound => e.into(),
+        _ => otherwise,
     }
 }
 
@@ -157,12 +174,10 @@ fn check_creatable(path: &Path) -> Result<()> {
     }
     match foreign {
         None => Ok(()),
-        Some(name) => Err(Failure::usage(format!(
-            "{} is no database, and not empty: it holds {:?}",
-            show_path(path),
-            name
-        ))
-        .hint("give a new directory")),
+        Some(name) => {
+            let what = format!("{} is no database, and not empty: it holds {:?}", show_path(path), name);
+            Err(no_manifest(path, Failure::usage(what).hint("give a new directory")))
+        }
     }
 }
 

@@ -1,5 +1,7 @@
-//! What the operating system says about a process: peak memory, bytes written. Linux only; elsewhere nothing is known.
+//! What the operating system says about a process: peak memory, bytes written (Linux only; elsewhere nothing is known); and how
+//! many files it may have open.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -10,6 +12,14 @@ pub struct Process {
     pub peak_bytes: Option<u64>,
     /// Bytes it caused to be sent to storage.
     pub written_bytes: Option<u64>,
+}
+
+/// Raises the limit of open files as far as this process may: a read-only open holds all files of a database, so that a writer
+/// beside it may remove them.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // A failure shows when a file cannot be opened.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Looks at a process by its number, or at this one (`self`).

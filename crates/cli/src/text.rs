@@ -1,10 +1,19 @@
 //! Bytes as text and back: keys on the command line and on the screen. Pure.
 //!
-//! Invariant: `unescape(&escape(b)) == b` for every `b`.
+//! Invariants: `unescape(&escape(b)) == b` for every `b`; no text and no JSON that is printed has a character that a terminal
+//! acts on or that changes the direction of what follows.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Bytes of a JSON string that are decoded at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// The bytes as one printable line: text stays text, a backslash doubles, everything that does not print (and every
 /// byte that is not UTF-8) becomes `\xNN`.
@@ -91,16 +100,96 @@ pub fn put_json(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Takes bytes that [`put_json`] put; `None` if neither form is there.
-pub fn take_json(object: &Map<String, Value>, name: &str) -> Result<Option<Vec<u8>>, String> {
-    if let Some(value) = object.get(name) {
-        let text = value.as_str().ok_or_else(|| format!("field {name:?} is not a string"))?;
-        return Ok(Some(text.as_bytes().to_vec()));
+/// Returns true for characters that are not printed as they are: control characters (U+0000 to U+001F, U+007F to U+009F),
+/// marks and overrides of the writing direction, line and paragraph separators.
+pub fn must_escape(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Writes JSON as `serde_json` does, with `\uXXXX` for every character of [`must_escape`].
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, w: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(must_escape) {
+            let c = rest[at..].chars().next().unwrap_or_default();
+            CompactFormatter.write_string_fragment(w, &rest[..at])?;
+            write!(w, "\\u{:04x}", u32::from(c))?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        CompactFormatter.write_string_fragment(w, rest)
+    }
+}
+
+/// Writes a JSON document on one line, without the line's end.
+pub fn write_json(value: &Value, out: &mut impl Write) -> io::Result<()> {
+    Ok(serde::Serialize::serialize(value, &mut Serializer::with_formatter(out, Escaping))?)
+}
+
+/// A message on one line: what is not printed as it is becomes `\u{NN}`.
+pub fn printable(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            '\n' => out.push(' '),
+            c if must_escape(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Takes bytes that [`put_json`] put, from the fields of an object as they are written; `None` if neither form is there.
+pub fn take_json<'a>(
+    fields: &HashMap<String, &'a RawValue>,
+    name: &str,
+) -> Result<Option<Cow<'a, [u8]>>, String> {
+    if let Some(raw) = fields.get(name) {
+        return string_bytes(raw.get(), name).map(Some);
     }
     let name = format!("{name}_base64");
-    let Some(value) = object.get(&name) else { return Ok(None) };
-    let text = value.as_str().ok_or_else(|| format!("field {name:?} is not a string"))?;
-    STANDARD.decode(text).map(Some).map_err(|e| format!("field {name:?} is not base64: {e}"))
+    let Some(raw) = fields.get(&name) else { return Ok(None) };
+    let digits = string_bytes(raw.get(), &name)?;
+    let bytes = STANDARD.decode(digits).map_err(|e| format!("field {name:?} is not base64: {e}"))?;
+    Ok(Some(Cow::Owned(bytes)))
+}
+
+/// The bytes of a JSON string, borrowed if nothing in it is escaped.
+fn string_bytes<'a>(raw: &'a str, name: &str) -> Result<Cow<'a, [u8]>, String> {
+    let body = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let body = body.ok_or_else(|| format!("field {name:?} is not a string"))?;
+    if !body.contains('\\') {
+        return Ok(Cow::Borrowed(body.as_bytes()));
+    }
+    // In pieces, so that a huge string is in memory only as its bytes and as the line that it came in.
+    let mut out = Vec::with_capacity(body.len());
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(piece_len(rest));
+        let text: String =
+            serde_json::from_str(&format!("\"{piece}\"")).map_err(|e| format!("field {name:?}: {e}"))?;
+        out.extend_from_slice(text.as_bytes());
+        rest = behind;
+    }
+    Ok(Cow::Owned(out))
+}
+
+/// Length of a piece of a JSON string that can be decoded alone: no escape is cut, and no pair of them that is one character.
+fn piece_len(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() && at < PIECE_BYTES {
+        at += match (bytes[at], bytes.get(at + 1), bytes.get(at + 2..at + 4)) {
+            (b'\\', Some(b'u'), Some([b'd' | b'D', b'8' | b'9' | b'a' | b'A' | b'b' | b'B'])) => 12,
+            (b'\\', Some(b'u'), _) => 6,
+            (b'\\', ..) => 2,
+            _ => 1,
+        };
+    }
+    // Behind a high surrogate without a low one this may be anywhere: decoding the piece fails then.
+    (at.min(bytes.len())..=bytes.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(bytes.len())
 }
 
 /// The first key that is greater than every key with this prefix; `None` if there is none.
@@ -150,13 +239,56 @@ mod tests {
     }
 
     #[test]
+    fn no_control_character_is_printed() {
+        let strange = (0u32..0x3000).filter_map(char::from_u32).filter(|c| must_escape(*c));
+        let strange: String = strange.chain("a\"\\潮".chars()).collect();
+        assert!(strange.chars().count() > 80);
+        let mut object = Map::new();
+        put_json(&mut object, &strange, strange.as_bytes());
+        let mut line = Vec::new();
+        write_json(&Value::Object(object.clone()), &mut line).unwrap();
+        let line = String::from_utf8(line).unwrap();
+        for text in [&line, &escape(strange.as_bytes()), &printable(&strange)] {
+            assert!(!text.contains(must_escape), "{text:?}");
+        }
+        for part in ["\\u0085", "\\u009b", "\\u061c", "\\u202e", "\\u2066", "\\u2028", "\\u007f", "\\n", "潮"]
+        {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), Value::Object(object), "nothing is lost");
+        assert_eq!(printable("one\ntwo\u{9b}"), "one two\\u{9b}");
+    }
+
+    #[test]
     fn json_keeps_every_byte() {
         for bytes in [&b""[..], b"text", "潮".as_bytes(), b"\xff\x00", b"\0"] {
             let mut object = Map::new();
             put_json(&mut object, "key", bytes);
-            assert_eq!(take_json(&object, "key").unwrap().unwrap(), bytes);
-            assert_eq!(take_json(&object, "value").unwrap(), None);
+            let line = Value::Object(object).to_string();
+            let fields = serde_json::from_str(&line).unwrap();
+            assert_eq!(take_json(&fields, "key").unwrap().unwrap(), bytes);
+            assert_eq!(take_json(&fields, "value").unwrap(), None);
         }
+    }
+
+    #[test]
+    fn long_strings_are_decoded_in_pieces() {
+        let unit = "a\"\\\n\u{1}é潮\u{1f30a}/";
+        for shift in 0..40 {
+            let text = format!("{}{}", "x".repeat(shift), unit.repeat(2 * PIECE_BYTES / unit.len()));
+            for line in [serde_json::to_string(&text).unwrap(), all_escaped(&text)] {
+                assert_eq!(&*string_bytes(&line, "f").unwrap(), text.as_bytes());
+            }
+        }
+        for bad in ["\"\\ud83c\"", "\"\\ud83cabcdefgh\"", "\"\\ud83c\\u0041\"", "\"\\ud83c潮潮潮潮\""] {
+            assert!(string_bytes(bad, "f").is_err(), "{bad}");
+        }
+    }
+
+    /// A JSON string in which every character is escaped, in pairs where one does not suffice.
+    fn all_escaped(text: &str) -> String {
+        let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+        format!("\"{units}\"")
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn the_state_is_shown() {
     w.ok(&["delete", "db", "06:12"]);
     let text = w.ok(&["compact", "db"]);
     assert!(text.starts_with("compacted: "), "{text}");
-    let stats = &w.json(&["stats", "db"])[0];
+    let stats = &w.json(&["stats", "db", "--all"])[0];
     for field in ["counters", "families", "wal", "cache", "recovery", "memory"] {
         assert!(!stats[field].is_null(), "{field} is missing: {stats}");
     }
@@ -168,7 +168,7 @@ fn the_state_is_shown() {
     assert!(w.json(&["compact", "db", "--range", "a", "-"])[0]["bytes_after"].is_u64());
     assert!(w.ok(&["purge", "db"]).starts_with("purged: "));
     assert!(w.ok(&["metrics", "db"]).ends_with("# EOF\n"));
-    assert!(w.json(&["stats", "db"])[0]["latency"]["get"]["one_in"].is_u64());
+    assert!(w.json(&["stats", "db", "--all"])[0]["latency"]["get"]["one_in"].is_u64());
     assert_eq!(w.json(&["count", "db"])[0]["count"], 4);
 }
 
@@ -220,4 +220,56 @@ fn help_has_examples_for_every_command() {
         assert!(own.contains("Examples:") && own.contains(&format!("perigee {command}")), "{own}");
     }
     assert!(w.ok(&["--version"]).starts_with("perigee "));
+}
+
+#[test]
+fn no_control_character_reaches_the_terminal() {
+    let w = World::new();
+    let strange =
+        "a\u{9b}31m\u{7f}\u{85}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}z";
+    w.ok(&["put", "db", strange, strange]);
+    w.ok(&["families", "db", "--create", strange]);
+    let lines: [&[&str]; 9] = [
+        &["scan", "db", "--json"],
+        &["scan", "db", "--values"],
+        &["get", "db", strange, "--json"],
+        &["export", "db"],
+        &["export", "db", "--format", "csv"],
+        &["families", "db", "--json"],
+        &["families", "db"],
+        &["stats", "db", "--json"],
+        &["options", "db"],
+    ];
+    for args in lines {
+        let text = w.ok(args);
+        let bad = |c: &char| strange.contains(*c) && !c.is_ascii_graphic();
+        assert_eq!(text.chars().find(bad), None, "{args:?}: {text:?}");
+    }
+    let entry = &w.json(&["scan", "db"])[0];
+    assert_eq!(
+        (entry["key"].as_str(), entry["value"].as_str()),
+        (Some(strange), Some(strange)),
+        "nothing is lost"
+    );
+    let e = w.fails(1, "no such key", &["get", "db", &strange.replace('z', "y")]);
+    assert_eq!(e["kind"], "key not found");
+}
+
+#[test]
+fn sizes_and_durations_are_written_as_people_like() {
+    let w = World::new();
+    w.ok(&["put", "db", "k", "v", "--ttl", "3600"]);
+    w.ok(&["put", "db", "k", "v", "--ttl", "1h"]);
+    w.ok(&["put", "db", "k", "v", "--ttl", "7 d"]);
+    w.fails(2, "duration", &["put", "db", "k", "v", "--ttl", "soon"]);
+    w.write("in/a", b"1");
+    for (size, durability) in
+        [("64k", "interval:100ms"), ("64 KiB", "interval 100 ms"), ("64kB", "interval 1m")]
+    {
+        w.ok(&["import", "db", "in", "--batch-bytes", size, "--durability", durability]);
+    }
+    w.fails(2, "is not a size", &["import", "db", "in", "--batch-bytes", "64 apples"]);
+    w.write("perigee.toml", b"[family.default]\nmemtable_bytes = \"8m\"\nblock_bytes = \"4 KiB\"\n");
+    w.ok(&["options", "db", "--apply", "perigee.toml"]);
+    assert!(w.ok(&["options", "db"]).contains("8 MiB"));
 }

@@ -7,8 +7,8 @@ use common::World;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// Commands that read: none of them may create anything.
-const READERS: [&[&str]; 12] = [
+/// Commands for a database that must be there: none of them may create anything.
+const EXISTING: [&[&str]; 16] = [
     &["get", "db", "k"],
     &["delete", "db", "k"],
     &["scan", "db"],
@@ -21,18 +21,22 @@ const READERS: [&[&str]; 12] = [
     &["purge", "db"],
     &["metrics", "db"],
     &["export", "db"],
+    &["explain", "db", "k"],
+    &["options", "db"],
+    &["checkpoint", "db", "copy"],
+    &["backup", "create", "db", "backup"],
 ];
 
 #[test]
 fn reading_never_creates_a_database() {
     let w = World::new();
-    for args in READERS {
+    for args in EXISTING {
         let e = w.fails(2, "there is nothing at db", args);
         assert_eq!(e["kind"], "not found");
         assert!(!w.path("db").exists(), "{args:?} made something");
     }
     std::fs::create_dir(w.path("db")).unwrap();
-    for args in READERS {
+    for args in EXISTING {
         w.fails(2, "holds no database", args);
         assert!(w.names("db").is_empty(), "{args:?} left {:?}", w.names("db"));
     }
@@ -43,7 +47,7 @@ fn reading_never_creates_a_database() {
 fn a_file_is_no_database() {
     let w = World::new();
     w.write("db", b"I am a file");
-    for args in READERS {
+    for args in EXISTING {
         w.fails(2, "is a file", args);
     }
     w.fails(2, "is a file", &["put", "db", "k", "v"]);
@@ -56,9 +60,48 @@ fn a_foreign_directory_is_left_alone() {
     let w = World::new();
     w.write("home/letter.txt", b"dear moon");
     w.write("in/a", b"1");
-    w.fails(2, "letter.txt", &["put", "home", "k", "v"]);
-    w.fails(2, "letter.txt", &["import", "home", "in"]);
+    w.fails(2, "home", &["put", "home", "k", "v"]);
+    w.fails(2, "home", &["import", "home", "in"]);
     assert_eq!(w.names("home"), ["letter.txt"]);
+}
+
+#[test]
+fn a_database_of_another_engine_is_refused_and_left_alone() {
+    let w = World::new();
+    w.write("in/a", b"1");
+    let engines: [&[&str]; 4] = [
+        &["CURRENT", "MANIFEST-000001", "IDENTITY", "000004.log", "000007.sst"],
+        &["CURRENT", "MANIFEST-000002", "LOCK", "LOG", "000005.ldb"],
+        &["data.mdb", "lock.mdb"],
+        &["WAL", "LOCK", "default/L1_0.klog", "default/L1_0.vlog", "default/config.ini"],
+    ];
+    for (i, files) in engines.iter().enumerate() {
+        let dir = format!("other{i}");
+        files.iter().for_each(|file| drop(w.write(&format!("{dir}/{file}"), b"bytes of another engine")));
+        let before = w.names(&dir);
+        for words in EXISTING.iter().copied().chain([&["put", "db", "k", "v"][..], &["import", "db", "in"]]) {
+            let args: Vec<&str> = words.iter().map(|a| if *a == "db" { dir.as_str() } else { a }).collect();
+            let e = w.fails(2, &dir, &args);
+            assert!(!e["message"].as_str().unwrap().is_empty());
+            assert_eq!(w.names(&dir), before, "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_use_is_told_in_full() {
+    let w = World::new();
+    let e = w.fails(2, "<KEY>", &["get"]);
+    let message = e["message"].as_str().unwrap();
+    assert!(
+        message.contains("required arguments were not provided") && message.contains("<DB> <KEY>"),
+        "{e}"
+    );
+    let e = w.fails(2, "--prefx", &["scan", "db", "--prefx", "a"]);
+    let (message, hint) = (e["message"].as_str().unwrap(), e["hint"].as_str().unwrap());
+    assert!(message.contains("unexpected argument '--prefx'") && hint.contains("'--prefix'"), "{e}");
+    let e = w.fails(2, "maybe", &["import", "db", "x", "--durability", "maybe"]);
+    assert!(e["message"].as_str().unwrap().contains("interval 100 ms"), "{e}");
 }
 
 #[test]
@@ -121,12 +164,10 @@ fn a_second_process_is_told_that_it_is_locked() {
     // The rest of its output is drained beside, so that it does not wait for us.
     let drain = std::thread::spawn(move || stdout.map(|l| l.unwrap()).last().unwrap_or_default());
 
-    let e = w.fails(2, "fuser", &["get", "db", "k"]);
+    let e = w.fails(2, "fuser", &["delete", "db", "k"]);
     assert_eq!(e["kind"], "locked");
-    for args in READERS {
-        w.fails(2, "locked", args);
-    }
     w.fails(2, "locked", &["put", "db", "k", "v"]);
+    assert_eq!(w.ok(&["get", "db", "k"]), "v", "reading works meanwhile");
     let list = w.ok(&["dump", "db"]);
     assert!(list.contains("MANIFEST"), "{list}");
     let text = w.ok(&["dump", "db", "MANIFEST"]);

@@ -226,3 +226,48 @@ fn json_lines_carry_every_key_there_and_back() {
     let csv = std::fs::read_to_string(w.path("all.csv")).unwrap();
     assert!(csv.starts_with("key,value\n") && csv.contains("\\xff\\x00,\n"), "{csv}");
 }
+
+#[test]
+fn a_column_that_is_there_twice_is_refused() {
+    let w = World::new();
+    w.write("twice.csv", b"id,name,name\n1,first,second\n");
+    let e = w.fails(2, "twice.csv", &["import", "db", "twice.csv"]);
+    assert!(e["message"].as_str().unwrap().contains("\"name\""), "{e}");
+    w.write("twice.tsv", b"id\tid\n1\t2\n");
+    w.fails(2, "\"id\"", &["load", "db", "twice.tsv"]);
+    assert_eq!(w.ok(&["count", "db"]), "0\n");
+}
+
+/// The story: a line of 300 MB took 1.15 GB of memory.
+#[test]
+fn a_huge_cell_is_in_memory_at_most_twice() {
+    const BYTES: usize = 48 << 20;
+    let w = World::new();
+    let text = "abcdefghij\t".repeat(BYTES / 11);
+    let quoted = text.replace('\t', "\\t");
+    w.write("cell.csv", format!("id,text\ncsv,{text}\n").as_bytes());
+    w.write("row.jsonl", format!("{{\"id\":\"row\",\"text\":\"{quoted}\"}}\n").as_bytes());
+    w.write("escaped.jsonl", format!("{{\"key\":\"escaped\",\"value\":\"{quoted}\"}}\n").as_bytes());
+    let plain = text.replace('\t', " ");
+    w.write("plain.jsonl", format!("{{\"key\":\"plain\",\"value\":\"{plain}\"}}\n").as_bytes());
+    let runs: [&[&str]; 4] = [
+        &["import", "db", "cell.csv"],
+        &["import", "db", "row.jsonl"],
+        &["import", "db", "escaped.jsonl", "--format", "entries"],
+        &["import", "db", "plain.jsonl", "--format", "entries"],
+    ];
+    for args in runs {
+        let done = w.json(args).pop().unwrap();
+        assert_eq!(done["imported"]["entries"], 1, "{args:?}: {done}");
+        let Some(peak) = done["imported"]["process"]["peak_memory_bytes"].as_u64() else {
+            return println!("skipped: the system does not tell how much memory a process had");
+        };
+        // The line with its escapes is a tenth longer than the text.
+        let most = quoted.len() as u64 * 2 + (24 << 20);
+        assert!(peak < most, "{args:?}: {} MiB for {} MiB", peak >> 20, quoted.len() >> 20);
+    }
+    let value = w.run(&["get", "db", "escaped"]).stdout;
+    assert!(value == text.as_bytes());
+    let value = w.run(&["get", "db", "csv"]).stdout;
+    assert!(value == format!("{{\"id\":\"csv\",\"text\":\"{quoted}\"}}").as_bytes());
+}

@@ -224,24 +224,37 @@ pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
     Event::Opened { recovery, cut: cut_any, options }
 }
 
+/// Count and bytes of the log segments that recovery needs, and the number of the newest. A read-only database does not
+/// write the log: it takes the lengths of the files.
+fn log_segments(core: &Core) -> ((usize, u64), u64) {
+    if core.health.is_read_only() {
+        let segments = core.manifest.look(|catalog| catalog.logs.clone());
+        let length = |id| core.dir.file_len(&name::file_name(id, FileKind::Wal)).ok().flatten().unwrap_or(0);
+        let bytes = segments.iter().map(|(id, _)| length(*id)).sum();
+        return ((segments.len(), bytes), segments.last().map_or(0, |(id, _)| id.0));
+    }
+    let appender = core.wal.appender();
+    ((appender.older.len() + 1, appender.total_bytes()), appender.writer.id().0)
+}
+
 /// Gathers the status.
 pub fn status(core: &Core, recovery: &recover::Report) -> Status {
     let families: Vec<FamilyStatus> = core.families.all().into_iter().map(|f| family(core, f)).collect();
     let (tables, data_bytes) = data(core);
     let memory = memory(core);
     let kept: u64 = core.manifest.look(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
-    let wal = {
-        let appender = core.wal.appender();
-        (appender.older.len() + 1, appender.total_bytes(), appender.writer.id().0)
+    let (wal, wal_newest) = log_segments(core);
+    let manifest_bytes = match core.health.is_read_only() {
+        true => core.dir.file_len(name::MANIFEST).ok().flatten().unwrap_or(0),
+        false => core.manifest.bytes(),
     };
-    let (wal, wal_newest) = ((wal.0, wal.1), wal.2);
     Status {
         counters: core.counters.all(),
         tables,
         transactions: transactions(core),
         background: background(core, &families),
         memory_pressure: memory::pressure_level(core.memory.budget, &core.owners()),
-        disk_bytes: data_bytes + wal.1 + kept + core.manifest.bytes(),
+        disk_bytes: data_bytes + wal.1 + kept + manifest_bytes,
         families,
         last_sequence: core.visible().0,
         durable_sequence: core.wal.durable(),

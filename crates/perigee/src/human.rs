@@ -1,56 +1,111 @@
-//! Sizes and times as people write them: `64 MiB`, `100 ms`. Pure; printing gives what parsing reads.
+//! Sizes, durations and durabilities as people write them: `64 MiB`, `100 ms`, `interval 1 s`. One grammar for the options
+//! file, the tool and the benchmark; `docs/CLI.md` describes it. Pure; printing gives what parsing reads.
 
+use crate::options::Durability;
 use std::time::Duration;
 
-const SIZES: [(&str, u64); 9] = [
+/// Units of sizes, in any case. One letter and the letter with `iB` are powers of 1,024, with `B` of 1,000, as in the GNU
+/// tools. The first four are those that [`bytes`] prints.
+const SIZES: [(&str, u64); 14] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
+    ("T", 1 << 40),
+    ("G", 1 << 30),
+    ("M", 1 << 20),
+    ("K", 1 << 10),
     ("TB", 1_000_000_000_000),
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
     ("kB", 1_000),
     ("B", 1),
+    ("", 1),
 ];
-const TIMES: [(&str, u64); 5] =
-    [("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
+/// Units of durations, in any case, in microseconds. The first five are those that [`time`] prints.
+const TIMES: [(&str, u64); 8] = [
+    ("h", 3_600_000_000),
+    ("min", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+    ("d", 86_400_000_000),
+    ("m", 60_000_000),
+    ("µs", 1),
+];
 
-/// `64 MiB`; a number that no binary unit divides stays in bytes.
+/// Formats a size as `64 MiB`; a number that no binary unit divides stays in bytes.
 pub fn bytes(n: u64) -> String {
     let unit = SIZES[..4].iter().find(|(_, factor)| n >= *factor && n.is_multiple_of(*factor));
     unit.map_or_else(|| format!("{n} B"), |(name, factor)| format!("{} {name}", n / factor))
 }
 
-/// `100 ms`; microseconds are the smallest.
+/// Formats a duration as `100 ms`; microseconds are the smallest unit.
 pub fn time(t: Duration) -> String {
     let us = u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
-    let unit = TIMES.iter().find(|(_, factor)| us >= *factor && us.is_multiple_of(*factor));
+    let unit = TIMES[..5].iter().find(|(_, factor)| us >= *factor && us.is_multiple_of(*factor));
     unit.map_or_else(|| "0 us".into(), |(name, factor)| format!("{} {name}", us / factor))
 }
 
-/// Reads `4096`, `64 KiB`, `1.5GiB`, `10 MB`.
+/// Parses a size in bytes: `4096`, `64k`, `64 KiB`, `1.5GiB`, `10 MB`.
+///
+/// # Errors
+/// The message names the text, what was expected and the units.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse(text, &SIZES, "a size, such as \"64 MiB\"").or_else(|e| text.trim().parse().map_err(|_| e))
+    parse(text, &SIZES, "a size, such as 64k, 64 KiB or 10 MB (units: B, K or KiB, M, G, T; kB, MB, GB, TB)")
 }
 
-/// Reads `100 ms`, `2s`, `1 min`.
+/// Parses a duration, which has a unit unless it is 0: `100ms`, `2 s`, `1.5 h`, `7d`.
+///
+/// # Errors
+/// The message names the text, what was expected and the units.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    parse(text, &TIMES, "a time, such as \"100 ms\"").map(Duration::from_micros)
+    if text.trim() == "0" {
+        return Ok(Duration::ZERO);
+    }
+    parse(text, &TIMES, "a duration, such as 100ms, 2 s or 7d (units: us, ms, s, min or m, h, d)")
+        .map(Duration::from_micros)
+}
+
+/// Parses a duration as [`parse_time`] does, and a number without a unit as seconds.
+///
+/// # Errors
+/// Those of [`parse_time`].
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.trim().parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => parse_time(text),
+    }
+}
+
+/// Parses `full`, `none` or `interval` with a duration: `interval 100 ms`, `interval:100ms`.
+///
+/// # Errors
+/// The message names the text and the three forms.
+pub fn parse_durability(text: &str) -> Result<Durability, String> {
+    let wrong = || format!("{text:?} is not one of \"full\", \"interval 100 ms\", \"none\"");
+    match text.trim() {
+        "full" => Ok(Durability::Full),
+        "none" => Ok(Durability::None),
+        other => {
+            let time = other.strip_prefix("interval").ok_or_else(wrong)?.trim_start();
+            match parse_time(time.strip_prefix(':').unwrap_or(time)) {
+                Ok(t) if !t.is_zero() => Ok(Durability::Interval(t)),
+                _ => Err(wrong()),
+            }
+        }
+    }
 }
 
 fn parse(text: &str, units: &[(&str, u64)], what: &str) -> Result<u64, String> {
-    let wrong = || {
-        let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
-        format!("{text:?} is not {what} (units: {})", names.join(", "))
-    };
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(split);
+    let wrong = || format!("{text:?} is not {what}");
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(split);
     let (_, factor) =
         units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim())).ok_or_else(wrong)?;
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(*factor).ok_or_else(wrong);
+        return whole.checked_mul(*factor).ok_or_else(|| format!("{text:?} is too large"));
     }
     let value = number.parse::<f64>().map_err(|_| wrong())? * *factor as f64;
     // Beyond 2^53 a fraction of a unit cannot be told exactly.
@@ -72,19 +127,83 @@ mod tests {
             assert_eq!(parse_time(&time(t)), Ok(t), "{}", time(t));
         }
         assert_eq!(time(Duration::from_millis(100)), "100 ms");
+        assert_eq!(time(Duration::from_secs(86_400)), "24 h", "as in older options files");
     }
 
     #[test]
-    fn what_people_write_is_read_and_nonsense_is_not() {
-        assert_eq!(parse_bytes(" 1.5kib "), Ok(1536));
-        assert_eq!(parse_bytes("10MB"), Ok(10_000_000));
-        assert_eq!(parse_bytes("4096"), Ok(4096));
-        assert_eq!(parse_time("2s"), Ok(Duration::from_secs(2)));
-        for bad in
-            ["", "MiB", "-1 KiB", "1 apple", "1.2.3 KiB", "99999999999 TiB", "1e3 KiB", "NaN B", "5 ms"]
-        {
+    fn sizes_have_one_grammar() {
+        for text in ["64k", "64K", "64 KiB", "64kib", " 64  KIB ", "65536", "65536 B", "65536b"] {
+            assert_eq!(parse_bytes(text), Ok(64 << 10), "{text}");
+        }
+        for text in ["64kb", "64kB", "64 KB", "64000"] {
+            assert_eq!(parse_bytes(text), Ok(64_000), "{text}");
+        }
+        for (text, n) in [
+            ("1.5kib", 1536),
+            ("1.5GB", 1_500_000_000),
+            ("10MB", 10_000_000),
+            ("1g", 1 << 30),
+            ("2T", 2 << 40),
+            ("2TB", 2_000_000_000_000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(n), "{text}");
+        }
+        for bad in [
+            "",
+            "MiB",
+            "k",
+            "-1 KiB",
+            "1 apple",
+            "1.2.3 KiB",
+            "99999999999 TiB",
+            "1e3 KiB",
+            "NaN B",
+            "5 ms",
+            "1 2 k",
+            "64ki",
+        ] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }
-        assert!(parse_time("5").is_err() && parse_time("1 KiB").is_err());
+        assert!(parse_bytes("99999999999T").unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn durations_have_one_grammar() {
+        for (text, us) in [
+            ("100ms", 100_000),
+            ("100 ms", 100_000),
+            ("2s", 2_000_000),
+            ("1.5s", 1_500_000),
+            ("1 min", 60_000_000),
+            ("1m", 60_000_000),
+            ("1h", 3_600_000_000),
+            ("7d", 604_800_000_000),
+            ("7 us", 7),
+            ("7µs", 7),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_time(text), Ok(Duration::from_micros(us)), "{text}");
+        }
+        for bad in ["", "5", "1 KiB", "ms", "-1s", "1 2 s", "1 year"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_seconds("3600"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse_seconds("1h"), Ok(Duration::from_secs(3600)));
+        assert!(parse_seconds("soon").is_err());
+    }
+
+    #[test]
+    fn durabilities_have_one_grammar() {
+        let interval = |ms| Ok(Durability::Interval(Duration::from_millis(ms)));
+        for text in ["interval:100ms", "interval 100 ms", "interval: 100 ms", "interval 100ms"] {
+            assert_eq!(parse_durability(text), interval(100), "{text}");
+        }
+        assert_eq!(parse_durability("interval:2s"), interval(2000));
+        assert_eq!(parse_durability(" full "), Ok(Durability::Full));
+        assert_eq!(parse_durability("none"), Ok(Durability::None));
+        for bad in ["", "interval", "interval:", "interval:0ms", "interval:x", "interval::1s", "always"] {
+            assert!(parse_durability(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -29,10 +29,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod human;
 mod history;
 mod txn_options;
 mod options;
+// For the tool and the benchmark: their arguments and the options file have one grammar.
+#[doc(hidden)]
+pub mod human;
 mod user_code;
 mod option_table;
 mod batch;

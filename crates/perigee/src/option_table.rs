@@ -237,14 +237,7 @@ fn put_durability(d: &Durability) -> String {
 fn take_durability(v: &Scalar) -> Result<Durability, String> {
     let wrong = || format!("{} is not one of \"full\", \"interval 100 ms\", \"none\"", say(v));
     let Scalar::Text(s) = v else { return Err(wrong()) };
-    match s.trim() {
-        "full" => Ok(Durability::Full),
-        "none" => Ok(Durability::None),
-        other => match other.strip_prefix("interval").map(|t| human::parse_time(t.trim_start_matches(':'))) {
-            Some(Ok(t)) if !t.is_zero() => Ok(Durability::Interval(t)),
-            _ => Err(wrong()),
-        },
-    }
+    human::parse_durability(s).map_err(|_| wrong())
 }
 
 fn put_history(h: &History) -> String {

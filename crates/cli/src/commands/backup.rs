@@ -14,9 +14,13 @@ const EXAMPLES: &str = "\
 Examples:
   perigee backup create ./db /backup/db      a new generation; only what is new is copied
   perigee backup list /backup/db
-  perigee backup verify /backup/db           exit code 0: all of it is as it was written; 3: the damage is listed
+  perigee backup verify /backup/db           exit code 3: the damage is listed
   perigee backup prune /backup/db --keep 7
   perigee restore /backup/db ./db2           the newest generation as a database";
+
+/// What to do about a database that a program has open.
+const IN_USE: &str = "the program that has it open can make one while it runs: `db.backup(\"BACKUP\")` (in C \
+                      `tidesdb_backup`); or close it first; `perigee export DB entries.jsonl` writes the entries out meanwhile";
 
 /// Make, list, check and prune backups
 #[derive(Args, Debug)]
@@ -92,7 +96,7 @@ pub fn run(args: &BackupArgs, out: &mut Out) -> Result<u8> {
 }
 
 fn create(args: &CreateArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = args.place.open_to_change().map_err(|e| e.hint_if_locked(IN_USE))?;
     let mut progress = Progress::bytes("backing up", 0);
     let made = db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
         progress.total(total);

@@ -13,6 +13,10 @@ Examples:
   perigee checkpoint ./db ./db-before-upgrade     takes no space until one of the two changes
   perigee checkpoint ./db /mnt/other/db --json    another file system: files are copied";
 
+/// What to do about a database that a program has open.
+const IN_USE: &str = "the program that has it open can make one while it runs: `db.checkpoint(\"TARGET\")` (in C \
+                      `tidesdb_checkpoint`); or close it first; `perigee export DB entries.jsonl` writes the entries out meanwhile";
+
 /// Make a second database with the same contents, by hard links
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -26,7 +30,7 @@ pub struct CheckpointArgs {
 
 /// Makes it.
 pub fn run(args: &CheckpointArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = args.place.open_to_change().map_err(|e| e.hint_if_locked(IN_USE))?;
     let made = db.checkpoint(&args.target)?;
     db.close()?;
     let text = format!(

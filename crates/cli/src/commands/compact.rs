@@ -35,7 +35,7 @@ pub struct CompactArgs {
 
 /// Compacts.
 pub fn run(args: &CompactArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = args.place.open_to_change()?;
     let before = db.stats().disk_bytes;
     let started = Instant::now();
     match (&args.range, &args.family) {

@@ -7,6 +7,7 @@ use crate::output::{Out, table};
 use crate::progress::Progress;
 use crate::size;
 use clap::{Args, ValueEnum};
+use perigee::human::parse_bytes;
 use perigee_tree::compact::model::Picker;
 use perigee_tree::compact::pick::Limits;
 use perigee_tree::compact::simulate::{Sample, Spec, Workload, simulate, with_before};
@@ -21,9 +22,9 @@ Examples:
   perigee compaction-sim --workload random --background 8       compactions that cannot keep up
   perigee compaction-sim --workload zipf --html sim.html        a chart, in one page
 
-Sizes are relative: 400,000 entries of 100 bytes with a memtable of 4 MiB behave as 40 million with one of 400 MiB.
-Amplifications: write: table bytes written for each byte that users write (the log adds one); read: sorted runs that a seek
-looks into; space: bytes of tables for each byte that a reader can see, at the worst moment, compactions' outputs beside
+Sizes are relative: 400,000 entries of 100 bytes with a memtable of 4 MiB behave as 40 million with one of 400 MiB. \
+Amplifications: write: table bytes written for each byte that users write (the log adds one); read: sorted runs that a seek \
+looks into; space: bytes of tables for each byte that a reader can see, at the worst moment, compactions' outputs beside \
 their inputs included.";
 
 /// What users do.
@@ -64,16 +65,16 @@ pub struct CompactionSimArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=80))]
     rounds: u32,
     /// Bytes of an entry
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, default_value = "100")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "100")]
     entry: u64,
     /// Size at which a memtable is flushed
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, default_value = "4MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4MiB")]
     memtable: u64,
     /// Size at which tables are cut (default: that of a memtable)
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     table_size: Option<u64>,
     /// Up to this much data there is one level below level 0 (default: four memtables)
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     level1: Option<u64>,
     /// How much larger each deeper level is
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=100))]

@@ -34,7 +34,7 @@ pub struct CountArgs {
 /// Counts.
 pub fn run(args: &CountArgs, out: &mut Out) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
     let mut progress = Progress::items("counting", 0);
     let (mut count, mut key_bytes) = (0u64, 0u64);

@@ -45,7 +45,7 @@ pub struct DeleteArgs {
 /// Removes the key.
 pub fn run(args: &DeleteArgs, out: &mut Out) -> Result<u8> {
     let key = args.form.read(&args.key)?;
-    let db = args.place.open()?;
+    let db = args.place.open_to_change()?;
     let family = args.family.of(&db)?;
     if args.prefix || args.to.is_some() {
         return many(args, &key, &db, &family, out);

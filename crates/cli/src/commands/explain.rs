@@ -37,7 +37,7 @@ pub struct ExplainArgs {
 /// Explains.
 pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<u8> {
     let key = args.form.read(&args.key)?;
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     let family = args.family.of(&db)?;
     if args.again {
         family.get_pinned(&key)?;

@@ -39,9 +39,17 @@ pub struct FamiliesArgs {
     drop: Option<String>,
 }
 
+impl FamiliesArgs {
+    /// Returns true if the arguments ask for a change, not only for the list.
+    fn changes(&self) -> bool {
+        let by_name = self.create.is_some() || self.clear.is_some() || self.drop.is_some();
+        by_name || self.rename.is_some() || self.clone.is_some()
+    }
+}
+
 /// Changes what is asked, then lists.
 pub fn run(args: &FamiliesArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = if args.changes() { args.place.open_to_change()? } else { args.place.open_read_only()? };
     if let Some(name) = &args.create {
         db.create_family(name, Default::default())?;
     }

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee get ./db moon                    the bytes go to stdout unchanged; exit code 1 if there are none
+  perigee get ./db moon                    the bytes go to stdout; exit code 1 if there are none
   perigee get ./db photos/a.jpg > a.jpg
   perigee get ./db --hex 00ff10 --json     {\"key_base64\":...,\"value\":...}";
 
@@ -31,7 +31,7 @@ pub struct GetArgs {
 /// Prints the value.
 pub fn run(args: &GetArgs, out: &mut Out) -> Result<u8> {
     let key = args.form.read(&args.key)?;
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     let value = args.family.of(&db)?.get_pinned(&key)?.ok_or_else(|| Failure::missing(&key))?;
     if out.json {
         let mut object = Map::new();

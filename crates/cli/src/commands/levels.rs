@@ -39,7 +39,7 @@ pub struct LevelsArgs {
 
 /// Shows the levels.
 pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     if let Some(name) = &args.family {
         crate::place::FamilyArg { family: name.clone() }.of(&db)?;
     }

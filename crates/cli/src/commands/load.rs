@@ -5,9 +5,9 @@ use crate::commands::import::{InputArgs, summary_json, summary_text};
 use crate::failure::Result;
 use crate::output::Out;
 use crate::place::Place;
-use crate::size;
 use clap::Args;
 use perigee::Durability;
+use perigee::human::parse_bytes;
 use serde_json::json;
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ Examples:
   perigee load ./db people.csv --key email
   zcat big.tsv.gz | perigee load ./db - --format tsv --memory 1GiB
 
-Everything becomes visible at once when the load ends, or nothing does: a load that is killed is simply run again. Input
-sorted by key is written once; other input is sorted in the database directory first, which needs its size again as free
+Everything becomes visible at once when the load ends, or nothing does: a load that is killed is simply run again. Input \
+sorted by key is written once; other input is sorted in the database directory first, which needs its size again as free \
 space. Of a key that comes twice the last value stays. `import` is the command for many commits on the way.";
 
 /// Read files, CSV, TSV or JSON lines into a database, all at once
@@ -31,7 +31,7 @@ pub struct LoadArgs {
     #[command(flatten)]
     input: InputArgs,
     /// Memory in which entries are gathered and sorted, at most an eighth of the memory budget
-    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = parse_bytes)]
     memory: u64,
     /// Stop at the first file or row that cannot be loaded; nothing is loaded then
     #[arg(long)]

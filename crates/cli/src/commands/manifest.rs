@@ -20,8 +20,8 @@ Examples:
   perigee manifest ./db --last 5
   perigee manifest ./db --json           one JSON line for each edit
 
-The first edit is the whole state as it was when the manifest was written anew (at every open, and when it has grown
-large); the others are what happened since. `dump DB MANIFEST` shows every field. Works while another process has the
+The first edit is the whole state as it was when the manifest was written anew (at every open, and when it has grown \
+large); the others are what happened since. `dump DB MANIFEST` shows every field. Works while another process has the \
 database open.";
 
 /// Show the history of the database: every edit of its manifest
@@ -96,7 +96,7 @@ fn sentence(f: &Field) -> Option<String> {
     let file = |kind| file_name(FileId(number("file")), kind);
     Some(match f.name {
         "snapshot" => "the whole state:".into(),
-        "counters" | "durable" => return None,
+        "counters" | "durable" | "clock" => return None,
         "family added" => format!("family {} {:?}", text("family"), text("name")),
         "family dropped" => format!("family {} dropped", text("family")),
         "klog added" => format!(
@@ -110,6 +110,13 @@ fn sentence(f: &Field) -> Option<String> {
         "klog removed" => format!("-{} (level {})", file(FileKind::Klog), text("level")),
         "vlog added" => format!("+{} ({} bytes)", file(FileKind::Vlog), text("bytes")),
         "vlog removed" => format!("-{}", file(FileKind::Vlog)),
+        "stamp" => format!("{} written as operation {}", file(FileKind::Klog), text("seq of all entries")),
+        "compaction filter" if text("name").is_empty() => {
+            format!("family {} has no compaction filter any more", text("family"))
+        }
+        "compaction filter" => {
+            format!("family {} has the compaction filter {}", text("family"), text("name"))
+        }
         "flushed" => format!("family {} in tables up to {}", text("family"), text("up to seq")),
         "log added" => format!("log {} from {}", file(FileKind::Wal), text("first seq")),
         "log removed" => format!("log {} no longer needed", file(FileKind::Wal)),

@@ -27,6 +27,7 @@ pub mod repair;
 pub mod restore;
 pub mod scan;
 pub mod sst;
+mod unknown;
 pub mod stats;
 pub mod verify;
 

@@ -31,14 +31,18 @@ pub struct OptionsArgs {
 /// Opens, perhaps with a file's options, and shows what holds then.
 pub fn run(args: &OptionsArgs, out: &mut Out) -> Result<u8> {
     let db = match &args.apply {
-        None => args.place.open()?,
+        None => args.place.open_read_only()?,
         Some(file) => {
             let options = Options::load(file)?;
             check_existing(&args.place.db)?;
-            Db::open(&args.place.db, options.create_if_missing(false).error_if_exists(false))?
+            // What the file says of the open itself does not keep it from being stored.
+            let options = options.create_if_missing(false).error_if_exists(false);
+            Db::open(&args.place.db, options.read_only(false).salvage_readonly(false))?
         }
     };
-    let (options, changed) = (db.options(), db.stats().recovery.changed_options);
+    // How the tool opened it is no option of the database.
+    let options = db.options().read_only(false).create_if_missing(true);
+    let changed = db.stats().recovery.changed_options;
     db.close()?;
     if out.json {
         let families: serde_json::Map<String, Value> = options

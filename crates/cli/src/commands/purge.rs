@@ -28,7 +28,7 @@ pub struct PurgeArgs {
 
 /// Purges.
 pub fn run(args: &PurgeArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = args.place.open_to_change()?;
     let before = db.stats().disk_bytes;
     let started = Instant::now();
     match &args.family {

@@ -6,6 +6,7 @@ use crate::place::{FamilyArg, KeyForm, Place};
 use crate::size;
 use crate::text::put_json;
 use clap::Args;
+use perigee::human::parse_seconds;
 use perigee::{Durability, limits};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   perigee put ./db moon full               creates the database if there is none
   perigee put ./db photos/a.jpg - < a.jpg  the value comes from stdin
-  perigee put ./db session x --ttl 3600    gone in an hour
+  perigee put ./db session x --ttl 1h      gone in an hour
   perigee put ./db --escaped 'a\\0b' x      a key with a NUL byte";
 
 /// Set a key to a value
@@ -32,9 +33,9 @@ pub struct PutArgs {
     /// The value, or - to read it from stdin
     #[arg(allow_hyphen_values = true)]
     value: OsString,
-    /// The key is gone after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    ttl: Option<u64>,
+    /// The key is gone after this time, such as 90s, 1h or 7d; a number alone is seconds
+    #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
+    ttl: Option<Duration>,
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
@@ -48,7 +49,7 @@ pub fn run(args: &PutArgs, out: &mut Out) -> Result<u8> {
     let db = args.place.open_or_create(Durability::Full)?;
     let family = args.family.of(&db)?;
     match args.ttl {
-        Some(seconds) => family.put_with_ttl(&key, &value, Duration::from_secs(seconds))?,
+        Some(ttl) => family.put_with_ttl(&key, &value, ttl)?,
         None => family.put(&key, &value)?,
     }
     db.close()?;

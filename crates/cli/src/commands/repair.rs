@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   perigee repair ./db ./mended           exit code 0: nothing was lost; 3: what was lost is listed
   perigee repair ./db ./mended --json
+
 The source is never changed. A backup (`perigee restore`) is better, where there is one.";
 
 /// Make a new database of everything that can be read of a damaged one

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   perigee restore /backup/db ./db2                     the newest generation
-  perigee restore /backup/db ./db2 --generation 3      `perigee backup list /backup/db` shows which there are";
+  perigee restore /backup/db ./db2 --generation 3      `perigee backup list` shows which there are";
 
 /// Make a database of a generation of a backup
 #[derive(Args, Debug)]

@@ -90,7 +90,7 @@ pub fn prefix_bounds(prefix: Vec<u8>) -> Bounds {
 /// Lists the entries.
 pub fn run(args: &ScanArgs, out: &mut Out) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if args.reverse {

@@ -11,31 +11,40 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 
 use super::levels::family_json;
+use super::unknown;
 
 const EXAMPLES: &str = "\
 Examples:
   perigee stats ./db
-  perigee stats ./db --json | jq .counters
-  perigee stats ./db --json | jq '.families[].levels'";
+  perigee stats ./db --json | jq .disk_bytes
+  perigee stats ./db --json | jq '.families[].levels'
 
-/// Show counters, levels, memory, log and what the last recovery did
+The figures are those of the files, also while a program has the database open. Counters, latencies, memory and what \
+else only that program knows (db.stats()) are left out; in JSON they are null, and listed under `unknown`.";
+
+/// Show levels, log, sizes on disk and what recovery finds
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsArgs {
     #[command(flatten)]
     place: Place,
-    /// Show counters that are zero, too
+    /// Show counters, memory and i/o too: of this read-only open alone, not of a program that has the database open
     #[arg(long)]
     all: bool,
 }
 
 /// Shows the statistics.
 pub fn run(args: &StatsArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     let stats = db.stats();
     db.close()?;
     if out.json {
-        out.value(&as_json(&stats, &args.place.db))?
+        let mut value = as_json(&stats, &args.place.db);
+        value["read_only"] = json!(true);
+        if !args.all {
+            unknown::hide(&mut value);
+        }
+        out.value(&value)?
     } else {
         as_text(&stats, args.all, out)?
     }
@@ -95,35 +104,30 @@ fn as_text(s: &Stats, all: bool, out: &mut Out) -> Result<()> {
     database_table(s, out)?;
     out.line("")?;
     families_table(s, out)?;
+    out.line("")?;
+    if !all {
+        let words = unknown::WORDS;
+        out.line(format!(
+            "not known to a read-only open (a program that has the database open knows: db.stats()): {words}"
+        ))?;
+        return Ok(());
+    }
+    out.line("of this read-only open alone, not of a program that has the database open:")?;
     activity_tables(s, out)?;
     let mut t = table(&["counter since open", ">value"]);
-    for (name, value) in s.counters.iter().filter(|(_, v)| all || *v > 0) {
+    for (name, value) in &s.counters {
         t.add_row([(*name).to_owned(), count(*value)]);
     }
-    if t.row_count() > 0 {
-        out.line("")?;
-        out.line(t.trim_fmt())?;
-    }
-    Ok(())
+    out.line("")?;
+    out.line(t.trim_fmt())
 }
 
 fn database_table(s: &Stats, out: &mut Out) -> Result<()> {
     let mut t = table(&["database", ""]);
-    let (cached, capacity) = s.block_cache_bytes;
     t.add_row(["on disk", &bytes(s.disk_bytes)]);
-    t.add_row([
-        "last sequence",
-        &format!("{} (durable {})", count(s.last_sequence), count(s.durable_sequence)),
-    ]);
+    t.add_row(["last sequence", &count(s.last_sequence)]);
     t.add_row(["log", &format!("{} in {} segments", bytes(s.wal.1), s.wal.0)]);
-    t.add_row(["block cache", &format!("{} of {}", bytes(cached), bytes(capacity))]);
-    t.add_row(["indexes and filters", &bytes(s.table_memory_bytes)]);
-    t.add_row(["snapshots", &s.snapshots.to_string()]);
-    t.add_row(["pressure", if s.pressure.is_empty() { "none" } else { &s.pressure }]);
     t.add_row(["recovery", &recovery_text(&s.recovery)]);
-    if let Some(e) = &s.background_error {
-        t.add_row(["background error", &e.to_string()]);
-    }
     out.line(t.trim_fmt())
 }
 
@@ -207,23 +211,13 @@ fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
 }
 
 fn families_table(s: &Stats, out: &mut Out) -> Result<()> {
-    let mut t = table(&[
-        "family",
-        ">memtable",
-        ">sealed",
-        ">levels",
-        ">tables",
-        ">size",
-        ">entries",
-        ">vlogs",
-        ">in use",
-    ]);
+    let mut t =
+        table(&["family", ">in the log", ">levels", ">tables", ">size", ">entries", ">vlogs", ">in use"]);
     for f in &s.families {
         let used = f.levels.iter().filter(|l| l.files > 0);
         t.add_row([
             escape(f.name.as_bytes()),
             bytes(f.memtable.0),
-            bytes(f.sealed.1),
             used.count().to_string(),
             f.levels.iter().map(|l| l.files).sum::<usize>().to_string(),
             bytes(f.levels.iter().map(|l| l.bytes).sum()),

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee verify ./db            exit code 0: every byte is as it was written; 3: the damage is listed
+  perigee verify ./db       exit code 0: every byte is as it was written; 3: the damage is listed
   perigee verify ./db --json";
 
 /// Read every byte of every file and check it
@@ -26,7 +26,7 @@ pub struct VerifyArgs {
 /// Verifies. Damage that already stops the database from opening ends with the same exit code.
 pub fn run(args: &VerifyArgs, out: &mut Out) -> Result<u8> {
     let started = Instant::now();
-    let db = args.place.open().map_err(open_hint)?;
+    let db = args.place.open_read_only().map_err(open_hint)?;
     let mut progress = Progress::bytes("verifying", 0);
     let report = db.verify_with(|done, total| {
         progress.total(total);

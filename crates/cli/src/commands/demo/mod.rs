@@ -13,6 +13,7 @@ use crate::output::Out;
 use crate::place::check_existing;
 use crate::size;
 use clap::Args;
+use perigee::human::parse_bytes;
 use perigee::{Db, Options};
 use report::Report;
 use sources::Sources;
@@ -28,7 +29,7 @@ Examples:
   perigee demo --dir ~/photos
   perigee demo --db /mnt/disk/demo --keep
 
-The import runs in a child process, which is killed with SIGKILL about halfway (the mean of acknowledged files and bytes).
+The import runs in a child process, which is killed with SIGKILL about halfway (the mean of acknowledged files and bytes). \
 Then: reopen, check that nothing acknowledged is missing, finish, compare every file, scan, verify.";
 
 /// Import a real tree, kill the import halfway, recover, finish and compare every byte
@@ -48,7 +49,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 60_000)]
     max_files: u64,
     /// At most so many bytes, when the tool chooses them
-    #[arg(long, value_name = "BYTES", default_value = "1.5GB", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "1.5GB", value_parser = parse_bytes)]
     max_bytes: u64,
 }
 

@@ -27,9 +27,11 @@ enum Part {
     Options,
     /// What befell a family: a kind, then its names.
     Event,
+    /// A count, and if it is not 0 two ends of range tombstones.
+    Ranges,
 }
 
-use Part::{Checksum, Event, Number, Options, Text, Vlogs};
+use Part::{Checksum, Event, Number, Options, Ranges, Text, Vlogs};
 
 type Parts = &'static [(&'static str, Part)];
 
@@ -58,6 +60,7 @@ const FIELDS: &[(u64, &str, Parts)] = &[
             ("key bytes", Number),
             ("value bytes", Number),
             ("vlogs", Vlogs),
+            ("range tombstones", Ranges),
         ],
     ),
     (11, "klog removed", &[("family", Number), ("level", Number), ("file", Number)]),
@@ -68,6 +71,9 @@ const FIELDS: &[(u64, &str, Parts)] = &[
     (21, "log removed", &[("file", Number)]),
     (25, "durable", &[("up to seq", Number)]),
     (27, "clean close", &[("file", Number), ("length", Number), ("last seq", Number)]),
+    (29, "clock", &[("unix ms", Number)]),
+    (31, "stamp", &[("family", Number), ("file", Number), ("seq of all entries", Number)]),
+    (33, "compaction filter", &[("family", Number), ("name", Text)]),
     (
         51,
         "log kept for readers",
@@ -95,6 +101,8 @@ const OPTIONS: &[(u64, &str, Part)] = &[
     (17, "level ratio", Number),
     (19, "compression effort", Number),
     (21, "order fingerprint", Checksum),
+    (23, "merge operator", Text),
+    (25, "isolation", Number),
 ];
 
 /// The fields of an edit, as far as they can be read, and what stopped the reading.
@@ -144,6 +152,28 @@ fn value(part: Part, d: &mut Decoder<'_>) -> Result<Value> {
         }
         Options => options(d)?,
         Event => event(d)?,
+        Ranges => ranges(d)?,
+    })
+}
+
+/// The range tombstones of a klog: their number, where the first begins and where the last ends.
+fn ranges(d: &mut Decoder<'_>) -> Result<Value> {
+    let count = d.varint()?;
+    if count == 0 {
+        return Ok(json!(0));
+    }
+    Ok(json!({"count": count, "first begin": cut(d)?, "last end": cut(d)?}))
+}
+
+/// A place between keys, as `docs/format/batch.md` has it.
+fn cut(d: &mut Decoder<'_>) -> Result<String> {
+    let bytes = d.bytes(limits::KEY_BYTES_MAX + 1)?;
+    Ok(match bytes.split_first() {
+        Some((0, [])) => "before all keys".into(),
+        Some((1, key)) => format!("before {}", escape(key)),
+        Some((2, key)) => format!("behind {}", escape(key)),
+        Some((3, [])) => "behind all keys".into(),
+        _ => format!("malformed: {}", escape(bytes)),
     })
 }
 
@@ -200,6 +230,77 @@ mod tests {
         assert_eq!(fields[3].values[2].1, json!({"renamed": ["a", "b"]}));
         assert_eq!(fields[1].values, [("family", json!(3)), ("up to seq", json!(9))]);
         assert_eq!(fields[2].values[3].1, json!("0x0000000000000001"));
+    }
+
+    #[test]
+    fn the_clock_a_stamp_a_filter_and_ranges_are_shown() {
+        let mut edit = Vec::new();
+        put(&mut edit, 29, &[0x80, 0x01]);
+        put(&mut edit, 31, &[2, 7, 9]);
+        put(&mut edit, 33, b"\x02\x03ttl");
+        let klog =
+            b"\0\x01\x05\x07\x64\x01\0\0\0\0\0\0\0\x03\x01\x08\x09\x01a\x01z\x03\x03\0\x02\x02\x01b\x01\x03";
+        put(&mut edit, 9, klog);
+        put(&mut edit, 5, b"\0\x01f\x17\x07counter\x19\x01\x03");
+        let (fields, error) = decode(&edit);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!((fields[0].name, &fields[0].values[0]), ("clock", &("unix ms", json!(128))));
+        let stamp = [("family", json!(2)), ("file", json!(7)), ("seq of all entries", json!(9))];
+        assert_eq!((fields[1].name, &fields[1].values[..]), ("stamp", &stamp[..]));
+        assert_eq!(fields[2].name, "compaction filter");
+        assert_eq!(fields[2].values, [("family", json!(2)), ("name", json!("ttl"))]);
+        let ranges = json!({"count": 2, "first begin": "before b", "last end": "behind all keys"});
+        assert_eq!(fields[3].values.last(), Some(&("range tombstones", ranges)));
+        assert_eq!(fields[4].values[2].1, json!({"merge operator": "counter", "isolation": 3}));
+    }
+
+    /// Every number that stands at the beginning of one of these pieces of text.
+    fn numbers<'a>(pieces: impl Iterator<Item = &'a str>) -> Vec<u64> {
+        let digits = |s: &str| s.chars().take_while(char::is_ascii_digit).collect::<String>();
+        let mut all: Vec<u64> = pieces.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+        let start = text.find(from).unwrap_or_else(|| panic!("{from:?} is not there"));
+        let rest = &text[start..];
+        &rest[..rest.find(to).unwrap_or(rest.len())]
+    }
+
+    #[test]
+    fn the_page_the_codec_and_the_dump_know_the_same_fields() {
+        let page = include_str!("../../../../../docs/format/manifest.md");
+        let codec = include_str!("../../../../engine/src/manifest/codec.rs");
+        let rows = between(page, "| tag | field | body |", "\n\n");
+        let in_page = numbers(rows.lines().map(|l| l.trim_start_matches(['|', ' '])));
+        let constants = codec.lines().filter(|l| l.starts_with("const ") && l.contains(": u64 = "));
+        let in_codec = numbers(constants.filter_map(|l| l.split(" = ").nth(1)));
+        let mut in_dump: Vec<u64> = FIELDS.iter().map(|(tag, ..)| *tag).collect();
+        in_dump.sort_unstable();
+        assert!(in_dump.len() > 20);
+        assert_eq!(in_page, in_codec, "docs/format/manifest.md and the codec");
+        assert_eq!(in_page, in_dump, "docs/format/manifest.md and the dump");
+    }
+
+    #[test]
+    fn the_page_the_codec_and_the_dump_know_the_same_options() {
+        let page = include_str!("../../../../../docs/format/manifest.md");
+        let codec = include_str!("../../../../engine/src/manifest/codec.rs");
+        let paragraph = between(page, "Family options are themselves fields", "\n\n").replace('\n', " ");
+        // What stands in parentheses explains a value; a number behind a comma, a colon or a full stop is a tag.
+        let outside: String =
+            paragraph.split('(').map(|p| p.split_once(')').map_or(p, |(_, rest)| rest)).collect();
+        let list = outside.split_once(':').map_or("", |(_, list)| list);
+        let in_page = numbers(list.split([',', '.', ':']));
+        let arms = between(codec, "fn take_settings", "\n}\n");
+        let arms = arms.lines().filter(|l| l.contains(" => ")).map(str::trim_start);
+        let in_codec = numbers(arms);
+        let mut in_dump: Vec<u64> = OPTIONS.iter().map(|(tag, ..)| *tag).collect();
+        in_dump.sort_unstable();
+        assert!(in_dump.len() > 10);
+        assert_eq!(in_page, in_codec, "docs/format/manifest.md and the codec");
+        assert_eq!(in_page, in_dump, "docs/format/manifest.md and the dump");
     }
 
     #[test]

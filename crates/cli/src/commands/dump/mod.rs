@@ -29,12 +29,13 @@ use std::path::Path;
 const EXAMPLES: &str = "\
 Examples:
   perigee dump ./db                       lists the files
-  perigee dump ./db 000007.klog           every entry, block by block; or by number: perigee dump ./db 7
+  perigee dump ./db 000007.klog           every entry, block by block
+  perigee dump ./db 7                     the same file, by its number
   perigee dump ./db MANIFEST
   perigee dump ./db 000004.wal --limit 20 --values
   perigee dump ./db 7 --json              one JSON line for each part
 
-Works on damaged files as far as they can be read (exit code 3 if damage was met), and while another
+Works on damaged files as far as they can be read (exit code 3 if damage was met), and while another \
 process has the database open. Nothing is written and nothing locked.";
 
 /// Decode a file of a database to text, damaged or in use as it may be

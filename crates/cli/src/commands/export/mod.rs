@@ -19,9 +19,9 @@ use super::scan::RangeArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee export ./db ./out                  every key becomes a file below ./out, which must be new or empty
+  perigee export ./db ./out                  every key becomes a file below ./out, new or empty
   perigee export ./db ./out --prefix photos/
-  perigee export ./db backup.jsonl           `perigee import --format entries` reads it back, byte for byte
+  perigee export ./db backup.jsonl           `perigee import --format entries` reads it back
   perigee export ./db table.csv              bytes that do not print as \\xNN
   perigee export ./db | gzip > db.jsonl.gz
 
@@ -77,7 +77,7 @@ pub fn run(args: &ExportArgs, out: &mut Out) -> Result<u8> {
         return Err(Failure::usage("files cannot go to stdout").hint("give a directory, or --format jsonl"));
     }
     let bounds = args.range.bounds(args.form)?;
-    let db = args.place.open()?;
+    let db = args.place.open_read_only()?;
     let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
     cursor.seek_to_first()?;
     let tally = match format {

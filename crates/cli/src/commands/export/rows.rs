@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::progress::Progress;
-use crate::text::{escape, put_json};
+use crate::text::{escape, put_json, write_json};
 use perigee::Cursor;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ fn json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()
     let mut object = Map::new();
     put_json(&mut object, "key", key);
     put_json(&mut object, "value", value);
-    serde_json::to_writer(&mut *writer, &Value::Object(object))?;
+    write_json(&Value::Object(object), writer)?;
     writer.write_all(b"\n")
 }
 

@@ -1,10 +1,11 @@
-//! JSON lines: rows (a field is the key, the line itself the value), or entries as `scan --json` prints them.
+//! JSON lines: rows (a field is the key, the line itself the value), or entries as `scan --json` prints them. Of a huge line
+//! there are two copies at most: the line, or the value that was decoded of it, and the one in the batch.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::text::take_json;
 use perigee::limits;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -13,6 +14,11 @@ use super::loader::Loader;
 
 /// A line longer than this cannot be an entry within the limits (base64 takes four bytes for three).
 const LINE_BYTES_MAX: u64 = (limits::VALUE_BYTES_MAX + limits::KEY_BYTES_MAX) as u64 / 3 * 4 + 4096;
+
+/// Memory of a line that is kept for the next one.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+/// A key in JSON is not longer than this: an escape takes six bytes for one.
+const RAW_KEY_BYTES_MAX: usize = 6 * limits::KEY_BYTES_MAX + 2;
 
 /// What a line means.
 #[derive(Clone, Copy)]
@@ -33,6 +39,7 @@ pub fn import(path: &Path, meaning: Meaning<'_>, loader: &mut Loader<'_>) -> Res
     let mut number = 0u64;
     loop {
         line.clear();
+        line.shrink_to(KEPT_BYTES_MAX);
         number += 1;
         let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
         let n = read.map_err(|e| Failure::file("read", path, &e))?;
@@ -43,31 +50,37 @@ pub fn import(path: &Path, meaning: Meaning<'_>, loader: &mut Loader<'_>) -> Res
         if n as u64 == LINE_BYTES_MAX {
             return Err(Failure::usage(format!("{}: the line is too long", source())));
         }
-        let text = line.trim_ascii();
-        if !text.is_empty() {
-            import_line(text, meaning, &source, loader)?;
+        if !line.trim_ascii().is_empty() {
+            import_line(&mut line, meaning, &source, loader)?;
         }
     }
 }
 
+/// Imports one line. A line whose value had to be decoded is dropped before the value is put.
 fn import_line(
-    text: &[u8],
+    line: &mut Vec<u8>,
     meaning: Meaning<'_>,
     source: &dyn Fn() -> String,
     loader: &mut Loader<'_>,
 ) -> Result<()> {
+    let text = line.trim_ascii();
     let parsed = match meaning {
-        Meaning::Rows { key } => row_key(text, key).map(|key| (key, None)),
-        Meaning::Entries => entry(text).map(|(key, value)| (key, Some(value))),
+        Meaning::Rows { key } => row_key(text, key).map(|key| (key, Cow::Borrowed(text))),
+        Meaning::Entries => entry(text),
     };
-    match parsed {
-        Err(why) => loader.failed(&format!("{}: {why}", source())),
-        Ok((key, value)) => {
-            let value = value.as_deref().unwrap_or(text);
-            if loader.skips(&key, value.len() as u64)? {
-                return Ok(());
-            }
-            loader.put(&key, value, source)
+    let (key, value) = match parsed {
+        Err(why) => return loader.failed(&format!("{}: {why}", source())),
+        Ok(parsed) => parsed,
+    };
+    if loader.skips(&key, value.len() as u64)? {
+        return Ok(());
+    }
+    match value {
+        Cow::Borrowed(value) => loader.put(&key, value, source),
+        Cow::Owned(value) => {
+            line.clear();
+            line.shrink_to(KEPT_BYTES_MAX);
+            loader.put(&key, &value, source)
         }
     }
 }
@@ -83,6 +96,9 @@ fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, Str
     let Some(raw) = names.iter().find_map(|name| fields.get(*name)) else {
         return Err(format!("no field {}", names.join(" or ")));
     };
+    if raw.get().len() > RAW_KEY_BYTES_MAX {
+        return Err(format!("the field {} is longer than a key may be", names.join(" or ")));
+    }
     match raw.get().as_bytes().first() {
         Some(b'"') => {
             serde_json::from_str::<String>(raw.get()).map(String::into_bytes).map_err(|e| e.to_string())
@@ -94,12 +110,12 @@ fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, Str
     }
 }
 
-/// An entry as `scan --json` prints it.
-fn entry(text: &[u8]) -> std::result::Result<(Vec<u8>, Vec<u8>), String> {
-    let object: Map<String, Value> =
+/// An entry as `scan --json` prints it. The value is borrowed from the line if it stands there byte for byte.
+fn entry(text: &[u8]) -> std::result::Result<(Vec<u8>, Cow<'_, [u8]>), String> {
+    let fields: HashMap<String, &RawValue> =
         serde_json::from_slice(text).map_err(|e| format!("not a JSON object: {e}"))?;
-    let field = |name: &str| take_json(&object, name)?.ok_or_else(|| format!("no field {name:?}"));
-    Ok((field("key")?, field("value")?))
+    let field = |name: &str| take_json(&fields, name)?.ok_or_else(|| format!("no field {name:?}"));
+    Ok((field("key")?.into_owned(), field("value")?))
 }
 
 #[cfg(test)]
@@ -121,7 +137,8 @@ mod tests {
     #[test]
     fn entries_come_back() {
         let (k, v) = entry(br#"{"key_base64":"/wA=","value":"text"}"#).unwrap();
-        assert_eq!((k.as_slice(), v.as_slice()), (&b"\xff\0"[..], &b"text"[..]));
+        assert_eq!((k.as_slice(), &*v), (&b"\xff\0"[..], &b"text"[..]));
+        assert!(matches!(v, Cow::Borrowed(_)), "a value without escapes is not copied");
         for bad in ["{}", r#"{"key":"a"}"#, r#"{"key":1,"value":""}"#, r#"{"key_base64":"*","value":""}"#] {
             assert!(entry(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -8,6 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::size;
+use crate::text::printable;
 use perigee::{BulkLoad, Db, ErrorKind, Family, WriteBatch, limits};
 use serde_json::json;
 
@@ -222,7 +223,7 @@ impl<'a> Loader<'a> {
         }
         let told = self.tally.failed + self.tally.too_large;
         if told <= COMPLAINTS_MAX {
-            self.progress.note(&format!("perigee: left out: {}", why.replace('\n', " ")));
+            self.progress.note(&format!("perigee: left out: {}", printable(why)));
         } else if told == COMPLAINTS_MAX + 1 {
             self.progress.note("perigee: left out: more, which are only counted");
         }

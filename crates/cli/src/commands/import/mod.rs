@@ -1,12 +1,13 @@
 //! `perigee import`: files and rows into entries. This file: the arguments, the stages, the summary.
 //!
-//! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `rows` (CSV, TSV), `lines`
-//! (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares), `foreign` (databases of other engines).
+//! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `cells` and `rows` (CSV, TSV),
+//! `lines` (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares), `foreign` (databases of other engines).
 
 pub mod format;
 mod lines;
 mod trace;
 pub mod loader;
+mod cells;
 mod rows;
 pub mod tree;
 mod input;
@@ -21,6 +22,7 @@ use foreign::ForeignArgs;
 pub use input::InputArgs;
 use loader::{Loader, Settings, Tally};
 use perigee::Durability;
+use perigee::human::{parse_bytes, parse_durability};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -35,15 +37,15 @@ Examples:
   perigee import ./db entries.jsonl --format entries  what `scan --json` and `export` wrote
   zcat big.tsv.gz | perigee import ./db - --format tsv
   perigee import --from-tidesdb ./old --tidesdb-lib /usr/local/lib/libtidesdb.so.9 --to ./db
-  perigee import --from-lmdb ./old --to ./db          (also --from-rocksdb; in builds that have them)
+  perigee import --from-lmdb ./old --to ./db          also --from-rocksdb, in builds that have them
 
-Importing again overwrites, so an import that was cut short is simply run again; --skip-existing leaves out
-keys that are there already. Files that cannot be read, links and values over 1 GiB are counted and reported,
+Importing again overwrites, so an import that was cut short is simply run again; --skip-existing leaves out \
+keys that are there already. Files that cannot be read, links and values over 1 GiB are counted and reported, \
 and the rest goes on (--strict stops instead).
 
-A database of another engine is copied first (next to the target, or into --scratch DIR), because opening it may replay its
-log, flush and compact; --in-place saves the copy and lets that happen to the source. All families become families of a new
-database with the settings that have a counterpart; it is called DB.importing until both sides were read again and found
+A database of another engine is copied first (next to the target, or into --scratch DIR), because opening it may replay its \
+log, flush and compact; --in-place saves the copy and lets that happen to the source. All families become families of a new \
+database with the settings that have a counterpart; it is called DB.importing until both sides were read again and found \
 equal. docs/import.md says what is kept.";
 
 /// Read files, CSV, TSV or JSON lines into a database
@@ -63,10 +65,10 @@ pub struct ImportArgs {
     skip_existing: bool,
     /// What a finished batch has survived: full, none, or interval:100ms. With none, the default, a crash of
     /// the tool loses nothing, and one sync at the end makes everything survive a power cut
-    #[arg(long, value_name = "MODE", default_value = "none", value_parser = size::parse_durability)]
+    #[arg(long, value_name = "MODE", default_value = "none", value_parser = parse_durability)]
     durability: Durability,
     /// Bytes in a batch, which is written as a whole or not at all
-    #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = parse_bytes)]
     batch_bytes: u64,
     /// Entries in a batch
     #[arg(long, value_name = "N", default_value = "10000")]

@@ -1,34 +1,90 @@
-//! CSV and TSV with a header line: the key column is the key, the whole row as a JSON object the value.
+//! CSV and TSV with a header line: the key column is the key, the whole row as a JSON object the value. The object is written
+//! as the cells are read: of a huge row there is one copy here, and one in the batch.
 
 use crate::failure::{Failure, Result, show_path};
-use csv::ByteRecord;
-use serde_json::{Map, Value};
+use perigee::limits;
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
+use super::cells::{After, Cells};
 use super::loader::Loader;
+
+/// Longest header line.
+const HEADER_BYTES_MAX: usize = 16 << 20;
+/// Memory of a row that is kept for the next one.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Imports every row.
 pub fn import(path: &Path, delimiter: u8, column: Option<&str>, loader: &mut Loader<'_>) -> Result<()> {
     if let Ok(meta) = std::fs::metadata(path) {
         loader.expect_bytes(meta.len());
     }
-    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(super::open(path)?);
-    let header = match reader.headers() {
-        Ok(header) => header.iter().map(str::to_owned).collect::<Vec<_>>(),
-        Err(e) => return Err(Failure::usage(format!("{}: the header line: {e}", show_path(path)))),
-    };
-    let key =
-        key_column(&header, column).map_err(|why| Failure::usage(format!("{}: {why}", show_path(path))))?;
-    let mut record = ByteRecord::new();
+    let mut cells = Cells::new(super::open(path)?, delimiter);
+    let shown = show_path(path);
+    let header = read_header(&mut cells, &shown)?;
+    let key = key_column(&header, column).map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
+    let mut row = Row::new(header, key);
     loop {
-        let line = reader.position().line();
-        let source = || format!("{} line {line}", show_path(path));
-        match reader.read_byte_record(&mut record) {
+        let line = cells.line();
+        let source = || format!("{shown} line {line}");
+        match row.read(&mut cells) {
             Ok(false) => return Ok(()),
-            Ok(true) => import_row(&header, key, &record, &source, loader)?,
-            Err(e) if e.is_io_error() => return Err(Failure::usage(format!("{}: {e}", source()))),
-            Err(e) => loader.failed(&format!("{}: {e}", source()))?,
+            Ok(true) => import_row(&row, &source, loader)?,
+            Err(e) => return Err(Failure::usage(format!("{}: {e}", source()))),
         }
+    }
+}
+
+fn import_row(row: &Row, source: &dyn Fn() -> String, loader: &mut Loader<'_>) -> Result<()> {
+    if row.too_large {
+        return loader.too_large(source);
+    }
+    if let Some(why) = &row.wrong {
+        return loader.failed(&format!("{}: {why}", source()));
+    }
+    if loader.skips(&row.key, row.json.len() as u64)? {
+        return Ok(());
+    }
+    loader.put(&row.key, &row.json, source)
+}
+
+/// The names of the columns.
+fn read_header(cells: &mut Cells, shown: &str) -> Result<Vec<String>> {
+    let wrong = |why: String| Failure::usage(format!("{shown}: the header line: {why}"));
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    loop {
+        let mut name = Vec::new();
+        let after = cells.next(&mut |piece| {
+            bytes += piece.len();
+            if bytes <= HEADER_BYTES_MAX {
+                name.extend_from_slice(piece);
+            }
+        });
+        let after = after.map_err(|e| wrong(e.to_string()))?;
+        if bytes > HEADER_BYTES_MAX {
+            return Err(wrong(format!("longer than {HEADER_BYTES_MAX} bytes")));
+        }
+        if after != After::End {
+            names.push(String::from_utf8(name).map_err(|_| wrong("not UTF-8".into()))?);
+        }
+        if after != After::Cell {
+            break;
+        }
+    }
+    check_columns(&names).map_err(|why| {
+        wrong(why)
+            .hint("rename one of the two: columns become fields of a JSON object, which has each name once")
+    })?;
+    Ok(names)
+}
+
+/// Refuses two columns of one name, of which an object could keep only one.
+fn check_columns(names: &[String]) -> std::result::Result<(), String> {
+    let mut seen = BTreeSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        Some(name) => Err(format!("column {name:?} is there twice")),
+        None => Ok(()),
     }
 }
 
@@ -44,36 +100,123 @@ fn key_column(header: &[String], asked: Option<&str>) -> std::result::Result<usi
     }
 }
 
-fn import_row(
-    header: &[String],
-    key: usize,
-    record: &ByteRecord,
-    source: &dyn Fn() -> String,
-    loader: &mut Loader<'_>,
-) -> Result<()> {
-    let key_bytes = record.get(key).unwrap_or_default();
-    match row_json(header, record) {
-        Ok(row) if !loader.skips(key_bytes, row.len() as u64)? => {
-            loader.put(key_bytes, row.as_bytes(), source)
+/// The row that was read last.
+struct Row {
+    columns: Vec<String>,
+    /// What stands in front of each cell: `{"name":"` or `,"name":"`.
+    fronts: Vec<Vec<u8>>,
+    key_column: usize,
+    /// The row as a JSON object, columns in the order of the file.
+    json: Vec<u8>,
+    /// The cell of the key column, cut behind the longest key.
+    key: Vec<u8>,
+    /// Whether the object is larger than a value may be; it is incomplete then.
+    too_large: bool,
+    /// Why the row cannot be imported.
+    wrong: Option<String>,
+}
+
+impl Row {
+    fn new(columns: Vec<String>, key_column: usize) -> Row {
+        let front = |(i, name): (usize, &String)| {
+            let mut front = if i == 0 { b"{\"".to_vec() } else { b",\"".to_vec() };
+            push_escaped(name.as_bytes(), &mut front);
+            front.extend_from_slice(b"\":\"");
+            front
+        };
+        let fronts = columns.iter().enumerate().map(front).collect();
+        let (json, key) = (Vec::new(), Vec::new());
+        Row { columns, fronts, key_column, json, key, too_large: false, wrong: None }
+    }
+
+    /// Reads the next row; false at the end of the input.
+    fn read(&mut self, cells: &mut Cells) -> io::Result<bool> {
+        self.json.clear();
+        self.json.shrink_to(KEPT_BYTES_MAX);
+        self.key.clear();
+        (self.too_large, self.wrong) = (false, None);
+        let mut count = 0;
+        loop {
+            let after = self.read_cell(count, cells)?;
+            if after == After::End {
+                return Ok(false);
+            }
+            count += 1;
+            if after == After::RowEnd {
+                break;
+            }
         }
-        Ok(_) => Ok(()),
-        Err(why) => loader.failed(&format!("{}: {why}", source())),
+        self.json.push(b'}');
+        if count != self.columns.len() {
+            self.wrong = Some(format!("the row has {count} cells, the header line {}", self.columns.len()));
+        }
+        Ok(true)
+    }
+
+    fn read_cell(&mut self, index: usize, cells: &mut Cells) -> io::Result<After> {
+        let known = index < self.columns.len();
+        if known {
+            self.json.extend_from_slice(&self.fronts[index]);
+        }
+        let start = self.json.len();
+        let (json, key, too_large) = (&mut self.json, &mut self.key, &mut self.too_large);
+        let is_key = index == self.key_column;
+        let after = cells.next(&mut |piece| {
+            if is_key && key.len() <= limits::KEY_BYTES_MAX {
+                key.extend_from_slice(piece);
+            }
+            if known && !*too_large {
+                push_escaped(piece, json);
+            }
+            if json.len() > limits::VALUE_BYTES_MAX {
+                *too_large = true;
+                *json = Vec::new();
+            }
+        })?;
+        if known && !self.too_large {
+            // What was escaped is ASCII: the bytes are UTF-8 if those of the cell were.
+            if std::str::from_utf8(&self.json[start..]).is_err() {
+                self.wrong = Some(format!("column {:?} is not UTF-8", self.columns[index]));
+            }
+            self.json.push(b'"');
+        }
+        Ok(after)
     }
 }
 
-/// The row as a JSON object, columns in the order of the file.
-fn row_json(header: &[String], record: &ByteRecord) -> std::result::Result<String, String> {
-    let mut object = Map::with_capacity(header.len());
-    for (name, field) in header.iter().zip(record) {
-        let text = std::str::from_utf8(field).map_err(|_| format!("column {name:?} is not UTF-8"))?;
-        object.insert(name.clone(), text.into());
+/// Appends bytes as they stand in a JSON string, as `serde_json` writes them.
+fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|b| *b < b' ' || matches!(b, b'"' | b'\\')) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            b @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', b]),
+            b => out.extend_from_slice(format!("\\u{b:04x}").as_bytes()),
+        }
+        rest = &rest[at + 1..];
     }
-    Ok(Value::Object(object).to_string())
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rows(text: &[u8]) -> Vec<(String, Option<String>)> {
+        let mut cells = Cells::new(Box::new(io::Cursor::new(text.to_vec())), b',');
+        let header = read_header(&mut cells, "test").unwrap();
+        let mut row = Row::new(header, 0);
+        let mut all = Vec::new();
+        while row.read(&mut cells).unwrap() {
+            all.push((String::from_utf8_lossy(&row.json).into_owned(), row.wrong.clone()));
+        }
+        all
+    }
 
     #[test]
     fn the_key_column_is_found() {
@@ -86,9 +229,27 @@ mod tests {
 
     #[test]
     fn rows_become_objects_in_column_order() {
-        let header = ["z".to_owned(), "a".to_owned()];
-        let record = ByteRecord::from(vec!["1", "with \"quotes\""]);
-        assert_eq!(row_json(&header, &record).unwrap(), r#"{"z":"1","a":"with \"quotes\""}"#);
-        assert!(row_json(&header, &ByteRecord::from(vec![&b"\xff"[..], b""])).is_err());
+        let all = rows(b"z,a\n1,\"with \"\"quotes\"\"\"\n2,\xff\n3\n4,x,y\n");
+        assert_eq!(all[0], (r#"{"z":"1","a":"with \"quotes\""}"#.to_owned(), None));
+        assert_eq!(all[1].1.as_deref(), Some("column \"a\" is not UTF-8"));
+        assert_eq!(all[2].1.as_deref(), Some("the row has 1 cells, the header line 2"));
+        assert_eq!(all[3].1.as_deref(), Some("the row has 3 cells, the header line 2"));
+        assert_eq!(all.len(), 4);
+    }
+
+    #[test]
+    fn strings_are_written_as_serde_json_writes_them() {
+        let text: String = (0u8..128).map(char::from).chain("æ潮\u{2028}".chars()).collect();
+        let mut out = vec![b'"'];
+        push_escaped(text.as_bytes(), &mut out);
+        out.push(b'"');
+        assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&text).unwrap());
+    }
+
+    #[test]
+    fn a_column_that_is_there_twice_is_refused() {
+        let names = |all: &[&str]| check_columns(&all.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(names(&["a", "b", "A"]), Ok(()));
+        assert!(names(&["id", "x", "x"]).unwrap_err().contains("\"x\""));
     }
 }

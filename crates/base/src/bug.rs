@@ -166,6 +166,10 @@ bugs! {
     WaiterForgotten = 189,
     /// Locks taken behind a savepoint stay when it is gone back to.
     RollbackKeepsLock = 190,
+    /// A read-only open does not compare the manifest again after the replay: loads and clears are missing below later commits.
+    ReaderSkipsManifestCheck = 300,
+    /// A read-only open gives up with `Busy` when files vanish a few times in a row while it opens them.
+    ReaderGivesUpEarly = 301,
 }
 
 /// Plants one bug (or none), for the whole process.

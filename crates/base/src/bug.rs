@@ -168,8 +168,8 @@ bugs! {
     RollbackKeepsLock = 190,
     /// A read-only open does not compare the manifest again after the replay: loads and clears are missing below later commits.
     ReaderSkipsManifestCheck = 300,
-    /// A read-only open gives up with `Busy` when files vanish a few times in a row while it opens them.
-    ReaderGivesUpEarly = 301,
+    /// A read-only open reads the whole manifest again when a file has vanished before it was open: beside a busy writer it gives up.
+    ReaderRereadsManifest = 301,
 }
 
 /// Plants one bug (or none), for the whole process.

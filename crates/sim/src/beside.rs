@@ -110,7 +110,9 @@ fn changing(case: &Case, rng: &mut Rng) -> std::result::Result<(), String> {
 fn busy(case: &Case, rng: &mut Rng) -> std::result::Result<(), String> {
     let mut settings = Settings::random(rng).durability(Durability::None);
     (settings.memory_budget, settings.scrub_us, settings.log_file_bytes) = (0, 0, 0);
-    let (world, disk) = world(case, "busy", rng);
+    let (mut world, disk) = world(case, "busy", rng);
+    // Pauses of the reader last a few steps of the writer: an open that needs them to get through fails soon.
+    world.step_us(200);
     world.run(disk, |env| {
         let scene = Scene::begin(env, &settings)?;
         let flushed = Arc::new(AtomicU64::new(0));

@@ -65,7 +65,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::PruneDropsShared
         | Bug::ReadOnlyCutsLog
         | Bug::ReaderSkipsManifestCheck
-        | Bug::ReaderGivesUpEarly
+        | Bug::ReaderRereadsManifest
         | Bug::RepairTakesBadBlock => &[&SAFETY],
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced

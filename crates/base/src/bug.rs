@@ -166,6 +166,10 @@ bugs! {
     WaiterForgotten = 189,
     /// Locks taken behind a savepoint stay when it is gone back to.
     RollbackKeepsLock = 190,
+    /// A read-only open does not compare the manifest again after the replay: loads and clears are missing below later commits.
+    ReaderSkipsManifestCheck = 300,
+    /// A read-only open reads the whole manifest again when a file has vanished before it was open: beside a busy writer it gives up.
+    ReaderRereadsManifest = 301,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -64,6 +64,8 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         Bug::CheckpointSkipsDirSync
         | Bug::PruneDropsShared
         | Bug::ReadOnlyCutsLog
+        | Bug::ReaderSkipsManifestCheck
+        | Bug::ReaderRereadsManifest
         | Bug::RepairTakesBadBlock => &[&SAFETY],
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bank;
+pub mod beside;
 pub mod bugs;
 pub mod child;
 pub mod concurrent;

@@ -5,6 +5,7 @@
 //! not at all, and after its call returned it is there; the source loses nothing; a repaired database holds only
 //! what was once written.
 
+use crate::beside;
 use crate::contents::read_all;
 use crate::engine::PATH;
 use crate::ledger::Contents;
@@ -63,6 +64,7 @@ fn one_case(case: &Case) -> Result<(), String> {
     let act = [Act::Backup, Act::Prune, Act::Checkpoint][(case.number % 3) as usize];
     crashes(case, &past, act, &mut rng)?;
     read_only(case, &past)?;
+    beside::one_case(case)?;
     repairs(case, &past, &mut rng)
 }
 

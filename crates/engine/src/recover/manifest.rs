@@ -10,7 +10,7 @@ use perigee_file::log::{LogReader, RecordKind, Step};
 use perigee_file::name;
 
 /// What the manifest said.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Found {
     /// The state.
     pub catalog: Catalog,
@@ -28,64 +28,118 @@ pub struct Found {
 
 /// Reads the manifest, or describes a new database if there is none and that is allowed.
 pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<Found> {
-    let Some(len) = dir.file_len(name::MANIFEST)? else { return new(env, dir, settings) };
-    if settings.error_if_exists {
+    if !is_present(dir, settings)? {
+        return new(env, dir, settings);
+    }
+    let mut manifest = ManifestReader::open(dir, boot)?;
+    manifest.read_on(&mut |_| {})?;
+    manifest.found()
+}
+
+/// Whether there is a manifest.
+///
+/// # Errors
+/// `AlreadyExists` if there is, and a new database is wanted.
+pub fn is_present(dir: &dyn Dir, settings: &Settings) -> Result<bool> {
+    let present = dir.file_len(name::MANIFEST)?.is_some();
+    if present && settings.error_if_exists {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
             format!("there is a database in {} already", dir.path().display()),
         ));
     }
-    let mut log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, Some(len))?;
-    let mut found = Found {
-        catalog: Catalog::default(),
-        database: log.header().database,
-        boot: log.header().b,
-        edits: log.header().a.wrapping_sub(1),
-        cut_bytes: 0,
-        cut_reason: String::new(),
-    };
-    let first = log.header().a;
-    if first == 0 {
-        return Err(Error::corruption("the manifest starts at edit 0").at(name::MANIFEST, 0));
+    Ok(present)
+}
+
+/// Reads a manifest, and reads on where it stopped when a writer has added edits.
+#[derive(Debug)]
+pub struct ManifestReader {
+    log: LogReader,
+    found: Found,
+    /// The boot of the machine now.
+    boot: u64,
+}
+
+impl ManifestReader {
+    /// Opens the manifest and reads its header.
+    pub fn open(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
+        let header = Some(HEADER_BYTES as u64);
+        let log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, header)?;
+        let found = Found {
+            catalog: Catalog::default(),
+            database: log.header().database,
+            boot: log.header().b,
+            edits: log.header().a.wrapping_sub(1),
+            cut_bytes: 0,
+            cut_reason: String::new(),
+        };
+        if log.header().a == 0 {
+            return Err(Error::corruption("the manifest starts at edit 0").at(name::MANIFEST, 0));
+        }
+        Ok(ManifestReader { log, found, boot })
     }
-    loop {
-        match log.next_record()? {
-            Step::Record(r) => {
-                let place = |e: Error| e.at(name::MANIFEST, r.offset);
-                let edit = decode(&r.payload).map_err(place)?;
-                if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first) {
-                    return Err(place(Error::corruption(
-                        "the manifest does not start with a snapshot, or holds two",
-                    )));
+
+    /// What was read so far, checked as a whole.
+    pub fn found(&self) -> Result<Found> {
+        self.found.catalog.validate(self.found.edits).map_err(|e| e.in_file(name::MANIFEST))?;
+        Ok(self.found.clone())
+    }
+    /// The catalog as of the last edit read.
+    pub fn catalog(&self) -> &Catalog {
+        &self.found.catalog
+    }
+    /// Number of the last edit read.
+    pub fn edits(&self) -> u64 {
+        self.found.edits
+    }
+    /// Whether the directory's manifest is still this file: a writer replaces it by a new one when it has grown large.
+    pub fn is_current(&self, dir: &dyn Dir) -> Result<bool> {
+        let header = Some(HEADER_BYTES as u64);
+        let log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, header)?;
+        Ok(log.header() == self.log.header())
+    }
+
+    /// Reads all edits that follow those read before, each of them passed to `each` after it was applied.
+    pub fn read_on(&mut self, each: &mut dyn FnMut(&Edit)) -> Result<()> {
+        let (log, found) = (&mut self.log, &mut self.found);
+        let first = log.header().a;
+        log.reach_end()?;
+        (found.cut_bytes, found.cut_reason) = (0, String::new());
+        loop {
+            match log.next_record()? {
+                Step::Record(r) => {
+                    let place = |e: Error| e.at(name::MANIFEST, r.offset);
+                    let edit = decode(&r.payload).map_err(place)?;
+                    if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first) {
+                        return Err(place(Error::corruption(
+                            "the manifest does not start with a snapshot, or holds two",
+                        )));
+                    }
+                    found.catalog.apply(&edit).map_err(place)?;
+                    found.edits = r.header.lsn;
+                    each(&edit);
                 }
-                found.catalog.apply(&edit).map_err(place)?;
-                found.edits = r.header.lsn;
-            }
-            Step::End if found.edits < first => {
-                return Err(
-                    Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset())
-                );
-            }
-            Step::End => return checked(found),
-            Step::Bad(bad) => {
-                let behind = log.look_behind()?;
-                let same_boot = log.header().b == boot && boot != 0;
-                let torn = found.edits >= first && behind.is_none() && (bad.cut_short || !same_boot);
-                if !torn && !bug::on(Bug::TruncateDamagedLog) {
-                    return Err(bad.why);
+                Step::End if found.edits < first => {
+                    return Err(
+                        Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset())
+                    );
                 }
-                found.cut_bytes = log.end() - bad.offset;
-                found.cut_reason = format!("{}: {}; ", name::MANIFEST, bad.why.message());
-                found.catalog.clean = None;
-                return checked(found);
+                Step::End => return Ok(()),
+                Step::Bad(bad) => {
+                    let behind = log.look_behind()?;
+                    let same_boot = log.header().b == self.boot && self.boot != 0;
+                    let torn = found.edits >= first && behind.is_none() && (bad.cut_short || !same_boot);
+                    if !torn && !bug::on(Bug::TruncateDamagedLog) {
+                        return Err(bad.why);
+                    }
+                    found.cut_bytes = log.end() - bad.offset;
+                    found.cut_reason = format!("{}: {}; ", name::MANIFEST, bad.why.message());
+                    found.catalog.clean = None;
+                    return Ok(());
+                }
             }
         }
     }
-}
-
-fn checked(found: Found) -> Result<Found> {
-    found.catalog.validate(found.edits).map_err(|e| e.in_file(name::MANIFEST))?;
-    Ok(found)
 }
 
 fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {

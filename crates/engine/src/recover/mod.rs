@@ -5,6 +5,7 @@
 //! changed no byte.
 
 mod manifest;
+mod manifest_follower;
 mod orphans;
 mod replay;
 mod readonly;

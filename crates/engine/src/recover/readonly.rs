@@ -1,17 +1,23 @@
 //! Opening without writing a byte: beside the writer that holds the lock, or on a read-only medium, or (salvage) on a
 //! database too damaged to be opened otherwise.
 //!
-//! What is seen is the database at one moment of this open: the manifest as it was read, the files that it names, and of the log
-//! what is there when it is read, in memory. All of them are opened at once, before any is looked at, so that the writer
-//! may remove them; nothing that it does later is seen, but for records behind those that were there. If a file was gone already, or
-//! what we found does not fit together after all, and the manifest has changed meanwhile, we begin again.
+//! What is seen is the state after a prefix of the commits: not shorter than what was acknowledged before this open began.
+//! 1. The manifest is read, and every file that it names is opened before any is read: the writer may remove them from then on. Where
+//!    files vanish meanwhile, the manifest is read on, and only what is new is opened ([`ManifestFollower`]).
+//! 2. The log is replayed in memory. It may have grown, and hold commits behind a load, a clear or another change that is in the manifest
+//!    alone, and not in what was read of it.
+//! 3. So the manifest is read on once more. If it has such a change with a number that the replay has passed, the same files are replayed
+//!    again, up to just before it. What the catalog says belongs to a smaller number, and what was acknowledged before this open began
+//!    does too. Flushes and compactions do not count: they say where entries are, and the files that had them are open.
 
-use super::{
-    Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew, replay,
-};
+use super::manifest::Found;
+use super::manifest_follower::{Change, ManifestFollower};
+use super::replay::{Mode, Replayed, replay_as};
+use super::{Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew};
 use crate::core::{Core, ShelfOpener};
 use crate::dirsync::DirSync;
-use crate::manifest::{Manifest, Place};
+use crate::family::Family;
+use crate::manifest::{Catalog, Manifest, Place};
 use crate::memory::Memory;
 use crate::now::LogicalClock;
 use crate::settings::Settings;
@@ -25,15 +31,13 @@ use perigee_file::log::LogWriter;
 use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::version::Opener;
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// How often we begin again, each time after a longer pause.
 const ATTEMPTS: u64 = 30;
 const PAUSE_US: u64 = 500;
-/// How often the manifest is read until every file that it names is open.
-const HOLD_ATTEMPTS: u32 = 5;
 
 /// Opens the database in `dir` and changes nothing.
 pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
@@ -80,32 +84,15 @@ fn state_of_manifest(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
     Some((len, header))
 }
 
-/// Reads the manifest and opens every file that it names. While the writer removes one before it is open, the manifest is read
-/// again at once; what is open stays, so that only the newest files are missing. A file that is missing in the end, or that
-/// cannot be opened, is told of by who reads it.
-fn hold_all(env: &Env, dir: &ReadOnlyDir, boot: u64, settings: &Settings) -> Result<manifest::Found> {
-    let mut attempt = 0;
-    loop {
-        let before = state_of_manifest(dir);
-        let found = manifest::read(env, dir, boot, settings).map_err(|e| no_map(e, settings))?;
-        let families = found.catalog.families.values();
-        let data = families.flat_map(|f| {
-            let tables = f.tables.keys().map(|id| (*id, FileKind::Klog));
-            tables.chain(f.vlogs.keys().map(|id| (*id, FileKind::Vlog)))
-        });
-        let logs = found.catalog.logs.iter().map(|(id, _)| (*id, FileKind::Wal));
-        let names: BTreeSet<String> = logs.chain(data).map(|(id, kind)| name::file_name(id, kind)).collect();
-        attempt += 1;
-        if dir.hold_only(names) || attempt > HOLD_ATTEMPTS || state_of_manifest(dir) == before {
-            return Ok(found);
-        }
-    }
-}
-
 fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
     let start = env.clock.monotonic_us();
     let dir: Arc<dyn Dir> = Arc::clone(&held) as Arc<dyn Dir>;
-    let mut found = hold_all(&env, &held, boot, &settings)?;
+    if !manifest::is_present(&*dir, &settings)? {
+        // Never a new database: this says what is missing.
+        manifest::read(&env, &*dir, boot, &settings)?;
+    }
+    let mut follower = ManifestFollower::new(&held, boot).map_err(|e| no_map(e, &settings))?;
+    let mut found = follower.pin().map_err(|e| no_map(e, &settings))?;
     check_orders(&found.catalog, &settings)?;
     let counters = Arc::new(Counters::default());
     let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
@@ -114,9 +101,8 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
     let shelf = Arc::new(Shelf::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
     let now = LogicalClock::new(Arc::clone(&env.clock), found.catalog.clock, Arc::clone(&counters));
     let now = Arc::new(now);
-    let families = open_families(&found.catalog, &shelf, &now, settings.salvage)?;
-    let edits_now = || manifest::read(&env, &*dir, boot, &settings).map(|now| now.edits);
-    let mut replayed = replay::replay_as(&*dir, &found, boot, &families, settings.salvage, &edits_now)?;
+    let families = |catalog: &Catalog| open_families(catalog, &shelf, &now, settings.salvage);
+    let (families, mut replayed) = replay_prefix(&held, &mut follower, &mut found, &settings, &families)?;
     if let Some(hole) = replayed.holes.first() {
         let why = hole.clone().wrap(
             ErrorKind::Corruption,
@@ -161,6 +147,49 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
         assemble(standing, (found.database, runs), &mut replayed, nothing(), (manifest, dir_sync), ids)?;
     core.health.set_read_only();
     Ok((core, report))
+}
+
+/// Replays the log in memory, as far as `found` has all changes of the contents that did not pass through the log.
+fn replay_prefix(
+    dir: &ReadOnlyDir,
+    follower: &mut ManifestFollower<'_>,
+    found: &mut Found,
+    settings: &Settings,
+    open: &dyn Fn(&Catalog) -> Result<Vec<Arc<Family>>>,
+) -> Result<(Vec<Arc<Family>>, Replayed)> {
+    let boot = follower.boot();
+    let follower = RefCell::new(follower);
+    let edits_now = || {
+        let mut follower = follower.borrow_mut();
+        follower.read_on().map(|_| follower.edits())
+    };
+    let replay = |families: &[Arc<Family>], limit| {
+        let mode = Mode { salvage: settings.salvage, limit, edits_now: &edits_now };
+        replay_as(dir, found, boot, families, mode)
+    };
+    let mut families = open(&found.catalog)?;
+    let mut replayed = replay(&families, u64::MAX);
+    // A change that was missed may also be why the replay failed: the log writes to a family that has just been created.
+    let last = replayed.as_ref().map_or(u64::MAX, |r| r.next - 1);
+    let change = follower.borrow_mut().change_up_to(last)?;
+    match change.filter(|_| !bug::on(Bug::ReaderSkipsManifestCheck)) {
+        None => {}
+        Some(Change::At(seq)) => {
+            families = open(&found.catalog)?;
+            replayed = replay(&families, seq.prev().0);
+        }
+        Some(Change::Forgotten) => {
+            return Err(Error::new(ErrorKind::Busy, "the manifest was replaced during the replay"));
+        }
+    }
+    let replayed = replayed?;
+    // Settings have no number. A merge operator is in the manifest before the first operand is in the log.
+    for (id, entry) in &mut found.catalog.families {
+        if let Some(now) = follower.borrow().catalog().families.get(id) {
+            entry.settings = now.settings.clone();
+        }
+    }
+    Ok((families, replayed))
 }
 
 /// Without a manifest nobody knows what the database was; repair finds out what can be found out.

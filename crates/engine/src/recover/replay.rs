@@ -92,28 +92,38 @@ struct Replay<'a> {
     out: Replayed,
     /// Highest number of manifest edits that any record names.
     edits: u64,
-    salvage: bool,
+    mode: Mode<'a>,
+    /// The log goes on behind the limit.
+    limited: bool,
     /// The last segment that held a record.
     last: usize,
     /// Where that record ended.
     read_to: u64,
-    /// How many edits the manifest holds by now, beside a writer.
-    edits_now: &'a dyn Fn() -> Result<u64>,
+}
+
+/// How a log is replayed.
+pub struct Mode<'a> {
+    /// Damage is noted and passed over.
+    pub salvage: bool,
+    /// Operations behind this number are left out: records that reach beyond it end the log.
+    pub limit: u64,
+    /// Returns how many edits the manifest holds by now, beside a writer.
+    pub edits_now: &'a dyn Fn() -> Result<u64>,
 }
 
 /// Replays the segments of the catalog into `families`.
 pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>]) -> Result<Replayed> {
-    replay_as(dir, found, boot, families, false, &|| Ok(found.edits))
+    let mode = Mode { salvage: false, limit: u64::MAX, edits_now: &|| Ok(found.edits) };
+    replay_as(dir, found, boot, families, mode)
 }
 
-/// The same, if `salvage`, past all damage; beside a writer, who may have added edits since (`edits_now`).
+/// Replays the segments of the catalog as `mode` says.
 pub fn replay_as(
     dir: &dyn Dir,
     found: &Found,
     boot: u64,
     families: &[Arc<Family>],
-    salvage: bool,
-    edits_now: &dyn Fn() -> Result<u64>,
+    mode: Mode<'_>,
 ) -> Result<Replayed> {
     let logs = &found.catalog.logs;
     let start = logs.first().map_or(found.catalog.durable + 1, |(_, lsn)| *lsn);
@@ -123,10 +133,10 @@ pub fn replay_as(
         families: families.iter().map(|f| (f.id, Arc::clone(f))).collect(),
         out: Replayed { first: start, next: start, ..Replayed::default() },
         edits: 0,
-        salvage,
+        mode,
+        limited: false,
         last: 0,
         read_to: 0,
-        edits_now,
     };
     for i in 0..logs.len() {
         if bug::on(Bug::ReplayFirstSegmentOnly) && i == 1 {
@@ -153,7 +163,7 @@ pub fn replay_as(
 impl Replay<'_> {
     /// Notes damage and goes on, if that is wanted.
     fn hole(&mut self, e: Error) -> Result<()> {
-        if !self.salvage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
+        if !self.mode.salvage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
             return Err(e);
         }
         self.out.holes.push(e);
@@ -183,7 +193,7 @@ impl Replay<'_> {
     fn segment(&mut self, i: usize, boot: u64) -> Result<bool> {
         let mut log = self.open(i)?;
         match self.found.catalog.logs[i].1 {
-            0 if self.salvage => {}
+            0 if self.mode.salvage => {}
             0 => log.expect(self.out.next),
             first => log.expect(first),
         }
@@ -196,6 +206,11 @@ impl Replay<'_> {
             let successor = if matches!(step, Step::Record(_)) { None } else { self.first_behind(i)? };
             match step {
                 Step::Record(record) => {
+                    let next = record.header.lsn + u64::from(record.header.count);
+                    if next > self.mode.limit.saturating_add(1) {
+                        self.limited = true;
+                        return Ok(false);
+                    }
                     self.read_to = log.offset();
                     self.record(i, record).or_else(|e| self.hole(e))?;
                 }
@@ -233,7 +248,7 @@ impl Replay<'_> {
         match self.found.catalog.logs.get(i + 1) {
             None => Ok(None),
             Some((_, 0)) => match self.open(i + 1).and_then(|log| log.peek()) {
-                Err(_) if self.salvage => Ok(None),
+                Err(_) if self.mode.salvage => Ok(None),
                 first => first,
             },
             Some((_, first)) => Ok(Some(*first)),
@@ -441,7 +456,7 @@ impl Replay<'_> {
             }
         }
         if self.edits > self.found.edits
-            && self.edits > (self.edits_now)()?
+            && self.edits > (self.mode.edits_now)()?
             && !bug::on(Bug::TruncateDamagedLog)
         {
             return Err(Error::corruption("the manifest has lost its last edits")
@@ -485,6 +500,7 @@ impl Replay<'_> {
         let Some((id, _)) = c.logs.get(self.last.max(known.saturating_sub(1))) else { return Ok(()) };
         let file = name::file_name(*id, FileKind::Wal);
         if self.out.next <= c.durable
+            && !self.limited
             && !bug::on(Bug::TruncateDamagedLog)
             && !bug::on(Bug::ReplayFirstSegmentOnly)
         {

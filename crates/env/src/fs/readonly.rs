@@ -23,20 +23,24 @@ impl ReadOnlyDir {
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn ReadAt>>> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Opens these files now, and lets go of others: [`Dir::open`] answers with them from here on, also when they were removed.
-    /// Whether all of them are open.
-    pub fn hold_only(&self, names: BTreeSet<String>) -> bool {
-        self.held().retain(|name, _| names.contains(name));
-        let mut all = true;
-        for name in names {
-            if !self.held().contains_key(&name) {
-                match self.0.open(&name) {
-                    Ok(file) => drop(self.held().insert(name, file)),
-                    Err(_) => all = false,
-                }
-            }
+    /// Opens the file now, unless it is open: [`Dir::open`] returns this handle from here on, also after the file was removed.
+    ///
+    /// # Errors
+    /// Those of [`Dir::open`]; the file is not held then.
+    pub fn hold(&self, name: &str) -> Result<()> {
+        if !self.held().contains_key(name) {
+            let file = self.0.open(name)?;
+            self.held().insert(name.to_owned(), file);
         }
-        all
+        Ok(())
+    }
+    /// Number of files held open.
+    pub fn held_files(&self) -> usize {
+        self.held().len()
+    }
+    /// Lets go of the files that are not in `names`.
+    pub fn keep_only(&self, names: &BTreeSet<String>) {
+        self.held().retain(|name, _| names.contains(name));
     }
     /// Lets go of all of them; who has opened one keeps it.
     pub fn release(&self) {
@@ -124,10 +128,14 @@ mod tests {
         let real = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
         real.create("f").unwrap().append(&[b"x"]).unwrap();
         let dir = ReadOnlyDir::holding(Arc::clone(&real));
-        let names = |all: &[&str]| all.iter().map(|n| (*n).to_owned()).collect();
-        assert!(!dir.hold_only(names(&["f", "g"])), "there is no g");
+        assert_eq!(dir.hold("g").unwrap_err().kind(), ErrorKind::NotFound);
+        dir.hold("f").unwrap();
+        real.create("h").unwrap();
+        dir.hold("h").unwrap();
         real.remove("f").unwrap();
-        assert!(dir.hold_only(names(&["f"])), "it is held already");
+        dir.hold("f").unwrap();
+        dir.keep_only(&BTreeSet::from(["f".to_owned(), "g".to_owned()]));
+        assert_eq!(dir.held_files(), 1, "h is not kept");
         let file = dir.open("f").unwrap();
         dir.release();
         assert!(dir.open("f").is_err());

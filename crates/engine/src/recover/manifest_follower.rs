@@ -1,0 +1,315 @@
+//! Follows the manifest of a database beside its writer: opens every file that one edit's catalog names, and reports later changes of the
+//! contents that did not pass through the log.
+//!
+//! A writer removes a file only after an edit that no longer names it. So a file that cannot be opened, and that the manifest read
+//! afterwards still names, was not removed by a writer. Each round reads and opens only what the writer has added since the round before.
+
+use super::manifest::{Found, ManifestReader};
+use crate::manifest::{Catalog, Edit};
+use perigee_base::bug::{self, Bug};
+use perigee_base::format::FileKind;
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_env::Dir;
+use perigee_env::fs::readonly::ReadOnlyDir;
+use perigee_file::name;
+use std::collections::BTreeSet;
+
+/// Rounds in a row in which files vanish before they are open. Only damage, or a writer that removes files faster than they can be
+/// opened, comes near.
+const ROUNDS_MAX: u32 = 10_000;
+/// Handles of files that are no longer named are closed once in so many rounds.
+const ROUNDS_KEPT: u32 = 64;
+
+/// A file that a catalog names, with the family that it is of (a segment of the log: [`FamilyId::NOBODY`]). Clones share files.
+type Named = (FileId, FileKind, FamilyId);
+
+/// A change of the contents that is in the manifest, but not in the catalog that was pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The first of them has this number.
+    At(SeqNo),
+    /// There may be some: the manifest was replaced, and the new one no longer lists them.
+    Forgotten,
+}
+
+/// The manifest as far as it was read, and what came after the catalog that was pinned.
+#[derive(Debug)]
+pub struct ManifestFollower<'a> {
+    dir: &'a ReadOnlyDir,
+    boot: u64,
+    manifest: ManifestReader,
+    /// Every change that the pinned catalog lacks has a larger number.
+    known: SeqNo,
+    change: Option<Change>,
+}
+
+impl<'a> ManifestFollower<'a> {
+    /// Reads the manifest in `dir`.
+    pub fn new(dir: &'a ReadOnlyDir, boot: u64) -> Result<ManifestFollower<'a>> {
+        let manifest = open(dir, boot)?;
+        let known = last_change(manifest.catalog());
+        Ok(ManifestFollower { dir, boot, manifest, known, change: None })
+    }
+
+    /// The boot of the machine now.
+    pub fn boot(&self) -> u64 {
+        self.boot
+    }
+    /// Number of the last edit read.
+    pub fn edits(&self) -> u64 {
+        self.manifest.edits()
+    }
+    /// The catalog as of the last edit read.
+    pub fn catalog(&self) -> &Catalog {
+        self.manifest.catalog()
+    }
+
+    /// Holds open every file that the newest catalog names, and returns that catalog. A file that is missing although the manifest names
+    /// it, or that cannot be opened, is reported by whoever reads it.
+    ///
+    /// # Errors
+    /// `Busy` if the writer removed files before they could be opened, very often in a row.
+    pub fn pin(&mut self) -> Result<Found> {
+        let rereads = bug::on(Bug::ReaderRereadsManifest);
+        if !rereads {
+            self.read_on()?;
+        }
+        let mut missing = self.hold(all_files(self.catalog()));
+        let mut rounds = 0;
+        while !missing.is_empty() {
+            let added = self.read_on()?;
+            if missing.iter().any(|file| names(self.catalog(), *file)) {
+                break;
+            }
+            rounds += 1;
+            if rounds > ROUNDS_MAX || rereads {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    "the writer removes files faster than they can be opened; open again, or take a checkpoint",
+                ));
+            }
+            if rounds % ROUNDS_KEPT == 0 {
+                self.release_unnamed();
+            }
+            missing = self.hold(added);
+        }
+        self.release_unnamed();
+        (self.known, self.change) = (last_change(self.catalog()), None);
+        self.manifest.found()
+    }
+
+    /// Reads on, and returns the first change since [`ManifestFollower::pin`], if its number is not larger than `last`.
+    pub fn change_up_to(&mut self, last: u64) -> Result<Option<Change>> {
+        self.read_on()?;
+        Ok(self.change.filter(|change| !matches!(change, Change::At(seq) if seq.0 > last)))
+    }
+
+    /// Reads on; returns the files that came and are still named.
+    pub fn read_on(&mut self) -> Result<Vec<Named>> {
+        let (mut added, mut first) = (Vec::new(), None);
+        self.manifest.read_on(&mut |edit| {
+            added.extend(files_added(edit));
+            first = first.or(edit.events.iter().map(|e| e.at).min());
+        })?;
+        added.retain(|file| names(self.catalog(), *file));
+        self.note(first.map(Change::At));
+        // Asked after reading: the edits of a manifest that is still current were all there.
+        if !self.manifest.is_current(self.dir)? {
+            self.manifest = open(self.dir, self.boot)?;
+            added = all_files(self.catalog());
+            let (catalog, known) = (self.manifest.catalog(), self.known);
+            let first = catalog.events.iter().map(|e| e.at).filter(|at| *at > known).min();
+            let complete = catalog.oldest_position() <= known;
+            self.note(if complete { first.map(Change::At) } else { Some(Change::Forgotten) });
+        }
+        Ok(added)
+    }
+
+    /// Notes a change; the first one counts.
+    fn note(&mut self, change: Option<Change>) {
+        self.change = self.change.or(change);
+    }
+
+    /// Opens files, newest first: they are the first to go. Returns those that could not be opened.
+    fn hold(&self, mut files: Vec<Named>) -> Vec<Named> {
+        files.sort_unstable_by_key(|(id, ..)| std::cmp::Reverse(*id));
+        files.retain(|(id, kind, _)| self.dir.hold(&name::file_name(*id, *kind)).is_err());
+        files
+    }
+
+    fn release_unnamed(&self) {
+        let files = all_files(self.catalog()).into_iter();
+        let names: BTreeSet<String> = files.map(|(id, kind, _)| name::file_name(id, kind)).collect();
+        self.dir.keep_only(&names);
+    }
+}
+
+/// Opens the manifest and reads all of it.
+fn open(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
+    let mut manifest = ManifestReader::open(dir, boot)?;
+    manifest.read_on(&mut |_| {})?;
+    Ok(manifest)
+}
+
+/// A number so that every change that the catalog lacks has a larger one. Numbers of changes ascend from edit to edit, and a segment of
+/// the log goes only after the edits of all changes whose numbers are in it.
+fn last_change(catalog: &Catalog) -> SeqNo {
+    let last = catalog.events.last().map_or(SeqNo::ZERO, |e| e.at);
+    last.max(catalog.oldest_position())
+}
+
+fn all_files(catalog: &Catalog) -> Vec<Named> {
+    let data = catalog.families.iter().flat_map(|(family, entry)| {
+        let tables = entry.tables.keys().map(|id| (*id, FileKind::Klog, *family));
+        tables.chain(entry.vlogs.keys().map(|id| (*id, FileKind::Vlog, *family)))
+    });
+    catalog.logs.iter().map(log_file).chain(data).collect()
+}
+
+fn files_added(edit: &Edit) -> impl Iterator<Item = Named> {
+    let data = edit.versions.iter().flat_map(|(family, version)| {
+        let tables = version.added.iter().map(|t| (t.meta.id, FileKind::Klog, *family));
+        tables.chain(version.vlogs_added.iter().map(|v| (v.id, FileKind::Vlog, *family)))
+    });
+    edit.logs_added.iter().map(log_file).chain(data)
+}
+
+fn log_file((id, _): &(FileId, u64)) -> Named {
+    (*id, FileKind::Wal, FamilyId::NOBODY)
+}
+
+fn names(catalog: &Catalog, (id, kind, family): Named) -> bool {
+    match kind {
+        FileKind::Klog => catalog.families.get(&family).is_some_and(|f| f.tables.contains_key(&id)),
+        FileKind::Vlog => catalog.families.get(&family).is_some_and(|f| f.vlogs.contains_key(&id)),
+        _ => catalog.logs.iter().any(|(log, _)| *log == id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Befell, FamilyEvent, Place, write_snapshot};
+    use perigee_env::fs::memory::SimDisk;
+    use perigee_env::{Fs, OpenDir};
+    use perigee_file::log::batch::Finished;
+    use perigee_file::log::{LogWriter, RecordKind, Stamp};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    struct Writer {
+        dir: Arc<dyn Dir>,
+        log: LogWriter,
+        catalog: Catalog,
+        edits: u64,
+    }
+
+    const PLACE: Place = Place { database: 7, boot: 1 };
+
+    impl Writer {
+        fn new() -> Writer {
+            let dir = SimDisk::new(1).open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+            let mut catalog = Catalog::default();
+            let families = vec![(FamilyId::DEFAULT, "default".into(), Default::default())];
+            catalog.apply(&Edit { next: Some((100, 1, 1)), families, ..Edit::default() }).unwrap();
+            let log = write_snapshot(&*dir, PLACE, FileId(1), 1, &catalog, || Ok(())).unwrap();
+            Writer { dir, log, catalog, edits: 1 }
+        }
+        fn edit(&mut self, edit: Edit) {
+            self.edits += 1;
+            let mut record = Finished::around(RecordKind::Edit, &crate::manifest::encode(&edit), 1);
+            let stamp = Stamp { lsn: self.edits, durable: self.edits - 1, edits: 0 };
+            self.log.append(stamp, &mut [&mut record]).unwrap();
+            self.catalog.apply(&edit).unwrap();
+        }
+        /// The manifest is replaced by one that holds the catalog alone.
+        fn replace(&mut self) {
+            self.edits += 1;
+            let id = FileId(1 + self.edits);
+            self.log = write_snapshot(&*self.dir, PLACE, id, self.edits, &self.catalog, || Ok(())).unwrap();
+        }
+        fn add_log(&mut self, id: u64, first: u64) {
+            self.dir.create(&name::file_name(FileId(id), FileKind::Wal)).unwrap();
+            self.edit(Edit { logs_added: vec![(FileId(id), first)], ..Edit::default() });
+        }
+        fn remove_log(&mut self, id: u64) {
+            self.edit(Edit { logs_removed: vec![FileId(id)], ..Edit::default() });
+            self.dir.remove(&name::file_name(FileId(id), FileKind::Wal)).unwrap();
+        }
+        fn change(&mut self, at: u64) {
+            let events =
+                vec![FamilyEvent { at: SeqNo(at), family: FamilyId::DEFAULT, what: Befell::Cleared }];
+            self.edit(Edit { events, ..Edit::default() });
+        }
+    }
+
+    #[test]
+    fn pinned_files_survive_removal() {
+        let mut writer = Writer::new();
+        writer.add_log(10, 1);
+        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let mut follower = ManifestFollower::new(&dir, 1).unwrap();
+        // What was read is out of date before anything is open.
+        writer.add_log(11, 5);
+        writer.remove_log(10);
+        let found = follower.pin().unwrap();
+        assert_eq!(found.catalog.logs, [(FileId(11), 5)]);
+        writer.add_log(12, 9);
+        writer.remove_log(11);
+        assert!(dir.open(&name::file_name(FileId(11), FileKind::Wal)).is_ok());
+        assert_eq!(dir.held_files(), 1);
+        assert_eq!(follower.pin().unwrap().catalog.logs, [(FileId(12), 9)]);
+        assert_eq!(dir.held_files(), 1, "what is no longer named is let go of");
+    }
+
+    #[test]
+    fn missing_file_that_is_named_ends_pin() {
+        let mut writer = Writer::new();
+        writer.add_log(10, 1);
+        writer.dir.remove(&name::file_name(FileId(10), FileKind::Wal)).unwrap();
+        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let found = ManifestFollower::new(&dir, 1).unwrap().pin().unwrap();
+        assert_eq!(found.catalog.logs.len(), 1);
+        assert_eq!(dir.held_files(), 0);
+    }
+
+    #[test]
+    fn first_change_since_pin_is_reported() {
+        let mut writer = Writer::new();
+        writer.add_log(10, 1);
+        writer.change(3);
+        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let mut follower = ManifestFollower::new(&dir, 1).unwrap();
+        follower.pin().unwrap();
+        assert_eq!(follower.change_up_to(100).unwrap(), None, "the catalog has it");
+        writer.change(7);
+        writer.change(9);
+        assert_eq!(follower.change_up_to(6).unwrap(), None, "it is behind what was replayed");
+        assert_eq!(follower.change_up_to(7).unwrap(), Some(Change::At(SeqNo(7))));
+        follower.pin().unwrap();
+        assert_eq!(follower.change_up_to(100).unwrap(), None);
+    }
+
+    #[test]
+    fn replaced_manifest_lists_changes_or_says_that_it_cannot() {
+        let mut writer = Writer::new();
+        writer.add_log(10, 1);
+        writer.change(3);
+        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let mut follower = ManifestFollower::new(&dir, 1).unwrap();
+        follower.pin().unwrap();
+        writer.replace();
+        assert_eq!(follower.change_up_to(100).unwrap(), None, "nothing has changed but the file");
+        writer.change(7);
+        writer.replace();
+        assert_eq!(follower.change_up_to(100).unwrap(), Some(Change::At(SeqNo(7))));
+        follower.pin().unwrap();
+        // The log goes, and the event with it.
+        writer.change(20);
+        writer.add_log(11, 30);
+        writer.remove_log(10);
+        writer.replace();
+        assert_eq!(writer.catalog.events, []);
+        assert_eq!(follower.change_up_to(100).unwrap(), Some(Change::Forgotten));
+    }
+}

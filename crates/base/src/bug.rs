@@ -166,6 +166,12 @@ bugs! {
     WaiterForgotten = 189,
     /// Locks taken behind a savepoint stay when it is gone back to.
     RollbackKeepsLock = 190,
+    /// A repair does not compare the log with the durable position and the clean close that the manifest records.
+    RepairIgnoresCleanClose = 310,
+    /// A salvaging reader believes a tombstone although a newer put may have been in the lost part of the log.
+    SalvageBelievesTombstone = 311,
+    /// Zeros over the end of a log pass as preallocated space although the watermark says that it was longer.
+    ZerosBelowWatermarkPass = 312,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -172,6 +172,8 @@ bugs! {
     SalvageBelievesTombstone = 311,
     /// Zeros over the end of a log pass as preallocated space although the watermark says that it was longer.
     ZerosBelowWatermarkPass = 312,
+    /// The watermark claims what was written to the log, not what a sync covered: after a power cut the open refuses the rest.
+    WatermarkAheadOfSync = 313,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -22,7 +22,7 @@ const MENDED: &str = "/mended";
 pub fn check(case: &Case, image: &Image, disk: &SimDisk, cut: Option<&Contents>) -> Result<(), String> {
     let run = |f: &(dyn Fn(Env) -> Result<(), String> + Sync)| {
         let copy: Arc<SimDisk> = disk.deep_clone();
-        World::new(case.mixed()).run(copy, |env| f(env))
+        World::new(case.mixed()).run(copy, f)
     };
     run(&|env| repaired(case, image, cut, env)).map_err(|e| format!("repair: {e}"))?;
     run(&|env| salvaged(case, image, cut, env)).map_err(|e| format!("salvage: {e}"))

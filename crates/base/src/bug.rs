@@ -170,6 +170,14 @@ bugs! {
     ReaderSkipsManifestCheck = 300,
     /// A read-only open reads the whole manifest again when a file has vanished before it was open: beside a busy writer it gives up.
     ReaderRereadsManifest = 301,
+    /// A repair does not compare the log with the durable position and the clean close that the manifest records.
+    RepairIgnoresCleanClose = 310,
+    /// A salvaging reader believes a tombstone although a newer put may have been in the lost part of the log.
+    SalvageBelievesTombstone = 311,
+    /// Zeros over the end of a log pass as preallocated space although the watermark says that it was longer.
+    ZerosBelowWatermarkPass = 312,
+    /// The watermark claims what was written to the log, not what a sync covered: after a power cut the open refuses the rest.
+    WatermarkAheadOfSync = 313,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -127,6 +127,8 @@ counters! {
     scrub_errors,
     /// Manifest edits appended.
     manifest_edits,
+    /// Manifest edits that only record how far the log is durable.
+    log_watermarks,
     /// Bytes appended to the manifest.
     manifest_bytes_written,
     /// Microseconds that writers were delayed by back-pressure.

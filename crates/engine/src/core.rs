@@ -29,6 +29,7 @@ use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::Wal;
+use crate::watermark::Watermark;
 use perigee_base::format::FileKind;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
@@ -139,6 +140,8 @@ pub struct Core {
     pub throttle: Throttle,
     /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
     pub sync_due: AtomicU64,
+    /// When the manifest is to record how far the log is durable.
+    pub watermark: Watermark,
     /// The worst load of any family: sealed memtables (thousandths) in the high half, level 0 runs in the low.
     pub load: AtomicU64,
     /// Table bytes that merges would free, in thousandths of the others.
@@ -290,6 +293,14 @@ impl Core {
     /// Makes creations in the database directory durable.
     pub fn sync_dir(&self) -> perigee_base::Result<()> {
         self.dir_sync.sync(&self.health)
+    }
+    /// Syncs the log; the watermark follows in the background.
+    pub fn sync_log(&self) -> perigee_base::Result<u64> {
+        let durable = self.wal.sync(&self.health)?;
+        if self.watermark.set_time(|| self.env.clock.monotonic_us()) {
+            self.signal.ring();
+        }
+        Ok(durable)
     }
     /// An opener of the files that edits add.
     pub fn opener(&self) -> ShelfOpener<'_> {

@@ -412,7 +412,7 @@ impl Engine {
     /// Makes everything acknowledged durable.
     pub fn sync(&self) -> Result<()> {
         self.core.health.check_writable()?;
-        self.core.wal.sync(&self.core.health).map(|_| ())
+        self.core.sync_log().map(|_| ())
     }
 
     /// Seals the memtables of these families and waits until what was sealed is in tables.

@@ -40,6 +40,7 @@ pub mod info_log;
 pub mod events;
 pub mod control;
 pub mod stalls;
+pub mod watermark;
 pub mod scrub;
 pub mod core;
 pub mod txn;

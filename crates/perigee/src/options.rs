@@ -70,8 +70,13 @@ pub struct Options {
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
     pub read_only: bool,
     /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
-    /// `Corruption`, never "not there"; so does, if part of the log is lost, every key that is not found, and the end of every
-    /// scan (default false). `perigee repair` makes a new database of it.
+    /// `Corruption`, never "not there" (default false). `perigee repair` makes a new database of it.
+    ///
+    /// If part of the log is lost, the keys that were written there are unknown. Then `Corruption` is also the answer for every
+    /// key that is not found, or whose newest readable version is a deletion (of any kind) or has expired and is older than the
+    /// last lost part; and it is the end of every scan. A key whose newest readable version is a *value* older than the lost
+    /// part is answered with that value, although a newer one or a deletion may have been lost: the value was once acknowledged, and
+    /// `reason` in [`RecoveryReport`](crate::RecoveryReport) names the damage.
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,

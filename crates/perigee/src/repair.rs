@@ -43,6 +43,9 @@ pub struct LostPiece {
     pub last_key: Option<Vec<u8>>,
     /// How many entries, where that is known.
     pub entries: Option<u64>,
+    /// Sequence numbers of the operations that were lost here, where they are known: the first one, and the last one
+    /// (inclusive; `None`: at the end of a log that was not closed, where more may have been lost than anything proves).
+    pub sequences: Option<(u64, Option<u64>)>,
     /// What is wrong.
     pub error: Error,
 }
@@ -57,6 +60,7 @@ impl From<Loss> for LostPiece {
             first_key: l.first_key,
             last_key: l.last_key,
             entries: l.entries,
+            sequences: l.sequences,
             error: l.why,
         }
     }

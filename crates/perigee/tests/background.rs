@@ -15,6 +15,11 @@ fn open() -> Db {
     Db::open("/db", Options::in_env(env).default_family(family)).unwrap()
 }
 
+/// Edits of the manifest but for watermarks of the log, which depend on the time.
+fn edits(db: &Db) -> u64 {
+    counter(db, "manifest_edits") - counter(db, "log_watermarks")
+}
+
 fn counter(db: &Db, name: &str) -> u64 {
     db.stats().counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v).unwrap()
 }
@@ -76,7 +81,7 @@ fn groups_of_a_merge_are_merged_side_by_side() {
         (round..5_000).step_by(11).for_each(|k| db.put(key(k), round.to_be_bytes()).unwrap());
         db.flush().unwrap();
     }
-    let counted = || (counter(&db, "manifest_edits"), counter(&db, "compactions"));
+    let counted = || (edits(&db), counter(&db, "compactions"));
     let before = counted();
     db.resume_background_work().unwrap();
     db.wait_idle().unwrap();
@@ -97,11 +102,11 @@ fn compactions_of_small_families_share_their_edit() {
         families.iter().for_each(|f| f.put("key", [round; 10]).unwrap());
         db.flush().unwrap();
     }
-    let edits = counter(&db, "manifest_edits");
+    let before = edits(&db);
     assert_eq!(counter(&db, "compactions"), 0);
     db.resume_background_work().unwrap();
     assert!(db.wait_idle().is_ok());
-    let (compactions, edits) = (counter(&db, "compactions"), counter(&db, "manifest_edits") - edits);
+    let (compactions, edits) = (counter(&db, "compactions"), edits(&db) - before);
     assert!(compactions >= FAMILIES && edits <= FAMILIES / 10, "{compactions} compactions, {edits} edits");
     for f in &families {
         assert_eq!(f.get("key").unwrap().as_deref(), Some(&[4; 10][..]));

@@ -122,11 +122,13 @@ fn small_memtables_of_many_families_are_flushed_together() {
     let families: Vec<_> =
         (0..700).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
     families.iter().for_each(|f| f.put("key", f.name()).unwrap());
-    let edits = counter(&db, "manifest_edits");
+    // But for watermarks of the log, which depend on the time.
+    let counted = || counter(&db, "manifest_edits") - counter(&db, "log_watermarks");
+    let edits = counted();
     db.flush().unwrap();
     db.wait_idle().unwrap();
     assert_eq!(counter(&db, "flushes"), 700);
-    assert!(counter(&db, "manifest_edits") - edits < 6, "one for the segment, one for each group");
+    assert!(counted() - edits < 6, "one for the segment, one for each group");
     assert_eq!(db.files().iter().filter(|f| f.file.ends_with(".klog")).count(), 700);
     db.drop_family("f3").unwrap();
     db.close().unwrap();

@@ -216,6 +216,45 @@ fn with_a_hole_in_the_log_nothing_is_said_to_be_absent() {
     assert!(db.stats().recovery.reason.contains(".wal"));
 }
 
+/// The story: a key was deleted and put again, the put was lost, and the older tombstone was believed.
+#[test]
+fn a_tombstone_older_than_a_hole_in_the_log_is_not_believed() {
+    let (disk, env) = world();
+    let db = Db::open("/db", options(&env)).unwrap();
+    let family = db.default_family();
+    for name in ["delete", "single", "range", "expired", "later"] {
+        db.put(name, "old").unwrap();
+    }
+    db.delete("delete").unwrap();
+    db.single_delete("single").unwrap();
+    db.delete_range("range".."rangf").unwrap();
+    family.put_until("expired", "old", 1).unwrap();
+    let mark = without_zeros(disk.read_raw(&first_log(&disk))).len();
+    let mut batch = perigee::WriteBatch::new();
+    ["delete", "single", "range", "expired"].iter().for_each(|k| batch.put(&family, k, "new").unwrap());
+    db.write(batch).unwrap();
+    db.delete("later").unwrap();
+    let crashed = disk.deep_clone();
+    let log = first_log(&crashed);
+    let mut bytes = crashed.read_raw(&log);
+    bytes[mark + 70] ^= 1;
+    crashed.write_raw(&log, bytes);
+    let env = Env { fs: crashed, ..Env::real() };
+    let db = Db::open("/db", options(&env).salvage_readonly(true)).unwrap();
+    for name in ["delete", "single", "range", "expired"] {
+        assert!(db.get(name).unwrap_err().is_corruption(), "{name}");
+        assert!(db.contains(name).unwrap_err().is_corruption(), "{name}");
+        assert!(db.get_with_ttl(name).unwrap_err().is_corruption(), "{name}");
+        assert!(db.multi_get([name])[0].as_ref().unwrap_err().is_corruption(), "{name}");
+    }
+    assert_eq!(db.get("later").unwrap(), None, "that tombstone is newer than the hole");
+    assert!(db.iter().unwrap().last().unwrap().unwrap_err().is_corruption());
+}
+
+fn first_log(disk: &SimDisk) -> std::path::PathBuf {
+    disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap()
+}
+
 /// The story: an open beside a writer read the whole manifest again whenever anything was flushed meanwhile, and gave up with `Busy`
 /// beside one that flushes all the time. Now it reads on where it ended, and keeps open what is open.
 #[test]

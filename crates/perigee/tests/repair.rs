@@ -164,3 +164,93 @@ fn records_on_both_sides_of_a_hole_in_the_log() {
     let hole = &report.lost[0];
     assert!(hole.offset.is_some() && hole.bytes.is_some_and(|b| b < 200) && hole.file.ends_with(".wal"));
 }
+
+/// A closed database with everything in its log, and the file of that log.
+fn closed_log(puts: u32) -> (Arc<SimDisk>, PathBuf) {
+    let disk = SimDisk::new(1);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    for n in 0..puts {
+        db.put(format!("k{n:05}"), "v").unwrap();
+    }
+    db.close().unwrap();
+    let log = disk.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    (disk, log)
+}
+
+/// The story: 151 of 200 operations were lost, and the report said that nothing was.
+#[test]
+fn a_log_cut_after_a_clean_close_is_a_loss() {
+    let (disk, log) = closed_log(200);
+    let whole = disk.read_raw(&log);
+    for len in [whole.len() / 4, whole.len() / 2, whole.len() - 1, 72] {
+        disk.write_raw(&log, whole[..len].to_vec());
+        let (report, got) = mend(&disk);
+        let kept = got.len() as u64;
+        let lost = &report.lost[..];
+        assert_eq!(lost.len(), 1, "{len}: {lost:?}");
+        let offset = lost[0].offset.unwrap();
+        assert!(offset <= len as u64 && lost[0].file.ends_with(".wal"), "{len}: {lost:?}");
+        if kept == 200 {
+            assert_eq!(lost[0].sequences, None, "only the close mark");
+        } else {
+            assert_eq!(lost[0].sequences, Some((kept + 1, Some(200))), "{len}");
+        }
+    }
+    let mut longer = whole.clone();
+    longer.extend([0; 50]);
+    disk.write_raw(&log, longer);
+    let (report, got) = mend(&disk);
+    assert_eq!((report.lost.len(), report.lost[0].entries, got.len()), (1, Some(0), 200), "{report:?}");
+    disk.write_raw(&log, whole);
+    assert!(mend(&disk).0.lost.is_empty());
+}
+
+#[test]
+fn a_missing_log_segment_is_listed_with_its_operations() {
+    let (disk, log) = closed_log(200);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let dir = env.fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    dir.remove(log.file_name().unwrap().to_str().unwrap()).unwrap();
+    let (report, got) = mend(&disk);
+    assert!(got.is_empty());
+    assert_eq!(report.lost.len(), 1, "{:?}", report.lost);
+    assert_eq!(report.lost[0].sequences, Some((1, Some(200))));
+}
+
+#[test]
+fn zeros_over_what_the_manifest_proves_durable_are_a_loss() {
+    let disk = SimDisk::new(1);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    for n in 0..50u32 {
+        db.put(format!("k{n:05}"), "v").unwrap();
+    }
+    // Its edit records how far the log is durable.
+    db.create_snapshot("here").unwrap();
+    let crashed = disk.deep_clone();
+    let log = crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let mut bytes = crashed.read_raw(&log);
+    let middle = (0..bytes.len() / 4).rev().find(|i| &bytes[*i..*i + 4] == b"PRLG").unwrap() - 8;
+    bytes[middle..].fill(0);
+    crashed.write_raw(&log, bytes);
+    let (report, got) = mend(&crashed);
+    assert_eq!(report.lost.len(), 1, "{report:?}");
+    assert_eq!(report.lost[0].sequences, Some((got.len() as u64 + 1, None)), "more may have followed");
+}
+
+/// A log may name edits that the manifest lacks: then it cannot be relied on.
+#[test]
+fn a_manifest_cut_at_the_end_of_an_edit_is_a_loss() {
+    let disk = SimDisk::new(1);
+    let env = Env { fs: disk.clone(), ..Env::real() };
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    let before = disk.read_raw(&PathBuf::from("/db/MANIFEST"));
+    let family = db.create_family("new", FamilyOptions::new()).unwrap();
+    family.put("k", "v").unwrap();
+    let crashed = disk.deep_clone();
+    crashed.write_raw(&PathBuf::from("/db/MANIFEST"), before);
+    let (report, got) = mend(&crashed);
+    assert!(report.lost.iter().any(|l| l.file == "MANIFEST"), "{report:?}");
+    assert!(got.values().any(|v| v == b"v"), "its entries are in a family without a name");
+}

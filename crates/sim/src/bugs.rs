@@ -60,6 +60,9 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         Bug::TruncateDamagedLog
         | Bug::IgnoreLogChecksum
         | Bug::IgnoreBlockChecksum
+        | Bug::RepairIgnoresCleanClose
+        | Bug::SalvageBelievesTombstone
+        | Bug::ZerosBelowWatermarkPass
         | Bug::DeleteUnknownFiles => &[&FLIPS],
         Bug::CheckpointSkipsDirSync
         | Bug::PruneDropsShared

@@ -17,6 +17,9 @@ const EXHAUSTIVE: u64 = 1 << 40;
 /// Numbers from here up are cases of the part with transactions.
 const TRANSACTIONS: u64 = 1 << 41;
 
+/// So long an idle log gets a watermark in the manifest.
+const WATERMARK_US: u64 = 1_500_000;
+
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -74,6 +77,7 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
             2 => Action::Flush,
             3 => Action::Compact,
             4 if writer == 0 => Action::Change,
+            5 if rng.percent(30) => Action::Sleep(WATERMARK_US),
             5 => Action::Sleep(rng.log_uniform(4000)),
             6 => Action::WaitIdle,
             7 => Action::Cancel(rng.log_uniform(2000)),
@@ -149,7 +153,7 @@ const MENU: [Action; 9] = [
     Action::Load(5, 60),
 ];
 
-/// All histories of up to `depth` operations.
+/// All histories of up to `depth` operations, and those of fewer with a watermark at the end.
 fn histories(depth: u32) -> Vec<Vec<Action>> {
     let mut all: Vec<Vec<Action>> = vec![Vec::new()];
     let mut last = all.clone();
@@ -162,6 +166,10 @@ fn histories(depth: u32) -> Vec<Vec<Action>> {
             .collect();
         all.extend(last.iter().cloned());
     }
+    let shorter = all.iter().filter(|history| !history.is_empty() && history.len() < depth as usize);
+    let idle = |history: &Vec<Action>| [&history[..], &[Action::Sleep(WATERMARK_US)]].concat();
+    let idle: Vec<_> = shorter.map(idle).collect();
+    all.extend(idle);
     all
 }
 
@@ -224,6 +232,13 @@ fn every_point(case: &Case, number: u64, history: &[Action]) -> Result<(), Strin
         Owed::Acked,
     )?;
     let (all, open) = dry.ios;
+    if let Some((Action::Sleep(_), busy)) = history.split_last() {
+        let scripts = vec![busy.to_vec()];
+        let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+        let without = Life { scripts, ..life(When::Closed, Crash::Process) };
+        let ios = without.live(case, SimDisk::new(case.mixed()), &ledger, Owed::Acked)?.ios;
+        case.count("histories with a watermark", u64::from(all > ios.0));
+    }
     // The I/Os of creating an empty database are the same in every history: the empty one covers them.
     let first = if history.is_empty() { 1 } else { open + 1 };
     for io in first..=all {
@@ -249,6 +264,6 @@ mod tests {
     #[test]
     fn the_menu_is_multiplied_out() {
         assert_eq!(histories(0).len(), 1);
-        assert_eq!(histories(2).len(), 1 + 9 + 81);
+        assert_eq!(histories(2).len(), 1 + 9 + 81 + 9, "with those of one that go idle");
     }
 }

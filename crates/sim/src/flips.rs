@@ -2,12 +2,14 @@
 //!
 //! An outcome is one of: refused at open, naming the file, with no byte changed; an error on reading or from
 //! `verify`, naming the file; exactly the right contents. Anything else is silent, and a bug. Excused is only
-//! what no engine can see: damage at the very end of a log that was not closed, and that must be reported.
+//! what no engine can see: damage at the very end of a log that was not closed, and that must be reported. Then the damaged
+//! image is repaired and salvaged: see `loss_check`.
 
 use crate::contents::read_all;
 use crate::engine::PATH;
-use crate::image::Image;
+use crate::image::{End, Image};
 use crate::ledger::{Contents, compare};
+use crate::loss_check;
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, Common, Tally, run_cases};
 use perigee::{Db, Error, RecoveryReport};
@@ -46,16 +48,19 @@ enum Damage {
     SwapFiles { a: usize, b: usize },
     Delete { file: usize },
     Append { file: usize, bytes: usize },
+    Zero { file: usize, from: usize },
 }
 
 const SECTOR: usize = 512;
+/// Of the damages to tables and value logs, every so many are repaired and salvaged, too.
+const REPAIRED: u64 = 8;
 
 /// Runs the command; whether nothing was silent.
 pub fn run(args: &Args) -> bool {
     let mut tally = Tally::default();
     let mut first = 0;
-    for clean in [true, false] {
-        let image = match Image::build(mix(args.common.seed, u64::from(clean)), clean) {
+    for (salt, end) in [(1, End::Closed), (0, End::Killed), (2, End::KilledIdle)] {
+        let image = match Image::build(mix(args.common.seed, salt), end) {
             Ok(image) => image,
             Err(e) => {
                 println!("VIOLATION {e}");
@@ -87,16 +92,20 @@ fn describe(image: &Image) {
     for path in image.disk.paths() {
         kinds.push(format!("{} {}", path.display(), image.disk.read_raw(&path).len()));
     }
-    let state = if image.clean { "closed" } else { "crashed" };
-    println!("image ({state}), {} bytes: {}", image.disk.total_bytes(), kinds.join(", "));
+    println!("image ({:?}), {} bytes: {}", image.end, image.disk.total_bytes(), kinds.join(", "));
 }
 
 /// Everything that is done to an image.
 fn plan(image: &Image, args: &Args) -> Vec<Damage> {
     let mut rng = Rng::new(args.common.seed);
-    let lens: Vec<usize> = image.disk.paths().iter().map(|p| image.disk.read_raw(p).len()).collect();
+    let paths = image.disk.paths();
+    let lens: Vec<usize> = paths.iter().map(|p| image.disk.read_raw(p).len()).collect();
     let mut plan = Vec::new();
     for (file, &len) in lens.iter().enumerate() {
+        // Tables are damaged in the other images.
+        if image.end == End::KilledIdle && !describes(&paths[file]) {
+            continue;
+        }
         for offset in 0..len {
             if args.all_bits {
                 plan.extend((0..8).map(|bit| Damage::Flip { file, offset, bit }));
@@ -106,7 +115,11 @@ fn plan(image: &Image, args: &Args) -> Vec<Damage> {
         }
         let step = args.truncate_step.max(1);
         plan.extend((rng.index(step)..len).step_by(step).map(|len| Damage::Truncate { file, len }));
-        plan.extend([0, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }));
+        plan.extend([0, len / 4, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }));
+        if describes(&paths[file]) {
+            // Zeros up to the end, as lost pages leave them: they look like preallocated space.
+            plan.extend((rng.index(step)..len).step_by(step).map(|from| Damage::Zero { file, from }));
+        }
         for a in (0..len / SECTOR).map(|i| i * SECTOR) {
             let b = rng.index(len / SECTOR) * SECTOR;
             plan.push(Damage::SwapSectors { file, a, b });
@@ -120,6 +133,11 @@ fn plan(image: &Image, args: &Args) -> Vec<Damage> {
         plan.swap(i, rng.index(i + 1));
     }
     plan
+}
+
+/// Whether it is a file that says what the database is, or what was written last.
+fn describes(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "wal") || path.file_name().is_some_and(|n| n == "MANIFEST")
 }
 
 /// The damaged disk, and the one file whose bytes changed (if it is one).
@@ -137,6 +155,7 @@ fn damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, Pa
     let path = match damage {
         Damage::Flip { file, offset, bit } => change(*file, &|b| b[*offset] ^= 1 << bit)?,
         Damage::Truncate { file, len } => change(*file, &|b| b.truncate(*len))?,
+        Damage::Zero { file, from } => change(*file, &|b| b[*from..].fill(0))?,
         Damage::SwapSectors { file, a, b } => change(*file, &|bytes| {
             for i in 0..SECTOR {
                 bytes.swap(a + i, b + i);
@@ -180,13 +199,16 @@ fn one_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<
     };
     case.keep("damaged", &disk.deep_clone());
     let before = files(&disk);
+    // Of other files a part, for the time that it takes.
+    if describes(&path) || case.number % REPAIRED == 0 {
+        let now = before.iter().find(|(p, _)| *p == path).map(|(_, bytes)| &bytes[..]);
+        let cut = image.excused(&path, now).map(|(cut, _)| cut);
+        loss_check::check(case, image, &disk, cut)
+            .map_err(|e| format!("{what:?} of {}: {e}", path.display()))?;
+    }
     let seen = World::new(case.mixed()).run(disk.clone(), |env| look(image, env));
     if explain && matches!(&seen, Seen::Contents(contents, _) if *contents == image.contents) {
-        println!(
-            "no effect: {what:?} of {} ({})",
-            path.display(),
-            if image.clean { "closed" } else { "crashed" }
-        );
+        println!("no effect: {what:?} of {} ({:?})", path.display(), image.end);
     }
     judge(case, image, &disk, &before, &path, seen)
         .map_err(|e| format!("{what:?} of {}: {e}", path.display()))

@@ -8,10 +8,21 @@ use perigee::env::Env;
 use perigee::{Compression, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::World;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How the process that wrote an image ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It closed the database.
+    Closed,
+    /// It was killed right after its last commit.
+    Killed,
+    /// It was killed after it had been idle: the watermark covers every commit, so nothing is excused.
+    KilledIdle,
+}
 
 /// A database at rest.
 pub struct Image {
@@ -19,8 +30,10 @@ pub struct Image {
     pub disk: Arc<SimDisk>,
     /// What it holds.
     pub contents: Contents,
-    /// Whether it was closed.
-    pub clean: bool,
+    /// How its last process ended.
+    pub end: End,
+    /// The last operation of the last batch that wrote to each key: family and key.
+    pub newest: Newest,
     /// The last log segment and the ends of its records, with the contents after each (crashed image only).
     pub tail: Option<Tail>,
     /// Options to open it with.
@@ -67,12 +80,12 @@ pub fn options(env: Env, seed: u64) -> Options {
 
 impl Image {
     /// The image of a seed: several families, levels, value logs and log segments.
-    pub fn build(seed: u64, clean: bool) -> std::result::Result<Image, String> {
+    pub fn build(seed: u64, end: End) -> std::result::Result<Image, String> {
         let disk = SimDisk::new(seed);
-        let built = World::new(seed).run(disk.clone(), |env| fill(env, &disk, seed, clean));
-        let (contents, copy, tail) = built.map_err(|e| format!("building the image: {e}"))?;
+        let built = World::new(seed).run(disk.clone(), |env| fill(env, &disk, seed, end));
+        let ((contents, newest), copy, tail) = built.map_err(|e| format!("building the image: {e}"))?;
         // A process crash keeps the boot id: nothing that was written can be missing.
-        Ok(Image { disk: copy, contents, clean, tail, seed })
+        Ok(Image { disk: copy, contents, newest, end, tail, seed })
     }
 
     /// The options to open it with.
@@ -100,17 +113,19 @@ impl Image {
     }
 }
 
-type Built = (Contents, Arc<SimDisk>, Option<Tail>);
+type Newest = BTreeMap<(String, Vec<u8>), u64>;
+type Built = ((Contents, Newest), Arc<SimDisk>, Option<Tail>);
 
-fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, clean: bool) -> Result<Built> {
+fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, end: End) -> Result<Built> {
     let db = Db::open(Path::new(PATH), options(env.clone(), seed))?;
-    let family = options(env, seed).default_family.unwrap_or_default();
+    let family = options(env.clone(), seed).default_family.unwrap_or_default();
     for name in FAMILIES {
         if name != "default" {
             db.create_family(name, family.clone())?;
         }
     }
-    let mut filler = Filler { db, disk, rng: Rng::new(seed), contents: Contents::new(), records: Vec::new() };
+    let (contents, newest, records) = (Contents::new(), Newest::new(), Vec::new());
+    let mut filler = Filler { db, disk, rng: Rng::new(seed), contents, newest, records };
     filler.contents.extend(FAMILIES.map(|name| (name.to_string(), Default::default())));
     for round in 0..ROUNDS {
         for _ in 0..40 {
@@ -130,9 +145,14 @@ fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, clean: bool) -> Result<Built> 
     for _ in 0..6 {
         filler.commit()?;
     }
-    filler.finish(seed, clean)
+    if end == End::KilledIdle {
+        env.clock.sleep_us(IDLE_US);
+    }
+    filler.finish(seed, end)
 }
 
+/// Longer than the log may go without a watermark.
+const IDLE_US: u64 = 5_000_000;
 const ROUNDS: usize = 6;
 const FAMILIES: [&str; 3] = ["alpha", "beta", "default"];
 
@@ -142,6 +162,7 @@ struct Filler<'a> {
     disk: &'a Arc<SimDisk>,
     rng: Rng,
     contents: Contents,
+    newest: Newest,
     records: Vec<Record>,
 }
 
@@ -149,8 +170,9 @@ impl Filler<'_> {
     fn commit(&mut self) -> Result<()> {
         let before = self.contents.clone();
         let old = last_segment(self.disk).map(|path| (used(&self.disk.read_raw(&path)), path));
-        let batch = self.batch()?;
-        self.db.write(batch)?;
+        let (batch, keys) = self.batch()?;
+        let last = self.db.write(batch)?;
+        self.newest.extend(keys.into_iter().map(|key| (key, last)));
         let Some(path) = last_segment(self.disk) else { return Ok(()) };
         let to = used(&self.disk.read_raw(&path));
         let record = match old {
@@ -167,13 +189,15 @@ impl Filler<'_> {
         Ok(())
     }
 
-    fn batch(&mut self) -> Result<WriteBatch> {
-        let (mut batch, rng) = (WriteBatch::new(), &mut self.rng);
+    /// A batch, and the keys that it writes to.
+    fn batch(&mut self) -> Result<(WriteBatch, Vec<(String, Vec<u8>)>)> {
+        let (mut batch, rng, mut keys) = (WriteBatch::new(), &mut self.rng, Vec::new());
         for _ in 0..rng.between(1, 3) {
             let name = rng.pick(&FAMILIES);
             let family = self.db.family(name)?;
             let map = self.contents.entry(name.to_string()).or_default();
             let key = format!("key {:03}", rng.below(120)).into_bytes();
+            keys.push((name.to_string(), key.clone()));
             let len = if rng.percent(12) { rng.between(200, 900) } else { rng.between(0, 40) };
             if rng.percent(10) {
                 match rng.below(3) {
@@ -196,7 +220,7 @@ impl Filler<'_> {
                 map.insert(key, value);
             }
         }
-        Ok(batch)
+        Ok((batch, keys))
     }
 
     /// The image is worth damaging only if every kind of file is in it.
@@ -211,20 +235,21 @@ impl Filler<'_> {
         Ok(())
     }
 
-    fn finish(mut self, seed: u64, clean: bool) -> Result<Built> {
+    fn finish(mut self, seed: u64, end: End) -> Result<Built> {
         if read_all(&self.db)? != self.contents {
             return Err(perigee::Error::internal("the image does not hold what was written"));
         }
         self.check_kinds()?;
-        if clean {
+        let known = (self.contents, self.newest);
+        if end == End::Closed {
             self.db.close()?;
-            return Ok((self.contents, self.disk.crash_clone(seed, Crash::Process), None));
+            return Ok((known, self.disk.crash_clone(seed, Crash::Process), None));
         }
-        let tail = last_segment(self.disk).map(|path| {
+        let tail = last_segment(self.disk).filter(|_| end == End::Killed).map(|path| {
             self.records.retain(|r| r.path == path);
             Tail { path, records: self.records }
         });
-        Ok((self.contents, self.disk.crash_clone(seed, Crash::Process), tail))
+        Ok((known, self.disk.crash_clone(seed, Crash::Process), tail))
     }
 }
 

@@ -24,6 +24,7 @@ pub mod incarnations;
 pub mod isolation;
 pub mod kill;
 pub mod ledger;
+pub mod loss_check;
 pub mod model;
 pub mod oracle;
 pub mod orders;

@@ -1,7 +1,8 @@
 //! The point read: sources newest first, the first answer wins.
 //!
 //! "Not found" is an assertion: it is given only when every source that could hold the key was read; an error of
-//! any source is the answer.
+//! any source is the answer. Where a part of the log was lost (salvage), it is given only for a tombstone that is newer than the
+//! lost part.
 
 pub use crate::fetch::{fetch, fetch_for};
 use crate::memtable::Memtable;
@@ -70,7 +71,7 @@ pub(crate) fn look(
     }
     for memtable in view.memtables() {
         if let Some(found) = newer(memtable.get(key, hash, at), memtable.cover(key, at)) {
-            return Ok(Some(found));
+            return certain(view, found);
         }
     }
     for (number, run) in view.version.runs().enumerate() {
@@ -81,10 +82,20 @@ pub(crate) fn look(
             answer => answer?,
         };
         if let Some(found) = newer(point, cover) {
-            return Ok(Some(found));
+            return certain(view, found);
         }
     }
     view.version.absent()
+}
+
+/// The newest version that was found. Where operations were lost, one that is older and not live says as little as no
+/// version at all: the key may have been put again.
+#[inline]
+fn certain(view: &View, (seq, found): (SeqNo, Found)) -> Result<Option<(SeqNo, Found)>> {
+    if view.version.gap.is_some() && !is_live(&found, &*view.now) {
+        view.version.check_dead(seq)?;
+    }
+    Ok(Some((seq, found)))
 }
 
 /// What a transaction last did to `key`.

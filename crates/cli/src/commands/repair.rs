@@ -78,6 +78,10 @@ fn details(piece: &LostPiece) -> String {
     if let Some(entries) = piece.entries {
         text += &format!("; {}", size::plural(entries, "entry", "entries"));
     }
+    if let Some((first, last)) = piece.sequences {
+        let last = last.map_or_else(|| "the end".to_owned(), |last| last.to_string());
+        text += &format!("; operations {first} to {last}");
+    }
     if piece.first_key.is_some() || piece.last_key.is_some() {
         let show = |key: &Option<Vec<u8>>| key.as_ref().map_or_else(|| "?".into(), |k| escape(k));
         text += &format!("; keys {} to {}", show(&piece.first_key), show(&piece.last_key));
@@ -90,7 +94,9 @@ fn as_json(report: &RepairReport) -> Value {
     let lost = |p: &LostPiece| {
         json!({
             "file": p.file, "offset": p.offset, "bytes": p.bytes, "family": p.family, "entries": p.entries,
-            "first_key": key(&p.first_key), "last_key": key(&p.last_key), "message": p.error.message(),
+            "first_key": key(&p.first_key), "last_key": key(&p.last_key),
+            "first_sequence": p.sequences.map(|s| s.0), "last_sequence": p.sequences.and_then(|s| s.1),
+            "message": p.error.message(),
         })
     };
     let family = |(name, entries): &(String, u64)| json!({"name": name, "entries": entries});

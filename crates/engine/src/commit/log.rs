@@ -31,7 +31,7 @@ pub fn append(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Resul
     segment::ask(core, appender);
     core.counters.commit_groups.add(1);
     if full && !bug::on(Bug::SkipWalSync) {
-        core.wal.sync(&core.health)?;
+        core.sync_log()?;
     }
     if let Some(us) = interval {
         let due = core.env.clock.monotonic_us().saturating_add(us);

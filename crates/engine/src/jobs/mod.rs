@@ -7,6 +7,7 @@ pub mod flush;
 pub mod due;
 pub mod compact;
 mod scrub;
+mod watermark;
 mod worker;
 
 pub use perigee_tree::compact::pick::manual::Span;

@@ -1,6 +1,6 @@
 //! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
 
-use super::{compact, due, flush, scrub};
+use super::{compact, due, flush, scrub, watermark};
 use crate::commit::segment;
 use crate::core::Core;
 use crate::events::Event;
@@ -150,7 +150,7 @@ fn rest(core: &Core, us: u64) {
     }
 }
 
-/// Until the bell rings, or, for the log syncer, until a sync is due, and for compaction until entries expire.
+/// Until the bell rings, or, for the log syncer, until a sync or a watermark is due, and for compaction until entries expire.
 fn wait(core: &Core, slot: Slot, seen: u64) {
     if slot == Slot::Compact
         && let Some(us) = due::next_expiry_us(core)
@@ -158,7 +158,7 @@ fn wait(core: &Core, slot: Slot, seen: u64) {
         core.signal.wait_us(seen, us.min(EXPIRY_US_MAX));
         return;
     }
-    match core.sync_due.load(SeqCst) {
+    match core.sync_due.load(SeqCst).min(core.watermark.due_us()) {
         due if slot == Slot::Sync && due != u64::MAX => {
             core.signal.wait_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
         }
@@ -172,8 +172,9 @@ fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
     let due = core.sync_due.load(SeqCst);
     if due != u64::MAX && core.env.clock.monotonic_us() >= due {
         core.sync_due.store(u64::MAX, SeqCst);
-        core.wal.sync(&core.health)?;
+        core.sync_log()?;
     }
+    watermark::write_when_due(core)?;
     segment::prepare(core)?;
     Ok(false)
 }

@@ -31,6 +31,7 @@ use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
 use crate::wal::{Wal, keep, trim};
+use crate::watermark::Watermark;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
@@ -215,6 +216,7 @@ fn assemble(
         scrub: Default::default(),
         throttle,
         sync_due: AtomicU64::new(u64::MAX),
+        watermark: Watermark::default(),
         load: AtomicU64::new(0),
         waste: AtomicU64::new(0),
         log_bytes_max: AtomicU64::new(0),

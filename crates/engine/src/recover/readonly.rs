@@ -24,12 +24,12 @@ use crate::settings::Settings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::{FileKind, HEADER_BYTES};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, KeyOrder, Result};
+use perigee_base::{Error, ErrorKind, FileId, KeyOrder, Result, SeqNo};
 use perigee_env::fs::readonly::ReadOnlyDir;
 use perigee_env::{Dir, Env};
 use perigee_file::log::LogWriter;
 use perigee_file::{BlockCache, Shelf, name};
-use perigee_tree::version::Opener;
+use perigee_tree::version::{Gap, Opener};
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
         );
         for f in &families {
             let mut version = (*f.tree.view().version).clone();
-            version.gap = Some(why.clone());
+            version.gap = Some(Gap { why: why.clone(), before: SeqNo(replayed.holes_before) });
             f.tree.install(version, None);
         }
     }

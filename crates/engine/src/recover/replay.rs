@@ -63,6 +63,8 @@ pub struct Replayed {
     pub shared: SharedBatches,
     /// What could not be read (salvage only): unknown operations are missing.
     pub holes: Vec<Error>,
+    /// All of these have a smaller LSN: that of the first record behind the last hole, if there is one.
+    pub holes_before: u64,
     /// The segments as far as everything in them is in tables, and nothing is copied.
     pub complete: Vec<LogSpan>,
 }
@@ -167,6 +169,7 @@ impl Replay<'_> {
             return Err(e);
         }
         self.out.holes.push(e);
+        self.out.holes_before = u64::MAX;
         Ok(())
     }
 
@@ -212,6 +215,7 @@ impl Replay<'_> {
                         return Ok(false);
                     }
                     self.read_to = log.offset();
+                    self.out.holes_before = self.out.holes_before.min(record.header.lsn);
                     self.record(i, record).or_else(|e| self.hole(e))?;
                 }
                 // Beside a writer: what it wrote before it began the successor.

@@ -1,7 +1,8 @@
-//! The records of each log, on both sides of its holes. A torn end is no loss.
+//! The records of each log, on both sides of its holes. A torn end is no loss, unless something proves what was there.
 
+use super::coverage::Coverage;
 use super::is_damage;
-use super::report::Repaired;
+use super::report::{Loss, Repaired};
 use super::survey::Survey;
 use super::write::Making;
 use crate::prepared::shown;
@@ -13,33 +14,34 @@ use perigee_file::name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// What reading the logs has found so far.
+#[derive(Default)]
+struct Progress {
+    /// LSNs of the records that were taken: a log may be there twice, as it was and copied.
+    seen: BTreeSet<u64>,
+    prepared: BTreeMap<Vec<u8>, Prepared>,
+    coverage: Coverage,
+}
+
 /// Gathers all logs.
 pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
-    let (mut seen, mut next) = (BTreeSet::new(), None);
-    let mut prepared = BTreeMap::new();
+    let mut progress = Progress { coverage: Coverage::new(survey), ..Progress::default() };
     for (i, id) in survey.logs.iter().enumerate() {
         // Behind the last there may be one that was made ahead and holds nothing.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
-        if let (Some(next), Some(first), Some(before)) = (next, first_of(survey, *id), i.checked_sub(1))
-            && first > next
-        {
-            let file = name::file_name(survey.logs[before], FileKind::Wal);
-            if !report.lost.iter().any(|l| l.file == file) {
-                let e = Error::corruption("the log segment ends before its successor starts");
-                report.lose(&file, None, e.expected(first, next));
-            }
-        }
-        match one(survey, *id, last, (&mut seen, &mut prepared), &mut next, making, report) {
+        match one(survey, *id, last, &mut progress, making, report) {
             Err(e) if is_damage(&e) => {
                 let file = name::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
-                    report.lose(&file, None, e);
+                    let first = progress.coverage.first_of(*id);
+                    progress.coverage.unread(Loss::new(&file, e), first, false);
                 }
             }
             other => other?,
         }
     }
-    for (gid, _) in prepared.into_iter().filter(|(_, p)| p.at > p.decided) {
+    progress.coverage.finish(survey, report);
+    for (gid, _) in progress.prepared.into_iter().filter(|(_, p)| p.at > p.decided) {
         report.warn(format!(
             "the transaction prepared as {} was not decided, and is not in the new database",
             shown(&gid)
@@ -48,70 +50,67 @@ pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Re
     Ok(())
 }
 
-/// Where a segment begins, as far as it says.
-fn first_of(survey: &Survey, id: FileId) -> Option<u64> {
-    let file = name::file_name(id, FileKind::Wal);
-    let log = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None).ok()?;
-    match log.header().a {
-        0 => log.peek().ok()?,
-        first => Some(first),
-    }
-}
-
 fn is_empty(survey: &Survey, id: FileId) -> bool {
     let file = name::file_name(id, FileKind::Wal);
     let log = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
     log.is_ok_and(|log| log.offset() == log.end())
 }
 
+/// Opens a segment, also behind a damaged header; `None` if no record follows one.
+fn open(survey: &Survey, id: FileId, coverage: &mut Coverage) -> Result<Option<LogReader>> {
+    let file = name::file_name(id, FileKind::Wal);
+    let opened = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
+    match opened {
+        Ok(log) => {
+            coverage.begins(id, log.header().a);
+            Ok(Some(log))
+        }
+        Err(e) if e.is_corruption() && survey.database.is_some() => {
+            let database = survey.database.unwrap_or_default();
+            let mut log = LogReader::salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
+            coverage.unread(Loss::new(&file, e), coverage.first_of(id), false);
+            Ok(log.resume()?.map(|_| log))
+        }
+        Err(e) => Err(e),
+    }
+}
+
 fn one(
     survey: &Survey,
     id: FileId,
     last: bool,
-    (seen, prepared): (&mut BTreeSet<u64>, &mut BTreeMap<Vec<u8>, Prepared>),
-    next_lsn: &mut Option<u64>,
+    progress: &mut Progress,
     making: &mut Making,
     report: &mut Repaired,
 ) -> Result<()> {
     let file = name::file_name(id, FileKind::Wal);
-    let opened = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
-    let mut log = match opened {
-        Ok(log) => log,
-        Err(e) if e.is_corruption() && survey.database.is_some() => {
-            let database = survey.database.unwrap_or_default();
-            let mut log = LogReader::salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
-            report.lose(&file, None, e);
-            if log.resume()?.is_none() {
-                return Ok(());
-            }
-            log
-        }
-        Err(e) => return Err(e),
-    };
+    let Some(mut log) = open(survey, id, &mut progress.coverage)? else { return Ok(()) };
+    let mut next_lsn = progress.coverage.first_of(id);
     loop {
         match log.next_record()? {
             Step::End => return Ok(()),
             Step::Record(r) => {
                 report.records += 1;
-                let offset = r.offset;
-                *next_lsn = Some(r.header.lsn.saturating_add(u64::from(r.header.count)));
-                if let Err(e) = record(survey, r, (&mut *seen, &mut *prepared), making, report) {
-                    if !e.is_corruption() {
-                        return Err(e);
+                let (offset, lsn) = (r.offset, r.header.lsn);
+                next_lsn = lsn.saturating_add(u64::from(r.header.count));
+                progress.coverage.prove(r.header.durable);
+                match record(survey, r, progress, making, report) {
+                    Ok(()) => progress.coverage.cover(id, (lsn, next_lsn), log.offset()),
+                    Err(e) if e.is_corruption() => {
+                        let loss = Loss::new(&file, e.at(&file, offset));
+                        let loss = Loss { bytes: Some(log.offset() - offset), ..loss };
+                        progress.coverage.unread_record(loss, (lsn, next_lsn));
                     }
-                    report.lose(&file, None, e.at(&file, offset));
+                    Err(e) => return Err(e),
                 }
             }
             Step::Bad(bad) => {
-                let start = bad.offset;
                 let next = log.resume()?;
-                if next.is_none() && last && bad.cut_short {
-                    return Ok(());
-                }
-                report.lose(&file, None, bad.why);
-                if let Some(loss) = report.lost.last_mut() {
-                    (loss.offset, loss.bytes) = (Some(start), Some(next.unwrap_or(log.end()) - start));
-                }
+                let loss = Loss::new(&file, bad.why);
+                let bytes = Some(next.unwrap_or(log.end()) - bad.offset);
+                let loss = Loss { offset: Some(bad.offset), bytes, ..loss };
+                let torn = next.is_none() && last && bad.cut_short;
+                progress.coverage.unread(loss, next_lsn, torn);
                 if next.is_none() {
                     return Ok(());
                 }
@@ -123,14 +122,14 @@ fn one(
 fn record(
     survey: &Survey,
     r: Record,
-    (seen, prepared): (&mut BTreeSet<u64>, &mut BTreeMap<Vec<u8>, Prepared>),
+    progress: &mut Progress,
     making: &mut Making,
     report: &mut Repaired,
 ) -> Result<()> {
     let (base, count) = (r.header.lsn, u64::from(r.header.count));
     report.sequence = report.sequence.max(base.saturating_add(count).saturating_sub(1));
-    note(&r, prepared)?;
-    let Some(at) = operations(r.header.kind, &r.payload)?.filter(|_| seen.insert(base)) else {
+    note(&r, &mut progress.prepared)?;
+    let Some(at) = operations(r.header.kind, &r.payload)?.filter(|_| progress.seen.insert(base)) else {
         return Ok(());
     };
     let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();

@@ -3,13 +3,14 @@
 //!
 //! The stages, each a file: `survey` (what files there are, and how far the manifest can be believed), `write` (one
 //! merge of all that is found, by the rewrite road), `tables` (the entries of each table, around its damage), `logs` (the
-//! records of each log, on both sides of its holes). The directory appears whole or not at all.
+//! records of each log, on both sides of its holes; `coverage`: which operations they lack). The directory appears whole or not at all.
 //!
 //! Every entry carries its sequence number, so no order between files has to be trusted: of each key the newest version
 //! that was found counts. What was lost may have hidden older versions; the report says so.
 
 pub mod report;
 mod survey;
+mod coverage;
 mod write;
 mod tables;
 mod logs;

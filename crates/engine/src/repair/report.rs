@@ -19,8 +19,28 @@ pub struct Loss {
     pub last_key: Option<Vec<u8>>,
     /// How many entries, where that is known.
     pub entries: Option<u64>,
+    /// First and last sequence number of the operations that were lost here, where they are known: at the end of a log that was
+    /// not closed more may have been lost than anything proves, and then there is no last one.
+    pub sequences: Option<(u64, Option<u64>)>,
     /// What is wrong.
     pub why: Error,
+}
+
+impl Loss {
+    /// Damage to a file, at the place that the error names; the rest is not known.
+    pub fn new(file: &str, why: Error) -> Loss {
+        Loss {
+            file: file.to_owned(),
+            offset: why.offset(),
+            bytes: None,
+            family: None,
+            first_key: None,
+            last_key: None,
+            entries: None,
+            sequences: None,
+            why,
+        }
+    }
 }
 
 /// What was made.
@@ -51,21 +71,17 @@ impl Repaired {
         }
     }
 
-    /// A whole file, or a place in it.
+    /// Adds a whole file, or a place in it.
     pub fn lose(&mut self, file: &str, family: Option<&str>, why: Error) {
+        self.lose_piece(Loss { family: family.map(str::to_owned), ..Loss::new(file, why) });
+    }
+
+    /// Adds a loss, and the warning that follows from it.
+    pub fn lose_piece(&mut self, loss: Loss) {
         self.warn(
             "lost entries may have replaced or deleted others: older versions, and keys that had been deleted, may have \
              come back",
         );
-        self.lost.push(Loss {
-            file: file.to_owned(),
-            offset: why.offset(),
-            bytes: None,
-            family: family.map(str::to_owned),
-            first_key: None,
-            last_key: None,
-            entries: None,
-            why,
-        });
+        self.lost.push(loss);
     }
 }

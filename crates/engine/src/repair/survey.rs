@@ -19,7 +19,9 @@ pub struct Survey {
     pub dir: Arc<dyn Dir>,
     /// The state that the manifest's readable part adds up to.
     pub catalog: Catalog,
-    /// Whether it is the whole state.
+    /// Whether no edit of the manifest is missing.
+    pub whole: bool,
+    /// Whether it is the whole state, and every file that it names is there.
     pub trusted: bool,
     /// The database's id, where any header says it.
     pub database: Option<u64>,
@@ -77,7 +79,12 @@ pub fn survey(dir: &Arc<dyn Dir>) -> Result<Survey> {
         return Err(Error::new(ErrorKind::NotFound, text));
     }
     let mut report = Repaired::default();
-    let (catalog, whole, mut database) = manifest(&**dir, &mut report)?;
+    let Manifest { catalog, mut whole, mut database, edits } = manifest(&**dir, &mut report)?;
+    if whole && edits < newest_edit_named(&**dir, &logs, database)? {
+        let why = Error::corruption("the manifest has lost its last edits");
+        report.lose(name::MANIFEST, None, why.at(name::MANIFEST, dir.file_len(name::MANIFEST)?.unwrap_or(0)));
+        whole = false;
+    }
     let mut trusted = whole;
     if whole {
         trusted = all_there(&catalog, &klogs, &vlogs, &logs, &mut report);
@@ -108,11 +115,59 @@ pub fn survey(dir: &Arc<dyn Dir>) -> Result<Survey> {
         let bytes = dir.file_len(&name::file_name(id, FileKind::Vlog))?.unwrap_or(0);
         there.insert(id, bytes);
     }
-    Ok(Survey { dir: Arc::clone(dir), catalog, trusted, database, klogs, vlogs: there, logs, report })
+    let dir = Arc::clone(dir);
+    Ok(Survey { dir, catalog, whole, trusted, database, klogs, vlogs: there, logs, report })
 }
 
-/// The readable part of the manifest, whether that is all of it, and the database's id.
-fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<(Catalog, bool, Option<u64>)> {
+/// The readable part of the manifest.
+#[derive(Default)]
+struct Manifest {
+    catalog: Catalog,
+    /// Whether that is all of it.
+    whole: bool,
+    /// The database's id.
+    database: Option<u64>,
+    /// Number of the last edit.
+    edits: u64,
+}
+
+/// The highest number of a manifest edit that any record of these logs names: records name only edits that were synced.
+fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> Result<u64> {
+    let mut newest = 0;
+    for id in logs {
+        let file = name::file_name(*id, FileKind::Wal);
+        let opened = LogReader::open(dir, &file, FileKind::Wal, Some(*id), database, None);
+        let mut log = match (opened, database) {
+            (Ok(log), _) => log,
+            (Err(e), Some(database)) if e.is_corruption() => {
+                match LogReader::salvage(dir, &file, FileKind::Wal, *id, database) {
+                    Ok(log) => log,
+                    Err(e) if is_damage(&e) => continue,
+                    Err(e) => return Err(e),
+                }
+            }
+            // Who reads the records lists it.
+            (Err(e), _) if is_damage(&e) => continue,
+            (Err(e), _) => return Err(e),
+        };
+        loop {
+            match log.next_record() {
+                Ok(Step::Record(r)) => newest = newest.max(r.header.edits),
+                Ok(Step::End) => break,
+                Ok(Step::Bad(_)) => {
+                    newest = newest.max(log.look_behind()?.map_or(0, |behind| behind.edits));
+                    break;
+                }
+                Err(e) if is_damage(&e) => break,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(newest)
+}
+
+/// Reads the manifest as far as it can be read.
+fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<Manifest> {
     let mut catalog = Catalog::default();
     let len = dir.file_len(name::MANIFEST)?;
     let opened = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, len);
@@ -124,7 +179,7 @@ fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<(Catalog, bool, Opti
                 "the manifest cannot be read; names and settings of families are lost",
             );
             report.lose(name::MANIFEST, None, e);
-            return Ok((catalog, false, None));
+            return Ok(Manifest::default());
         }
         Err(e) => return Err(e),
     };
@@ -141,18 +196,24 @@ fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<(Catalog, bool, Opti
                 edits = r.header.lsn;
             }
             Step::End if edits >= first && catalog.validate(edits).is_ok() => {
-                return Ok((catalog, true, database));
+                return Ok(Manifest { catalog, whole: true, database, edits });
             }
             Step::End => break Error::corruption("the manifest makes no sense").in_file(name::MANIFEST),
             // The end that a crash left: the same rule as at open, but for the boot, which has changed since.
             Step::Bad(bad) if bad.cut_short && edits >= first && log.look_behind()?.is_none() => {
-                return Ok((catalog, true, database));
+                report.warn(format!(
+                    "{}: the last {} bytes are the beginning of an edit, as a crash leaves it; they were left out",
+                    name::MANIFEST,
+                    log.end() - bad.offset
+                ));
+                catalog.clean = None;
+                return Ok(Manifest { catalog, whole: true, database, edits });
             }
             Step::Bad(bad) => break bad.why,
         }
     };
     report.lose(name::MANIFEST, None, wrong);
-    Ok((catalog, false, database))
+    Ok(Manifest { catalog, whole: false, database, edits })
 }
 
 /// Whether every file that the catalog names is there. A missing log is a hole, a missing table a loss.

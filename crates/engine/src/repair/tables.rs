@@ -95,7 +95,11 @@ fn one(survey: &Survey, id: FileId, making: &mut Making, report: &mut Repaired) 
     if !whole && lost.is_empty() && bad_values == 0 {
         let why =
             Error::corruption("index, filter or properties are damaged; no entry was lost").in_file(&file);
-        report.lost.push(Loss { entries: Some(0), ..plain(&file, &family_name, why) });
+        report.lost.push(Loss {
+            entries: Some(0),
+            family: Some(family_name.clone()),
+            ..Loss::new(&file, why)
+        });
     }
     if let Err(e) = ranges {
         let e = e.wrap(ErrorKind::Corruption, "range tombstones of this table are lost");
@@ -148,17 +152,4 @@ fn interim(table: &Salvage, family: FamilyId, stamp: Option<SeqNo>, making: &mut
         if readable { writer.add(e) } else { Ok(()) }
     })?;
     making.add_interim(family, writer)
-}
-
-fn plain(file: &str, family: &str, why: Error) -> Loss {
-    Loss {
-        file: file.to_owned(),
-        offset: why.offset(),
-        bytes: None,
-        family: Some(family.to_owned()),
-        first_key: None,
-        last_key: None,
-        entries: None,
-        why,
-    }
 }

@@ -12,7 +12,8 @@ pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, expired_min, is_den
 pub use run::{Run, Table, Vlog};
 pub use waste::{SPACE_SHARE, Waste, is_worth_counting};
 
-use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, limits};
+use perigee_base::bug::{self, Bug};
+use perigee_base::{Error, FileId, KeyOrder, LevelNo, Result, SeqNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,9 +36,18 @@ pub struct Version {
     pub is_dense: bool,
     /// When the first of its tables will be worth a merge for what has expired in it, in milliseconds (`u64::MAX`: none ever).
     pub expires_ms: u64,
-    /// Operations are missing, and nobody knows of which keys: then "not here" cannot be said (salvage only).
-    pub gap: Option<Error>,
+    /// Operations are missing, and their keys are unknown: then "not here" cannot be said (salvage only).
+    pub gap: Option<Gap>,
     counted: waste::Counted,
+}
+
+/// Lost operations whose keys are unknown. Each of them may have put any key.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    /// What is damaged.
+    pub why: Error,
+    /// Every lost operation has a smaller sequence number: a version with this number or a newer one was not replaced there.
+    pub before: SeqNo,
 }
 
 impl Version {
@@ -50,7 +60,15 @@ impl Version {
 
     /// "Not here", if that can be said.
     pub fn absent<T>(&self) -> Result<Option<T>> {
-        self.gap.clone().map_or(Ok(None), Err)
+        self.gap.as_ref().map_or(Ok(None), |gap| Err(gap.why.clone()))
+    }
+    /// Fails if a tombstone (or an expired version) of this number may have been replaced by a put that was lost.
+    #[inline]
+    pub fn check_dead(&self, seq: SeqNo) -> Result<()> {
+        match &self.gap {
+            Some(gap) if seq < gap.before && !bug::on(Bug::SalvageBelievesTombstone) => Err(gap.why.clone()),
+            _ => Ok(()),
+        }
     }
     /// Every run from the newest to the oldest: the order in which a read asks.
     pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {

@@ -1,0 +1,167 @@
+//! Repairs and salvages a damaged image, and checks that neither loses an acknowledged operation without saying so.
+//!
+//! Promises: 1. every key that a repaired database answers differently lies in what the repair lists as lost: in its file's key
+//! range, or its last operation in the range of sequence numbers; 2. a salvaging reader answers "not found" for no acknowledged
+//! key; an older value is possible only if the report names a hole. Excused is what a strict open may cut: `cut`.
+
+use crate::engine::PATH;
+use crate::image::Image;
+use crate::ledger::Contents;
+use crate::runner::Case;
+use perigee::env::Env;
+use perigee::{Db, Family, LostPiece, repair_in};
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::sim::World;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+const MENDED: &str = "/mended";
+
+/// Checks both, each on a copy of the disk. `cut`: contents that a strict open of it may show.
+pub fn check(case: &Case, image: &Image, disk: &SimDisk, cut: Option<&Contents>) -> Result<(), String> {
+    let run = |f: &(dyn Fn(Env) -> Result<(), String> + Sync)| {
+        let copy: Arc<SimDisk> = disk.deep_clone();
+        World::new(case.mixed()).run(copy, f)
+    };
+    run(&|env| repaired(case, image, cut, env)).map_err(|e| format!("repair: {e}"))?;
+    run(&|env| salvaged(case, image, cut, env)).map_err(|e| format!("salvage: {e}"))
+}
+
+/// What a key should have: a value now, or the one that an excused cut leaves.
+struct Expected<'a> {
+    now: Option<&'a Vec<u8>>,
+    cut: Option<Option<&'a Vec<u8>>>,
+}
+
+impl Expected<'_> {
+    fn admits(&self, found: Option<&Vec<u8>>) -> bool {
+        found == self.now || self.cut.is_some_and(|cut| cut == found)
+    }
+}
+
+fn expected<'a>(image: &'a Image, cut: Option<&'a Contents>, family: &str, key: &[u8]) -> Expected<'a> {
+    let of = |c: &'a Contents| c.get(family).and_then(|map| map.get(key));
+    Expected { now: of(&image.contents), cut: cut.map(of) }
+}
+
+/// Every key that was ever written, and every key that is there now.
+fn keys(image: &Image, family: &str, now: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeSet<Vec<u8>> {
+    let written = image.newest.keys().filter(|(name, _)| name == family).map(|(_, key)| key);
+    written.chain(now.keys()).cloned().collect()
+}
+
+fn repaired(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
+    let report = match repair_in(&env, PATH, MENDED, |_, _| {}) {
+        Ok(report) => report,
+        // Nothing of a database is left.
+        Err(e) => return if e.kind() == perigee::ErrorKind::NotFound { Ok(()) } else { Err(e.to_string()) },
+    };
+    let db = Db::open(MENDED, image.options(env)).map_err(|e| format!("the new database: {e}"))?;
+    let mut names: BTreeSet<String> = db.families().into_iter().collect();
+    names.extend(image.contents.keys().cloned());
+    let mut different = 0;
+    for name in &names {
+        let now = match db.family(name) {
+            Ok(family) => entries(&family).map_err(|e| e.to_string())?,
+            Err(_) => BTreeMap::new(),
+        };
+        for key in keys(image, name, &now) {
+            if expected(image, cut, name, &key).admits(now.get(&key)) {
+                continue;
+            }
+            different += 1;
+            let seq = image.newest.get(&(name.clone(), key.clone())).copied();
+            if !report.lost.iter().any(|piece| explains(piece, name, &key, seq)) {
+                let (key, lost) = (key.escape_ascii(), &report.lost);
+                return Err(format!(
+                    "\"{key}\" of {name}, operation {seq:?}, differs, and lost is only {lost:?}"
+                ));
+            }
+        }
+    }
+    case.count(if different > 0 { "repairs that lost something" } else { "repairs that lost nothing" }, 1);
+    db.close().map_err(|e| e.to_string())
+}
+
+fn entries(family: &Family) -> perigee::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    family.iter()?.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect()
+}
+
+/// Whether the last operation on a key may have been in a lost piece.
+fn explains(piece: &LostPiece, family: &str, key: &[u8], seq: Option<u64>) -> bool {
+    piece.entries != Some(0)
+        && piece.family.as_ref().is_none_or(|name| name == family)
+        && piece.first_key.as_ref().is_none_or(|first| &first[..] <= key)
+        && piece.last_key.as_ref().is_none_or(|last| key <= &last[..])
+        && match (piece.sequences, seq) {
+            (Some((first, last)), Some(seq)) => first <= seq && last.is_none_or(|last| seq <= last),
+            _ => true,
+        }
+}
+
+fn salvaged(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
+    let db = match Db::open(Path::new(PATH), image.options(env).salvage_readonly(true)) {
+        Ok(db) => db,
+        Err(_) => {
+            case.count("salvages refused", 1);
+            return Ok(());
+        }
+    };
+    let recovery = db.stats().recovery;
+    let mut refused = 0;
+    for name in image.contents.keys() {
+        let family = match db.family(name) {
+            Ok(family) => family,
+            // The edit that created it was lost, and that was said.
+            Err(_) if !recovery.reason.is_empty() => continue,
+            Err(e) => return Err(e.to_string()),
+        };
+        let all: Vec<Vec<u8>> = keys(image, name, &BTreeMap::new()).into_iter().collect();
+        let pinned = family.multi_get(&all);
+        for (key, many) in all.iter().zip(pinned) {
+            let expected = expected(image, cut, name, key);
+            let check = |how: &str, found: Option<&Vec<u8>>| {
+                let older = found.is_some() && !recovery.reason.is_empty();
+                if expected.admits(found) || older {
+                    return Ok(());
+                }
+                let word = if found.is_some() { "silently another value" } else { "\"not found\"" };
+                Err(format!("{how} of \"{}\" of {name}: {word}; {recovery:?}", key.escape_ascii()))
+            };
+            match family.get(key) {
+                Ok(found) => check("get", found.as_ref())?,
+                Err(_) => refused += 1,
+            }
+            many.map_or(Ok(()), |found| check("multi_get", found.map(|v| v.to_vec()).as_ref()))?;
+            let timed = family.get_with_ttl(key);
+            timed.map_or(Ok(()), |t| check("get_with_ttl", t.map(|t| t.value.to_vec()).as_ref()))?;
+            if let (Ok(false), Some(_)) = (family.contains(key), expected.now) {
+                check("contains", None)?;
+            }
+        }
+        scans(&family, image, cut).map_err(|e| format!("{e} of {name}; {recovery:?}"))?;
+    }
+    case.count(if refused > 0 { "salvages that refused keys" } else { "salvages of all keys" }, 1);
+    db.close().map_err(|e| e.to_string())
+}
+
+/// A scan that ends without an error has left out nothing, in both directions.
+fn scans(family: &Family, image: &Image, cut: Option<&Contents>) -> Result<(), String> {
+    let name = family.name();
+    for backward in [false, true] {
+        let iter = family.iter().map_err(|e| e.to_string())?;
+        let seen: perigee::Result<BTreeSet<Vec<u8>>> = if backward {
+            iter.rev().map(|entry| entry.map(|(k, _)| k.to_vec())).collect()
+        } else {
+            iter.map(|entry| entry.map(|(k, _)| k.to_vec())).collect()
+        };
+        let Ok(seen) = seen else { continue };
+        for key in image.contents.get(&name).into_iter().flat_map(BTreeMap::keys) {
+            if !seen.contains(key) && !expected(image, cut, &name, key).admits(None) {
+                return Err(format!("a scan without an error leaves out \"{}\"", key.escape_ascii()));
+            }
+        }
+    }
+    Ok(())
+}

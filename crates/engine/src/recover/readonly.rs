@@ -7,7 +7,8 @@
 //! what we found does not fit together after all, and the manifest has changed meanwhile, we begin again.
 
 use super::{
-    Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew, replay,
+    NewLog, Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew,
+    replay,
 };
 use crate::core::{Core, ShelfOpener};
 use crate::dirsync::DirSync;
@@ -116,7 +117,8 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
     let now = Arc::new(now);
     let families = open_families(&found.catalog, &shelf, &now, settings.salvage)?;
     let edits_now = || manifest::read(&env, &*dir, boot, &settings).map(|now| now.edits);
-    let mut replayed = replay::replay_as(&*dir, &found, boot, &families, settings.salvage, &edits_now)?;
+    let mut replayed =
+        replay::replay_for_reader(&*dir, &found, boot, &families, settings.salvage, &edits_now)?;
     if let Some(hole) = replayed.holes.first() {
         let why = hole.clone().wrap(
             ErrorKind::Corruption,
@@ -157,8 +159,8 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
         high_water,
     );
     let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
-    let core =
-        assemble(standing, (found.database, runs), &mut replayed, nothing(), (manifest, dir_sync), ids)?;
+    let log = NewLog::none(nothing(), replayed.first);
+    let core = assemble(standing, (found.database, runs), &mut replayed, log, (manifest, dir_sync), ids)?;
     core.health.set_read_only();
     Ok((core, report))
 }

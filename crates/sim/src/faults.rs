@@ -428,6 +428,8 @@ fn large_log_case(case: &Case) -> Result<(), String> {
     let other = rng.between(4 << 10, 20 << 10) as u64;
     World::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
         let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        // Behind a flush the ballast is made.
+        commit_until_accepted(&stage)?;
         flush_with_room(&stage)?;
         stage.db.wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
         stage.env.clock.sleep_us(1000);

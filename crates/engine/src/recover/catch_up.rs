@@ -145,7 +145,8 @@ fn flush_all(core: &Arc<Core>) -> Result<()> {
     while flush::one(core)? {
         job_over(core);
     }
-    while core.load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS && compact::one(core)? {
+    // A merge that fails is tried again, and told of, by the thread that it belongs to.
+    while core.load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS && compact::one(core).is_ok_and(|done| done) {
         job_over(core);
     }
     Ok(())

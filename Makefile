@@ -51,6 +51,7 @@ prove:
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) prepared --cases $(PREPARED_CASES) --seed $(SEED) --jobs $(JOBS)
+	$(SIM) recovery --cases 300 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) isolation --cases 4000 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)

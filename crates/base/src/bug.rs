@@ -178,6 +178,14 @@ bugs! {
     ZerosBelowWatermarkPass = 312,
     /// The watermark claims what was written to the log, not what a sync covered: after a power cut the open refuses the rest.
     WatermarkAheadOfSync = 313,
+    /// Recovery replays the whole log into memtables, however small the memory budget is.
+    ReplayKeepsEverything = 320,
+    /// Flushes during recovery remove log segments that were not replayed yet.
+    ReplayForgetsLog = 321,
+    /// Recovery keeps log segments whose end may never have been synced, instead of copying that end.
+    KeepUnsyncedLog = 322,
+    /// On a full disk recovery still insists on copying the whole log.
+    FullDiskCopiesLog = 323,
 }
 
 /// Plants one bug (or none), for the whole process.

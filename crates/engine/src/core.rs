@@ -110,6 +110,8 @@ pub struct Core {
     pub runs: AtomicU64,
     /// The last visible operation.
     pub visible: AtomicU64,
+    /// The first operation that recovery has still to replay: its segment stays. `u64::MAX` when it is done.
+    pub unreplayed: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
     /// What commit hooks have not heard yet.

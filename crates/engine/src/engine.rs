@@ -77,7 +77,6 @@ impl Engine {
         }
         let lock = dir.lock(name::LOCK)?;
         let (core, recovery) = recover::open(env, dir, boot, settings)?;
-        let core = Arc::new(core);
         core.tell(&report::opened(&core, &recovery));
         core.audience.call();
         let workers = jobs::start(&core)?;

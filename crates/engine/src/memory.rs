@@ -266,6 +266,15 @@ impl Memory {
     pub fn memtables(&self) -> (u64, u64) {
         (self.active.load(Relaxed), self.sealed.load(Relaxed))
     }
+    /// Copies of a log that is larger than memory are cut into segments of so many bytes.
+    pub fn segment_bytes(&self) -> u64 {
+        (self.budget / 4).clamp(4 << 10, 16 << 20)
+    }
+    /// What memtables and the batches that families share hold, wherever they are.
+    pub fn replayed_bytes(&self) -> u64 {
+        let (active, sealed) = self.memtables();
+        active + sealed + self.shared.load(Relaxed) + self.kept.load(Relaxed)
+    }
     /// The share of the memtables.
     pub fn share(&self) -> u64 {
         self.share.load(Relaxed)

@@ -139,6 +139,8 @@ fn append_read_truncate() {
         w.append(&many).unwrap();
         assert_eq!(get(&*dir, "f")[12..], *b"ab".repeat(3000));
 
+        w.rewrite(1, b"el").unwrap();
+        assert_eq!(w.rewrite(w.len(), b"x").unwrap_err().kind(), ErrorKind::InvalidArgument);
         w.truncate(5).unwrap();
         assert_eq!(w.truncate(6).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert_eq!((w.len(), get(&*dir, "f")), (5, b"hello".to_vec()));

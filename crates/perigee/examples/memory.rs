@@ -3,9 +3,11 @@
 //! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS [FAMILIES]]`: so much written
 //! and read, with so many iterators and snapshots held, in so many families. `memory bulk BUDGET_MIB MIB`: so much loaded unsorted.
 //! `memory txn BUDGET_MIB WRITES [BATCH]`: so many writes in one transaction, or in batches of so many.
+//! `memory log MIB FAMILIES DIRECTORY`: writes so much without flushing, synced, and dies. `memory open BUDGET_MIB READ_ONLY DIRECTORY`:
+//! opens what that left (0: with the default budget; READ_ONLY 1: read-only), and shows the memory that this took.
 
 use cap::Cap;
-use perigee::{Db, Durability, Options, TxnOptions, WriteBatch};
+use perigee::{Db, Durability, FamilyOptions, Options, TxnOptions, WriteBatch};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -28,9 +30,11 @@ fn main() -> Done {
         (Some("txn"), Some(budget), n) => {
             txn(&dir, budget << 20, n.unwrap_or(1_000_000), number(4).unwrap_or(0))?;
         }
+        (Some("log"), Some(mb), families) => log(args.get(4), mb, families.unwrap_or(1))?,
+        (Some("open"), Some(budget), read_only) => open(args.get(4), budget << 20, read_only == Some(1))?,
         (Some("bulk"), Some(budget), mb) => bulk(&dir, budget << 20, mb.unwrap_or(1024))?,
         _ => println!(
-            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB | memory txn BUDGET_MIB WRITES [BATCH]"
+            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB | memory txn BUDGET_MIB WRITES [BATCH] | memory log MIB FAMILIES DIRECTORY | memory open BUDGET_MIB READ_ONLY DIRECTORY"
         ),
     }
     let _ = std::fs::remove_dir_all(&dir);
@@ -41,6 +45,67 @@ fn status(field: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix(field)).unwrap_or("0");
     line.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+/// Writes a log that is in no table, and dies without closing.
+fn log(dir: Option<&String>, mb: u64, families: u64) -> Done {
+    let large = FamilyOptions::new().memtable_bytes(4 << 30);
+    let options = Options::new().durability(Durability::None).min_free_space(0).memory_budget(64 << 30);
+    let db = Db::open(dir.ok_or("no directory")?, options.default_family(large.clone()))?;
+    let families: Vec<_> =
+        (0..families)
+            .map(|i| {
+                if i == 0 {
+                    Ok(db.default_family())
+                } else {
+                    db.create_family(&format!("f{i}"), large.clone())
+                }
+            })
+            .collect::<Result<_, _>>()?;
+    for i in 0..(mb << 20) / 120 / 100 {
+        let mut batch = WriteBatch::new();
+        for j in i * 100..i * 100 + 100 {
+            let family = &families[(j.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % families.len()];
+            batch.put(family, j.to_be_bytes(), [j as u8; 104])?;
+        }
+        db.write(batch)?;
+    }
+    db.sync()?;
+    std::process::abort();
+}
+
+fn open(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
+    let (dir, start) = (dir.ok_or("no directory")?, Instant::now());
+    let options = if budget > 0 { Options::new().memory_budget(budget) } else { Options::new() };
+    let db = Db::open(dir, options.read_only(read_only))?;
+    let (s, peak, now) = (start.elapsed().as_secs_f64(), status("VmHWM"), status("VmRSS"));
+    let stats = db.stats();
+    let accounted: u64 = stats.memory.iter().map(|(_, bytes)| bytes).sum();
+    println!(
+        "opened in {s:.1} s; budget {} MiB, log {} bytes in {} segments",
+        stats.memory_budget >> 20,
+        stats.wal.1,
+        stats.wal.0
+    );
+    println!(
+        "resident: at most {} MiB, now {} MiB; accounted {} MiB",
+        peak >> 10,
+        now >> 10,
+        accounted >> 20
+    );
+    println!("{:?}", stats.recovery);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    println!("3 s later: resident {} MiB, {:?}", status("VmRSS") >> 10, db.stats().memory);
+    let names = db.families();
+    let counted: Result<Vec<_>, _> =
+        names.iter().map(|n| Ok::<_, perigee::Error>(db.family(n)?.iter()?.count())).collect();
+    println!(
+        "{} entries in {} families; most resident {} MiB",
+        counted?.iter().sum::<usize>(),
+        names.len(),
+        status("VmHWM") >> 10
+    );
+    Ok(db.close()?)
 }
 
 fn families(dir: &std::path::Path, n: u64) -> Done {

@@ -270,6 +270,7 @@ fn recovery(j: &mut Json, r: &RecoveryReport) {
     j.text("reason", &r.reason);
     j.number("orphans", r.orphans);
     j.truth("clean", r.clean);
+    j.number("peak_bytes", r.peak_bytes);
     j.number("elapsed_us", r.elapsed_us);
 }
 

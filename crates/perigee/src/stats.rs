@@ -345,6 +345,8 @@ pub struct RecoveryReport {
     pub orphans: u64,
     /// Whether the database had been closed cleanly.
     pub clean: bool,
+    /// Most bytes of memory that replay held at a time, in memtables and in records to be copied.
+    pub peak_bytes: u64,
     /// How long it took, in microseconds.
     pub elapsed_us: u64,
     /// Family options given at open that differed from those stored: `family: option: old -> new`.

@@ -240,6 +240,7 @@ pub(crate) fn stats(s: Status) -> Stats {
             reason: s.recovery.reason.trim_end_matches("; ").to_owned(),
             orphans: s.recovery.orphans,
             clean: s.recovery.clean,
+            peak_bytes: s.recovery.peak_bytes,
             elapsed_us: s.recovery.elapsed_us,
             changed_options: s.recovery.changed,
         },

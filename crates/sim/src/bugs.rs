@@ -50,7 +50,9 @@ const BANK: Harness =
     Harness { command: "crash", cases: 3000, control: 200, extra: &["--only-transactions"] };
 const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control: 100, extra: &[] };
 const PREPARED: Harness = Harness { command: "prepared", cases: 60, control: 3, extra: &[] };
-const ALL_HARNESSES: [&Harness; 8] = [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED];
+const RECOVERY: Harness = Harness { command: "recovery", cases: 300, control: 40, extra: &[] };
+const ALL_HARNESSES: [&Harness; 9] =
+    [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED, &RECOVERY];
 /// A run that takes longer, on the busiest machine, has hung; a hang is no catch.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -74,6 +76,8 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::DecisionNotSynced
         | Bug::PrepareLostWithSegment
         | Bug::WriterPassesPrepared => &[&PREPARED],
+        Bug::ReplayKeepsEverything | Bug::ReplayForgetsLog | Bug::KeepUnsyncedLog => &[&RECOVERY],
+        Bug::FullDiskCopiesLog => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots

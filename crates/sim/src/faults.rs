@@ -1,5 +1,6 @@
 //! `perigee-sim faults`: a fixed history with a failing device. Every kind of fault at every mutating I/O, once
-//! and until healed; failing reads; and a disk that fills up and is freed again and again.
+//! and until healed; failing reads; a disk that fills up and is freed again and again; and a disk that is full, or was, when a
+//! database with more log than there is room for is opened again.
 //!
 //! Whatever fails: nothing acknowledged is lost (in the running database, after reopening it, after a crash of the
 //! process or the machine), nothing refused appears, reads go on, and after an unknown outcome nothing is acknowledged.
@@ -36,6 +37,9 @@ const READS: u64 = 900_000;
 const FULL: u64 = 950_000;
 const READ_CASES: u64 = 12;
 const FULL_CASES: u64 = 4;
+/// From here up: logs larger than the free space.
+const LARGE_LOG: u64 = 970_000;
+const LARGE_LOG_CASES: u64 = 8;
 const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
 /// How often a write is tried again after space came back.
 const PATIENCE: usize = 150;
@@ -49,6 +53,7 @@ pub fn run(args: &Args) -> bool {
         let first = history * PER_HISTORY;
         tally.add(&run_cases("faults", common, first + READS, READ_CASES, read_case));
         tally.add(&run_cases("faults", common, first + FULL, FULL_CASES, full_case));
+        tally.add(&run_cases("faults", common, first + LARGE_LOG, LARGE_LOG_CASES, large_log_case));
         let order = shuffled(Plan::new(common.seed, history).ios() * FAULTS.len() as u64 * 2, history);
         let points = args.limit.unwrap_or(u64::MAX).min(order.len() as u64);
         if tally.violations == 0 || !common.stop {
@@ -404,6 +409,52 @@ fn open_full(case: &Case, plan: &Plan, env: &Env, disk: &Arc<SimDisk>) -> Result
     }
     disk.set_capacity(u64::MAX);
     Ok(())
+}
+
+/// The log of a database is larger than the space that is free, and than its ballast, when the process is killed: either the disk is
+/// full by then, or it was, and other files have been deleted since. Then it opens, and has lost nothing.
+fn large_log_case(case: &Case) -> Result<(), String> {
+    let mut plan = Plan::of(case);
+    let mut rng = Rng::new(case.mixed());
+    let freed = case.number % 2 == 1;
+    plan.settings = plan.settings.durability(rng.pick(&[Durability::None, Durability::Full]));
+    plan.settings.family = plan.settings.family.memtable_bytes(1 << 20);
+    (plan.settings.memory_budget, plan.settings.log_retention) = (0, 0);
+    // Without a reserve there is no ballast; a disk that stays full needs one.
+    plan.settings.min_free_space = if freed { 0 } else { 8 << 10 };
+    let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+    let disk = SimDisk::new(plan.seed);
+    case.keep("large-log", &disk);
+    let other = rng.between(4 << 10, 20 << 10) as u64;
+    World::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
+        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        // Behind a flush the ballast is made.
+        commit_until_accepted(&stage)?;
+        flush_with_room(&stage)?;
+        stage.db.wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
+        stage.env.clock.sleep_us(1000);
+        let capacity = disk.total_bytes() + other + 64 * 1024;
+        disk.set_capacity(capacity - other);
+        fill(&stage, &mut rng)?;
+        check_running(&stage)?;
+        disk.set_capacity(if freed { capacity } else { disk.total_bytes() });
+        Ok(())
+    })?;
+    let killed = disk.crash_clone(rng.next(), Crash::Process);
+    let cut = World::new(rng.next()).run(killed.clone(), |env| -> Result<Arc<SimDisk>, String> {
+        killed.set_capacity(if freed { killed.total_bytes() + other } else { killed.total_bytes() });
+        let options = plan.settings.options(env);
+        let db = Db::open(Path::new(PATH), options).map_err(|e| format!("open, freed: {freed}: {e}"))?;
+        let found = read_all(&db).map_err(|e| e.to_string())?;
+        held(&ledger).check(&found, Owed::Acked).map_err(|e| format!("after open, freed: {freed}: {e}"))?;
+        case.count("opened with a log larger than the free space", 1);
+        let cut = killed.crash_clone(case.number, Crash::Power);
+        let _ = db.close();
+        Ok(cut)
+    })?;
+    let known = Arc::new(Mutex::new(held(&ledger).clone()));
+    last_look(case, &plan.pattern(), cut, &known, Owed::Acked).map_err(|e| format!("power cut: {e}"))?;
+    last_look(case, &plan.pattern(), killed.crash_clone(1, Crash::Process), &ledger, Owed::Acked)
 }
 
 /// Commits until the disk is full, and a few times more.

@@ -30,6 +30,7 @@ pub mod oracle;
 pub mod orders;
 pub mod past;
 pub mod prepared;
+pub mod recovery;
 pub mod rng;
 pub mod runner;
 pub mod safekeep;

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
-use perigee_sim::{bugs, child, crash, faults, flips, isolation, kill, model, prepared, runner, safekeep};
+use perigee_sim::{
+    bugs, child, crash, faults, flips, isolation, kill, model, prepared, recovery, runner, safekeep,
+};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,6 +32,8 @@ enum Command {
     Isolation(isolation::Args),
     /// Two-phase commit: crashes at every I/O from a prepare on.
     Prepared(prepared::Args),
+    /// Opens with a log that is larger than the memory budget, and crashes in the middle of them.
+    Recovery(recovery::Args),
     /// Checkpoints, backups, prunes under crashes; read-only opens; repairs of damaged copies.
     Safety(safekeep::Args),
     /// Plants every seeded bug and proves that it is caught.
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Kill(args) => kill::run(&args),
         Command::Isolation(args) => isolation::run(&args),
         Command::Prepared(args) => prepared::run(&args),
+        Command::Recovery(args) => recovery::run(&args),
         Command::Safety(args) => safekeep::run(&args),
         Command::Bugs(args) => bugs::run(&args),
         Command::KillChild(args) => child::run(&args),

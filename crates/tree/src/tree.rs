@@ -94,6 +94,16 @@ impl Tree {
         Arc::new(Memtable::new(self.order).following(&view.active))
     }
 
+    /// Drops all memtables: recovery is about to fill them again, from the first record of the log.
+    pub fn reset_memtables(&self) {
+        self.swap(|v| View {
+            own: None,
+            active: Arc::new(Memtable::new(self.order)),
+            sealed: Vec::new(),
+            ..v.clone()
+        });
+    }
+
     /// The version after `edit`, not installed. The caller holds the manifest lock until [`Tree::install`].
     pub fn prepare(&self, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
         self.view().version.apply(edit, open)

@@ -96,7 +96,7 @@ pub fn recovery_json(r: &RecoveryReport) -> Value {
     json!({
         "recovered_sequence": r.recovered_sequence, "replayed_operations": r.replayed_operations,
         "truncated_bytes": r.truncated_bytes, "reason": r.reason, "orphans": r.orphans,
-        "clean": r.clean, "elapsed_us": r.elapsed_us,
+        "clean": r.clean, "peak_bytes": r.peak_bytes, "elapsed_us": r.elapsed_us,
     })
 }
 

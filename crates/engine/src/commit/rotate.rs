@@ -27,7 +27,7 @@ pub fn if_needed(core: &Core, appender: &mut Appender, group: &[Work]) -> Result
 }
 
 /// The families to seal because all memtables together exceed their share of the memory budget.
-fn over_budget(core: &Core) -> Vec<Arc<Family>> {
+pub fn over_budget(core: &Core) -> Vec<Arc<Family>> {
     if core.memory.excess().is_none() {
         return Vec::new();
     }

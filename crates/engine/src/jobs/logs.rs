@@ -16,6 +16,7 @@ use perigee_file::name;
 use perigee_tree::Memtable;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// What the end of a job says of the log.
 #[derive(Debug, Default)]
@@ -39,6 +40,9 @@ pub fn removable(core: &Core, appender: &mut Appender, flushing: &HashSet<*const
         return Logs::default();
     }
     let mut floor = appender.next_lsn;
+    if !bug::on(Bug::ReplayForgetsLog) {
+        floor = floor.min(core.unreplayed.load(SeqCst));
+    }
     for f in core.families.all() {
         for m in f.tree.view().memtables() {
             if !m.is_empty() && !flushing.contains(&Arc::as_ptr(m)) {

@@ -1,13 +1,17 @@
 //! Opening a database: read everything, check it against itself, and only then write.
 //!
 //! The stages, each a file: `manifest` (the catalog, or a new database), `replay` (the log, judged by the rules of
-//! `docs/format/log.md`), `orphans` (files that nothing names). Until [`open`] says "from here on we write", a failure has
-//! changed no byte.
+//! `docs/format/log.md`), `relog` (the log and the manifest that the database goes on with), `orphans` (files that nothing names),
+//! `catch_up` (a log that is larger than memory). Until [`open`] says "from here on we write", a failure has changed no byte.
 
+mod insert;
 mod manifest;
 mod manifest_follower;
 mod orphans;
+mod replayed;
 mod replay;
+mod relog;
+mod catch_up;
 mod readonly;
 mod sharing;
 
@@ -20,8 +24,8 @@ use crate::family::{Families, Family};
 use crate::health::Health;
 use crate::info_log::InfoLog;
 use crate::listener::Audience;
-use crate::manifest::{Catalog, Edit, Manifest, Place, write_snapshot};
-use crate::memory::{self, Memory};
+use crate::manifest::{Catalog, Manifest};
+use crate::memory::{self, Memory, Owners};
 use crate::now::{HighWater, LogicalClock};
 use crate::retire::Retire;
 use crate::settings::Settings;
@@ -30,21 +34,20 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::stalls::Stalls;
 use crate::throttle::Throttle;
-use crate::wal::{Wal, keep, trim};
+use crate::wal::Wal;
 use crate::watermark::Watermark;
+use catch_up::{Span, catch_up};
 use perigee_base::bug::{self, Bug};
-use perigee_base::format::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{ErrorKind, Result};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
-use perigee_file::log::batch::Finished;
-use perigee_file::log::{LogWriter, Stamp};
-use perigee_file::{BlockCache, Shelf, name};
+use perigee_file::{BlockCache, Shelf};
 use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
 pub use readonly::open_read_only;
-use replay::Replayed;
+use relog::{Anew, Copying, NewLog, remove_old, trim_all};
+use replayed::Replayed;
 use sharing::Sharing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -64,6 +67,8 @@ pub struct Report {
     pub orphans: u64,
     /// Whether the last close was clean.
     pub clean: bool,
+    /// Most bytes that replay held at a time, in memtables and in records to be copied.
+    pub peak_bytes: u64,
     /// How long it took.
     pub elapsed_us: u64,
     /// Family settings that differ from those stored before, `family: name: old -> new`.
@@ -71,7 +76,7 @@ pub struct Report {
 }
 
 /// Opens the database in `dir`, whose lock is held.
-pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Core, Report)> {
+pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Arc<Core>, Report)> {
     let start = env.clock.monotonic_us();
     let mut found = manifest::read(&env, &*dir, boot, &settings)?;
     check_orders(&found.catalog, &settings)?;
@@ -90,7 +95,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let families = open_families(&found.catalog, &shelf, &now, false)?;
     let mut replayed = {
         let _span = events::span("recovery", "replay");
-        replay::replay(&*dir, &found, boot, &families)?
+        replay::replay(&*dir, &found, boot, &families, replay_limit(&memory, &shelf, families.len()))?
     };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = renew(families, &found.catalog, &settings);
@@ -98,45 +103,89 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
-    let write = |found: &manifest::Found| {
-        let limit = settings.log_retention;
-        write_anew(&dir, found, boot, (&replayed, limit), &ids, (&counters, now.high_water()))
+    let retention = settings.log_retention;
+    let segment_bytes = memory.segment_bytes();
+    let anew = Anew {
+        dir: &dir,
+        found: &found,
+        boot,
+        replayed: &replayed,
+        cut,
+        retention,
+        segment_bytes,
+        ids: &ids,
     };
-    let written = match write(&found) {
-        Err(full) if full.kind() == ErrorKind::NoSpace && make_room(&*dir, &found, boot, cut)? => {
-            write(&found)
-        }
-        written => written,
-    };
-    let (writer, (manifest, dir_sync)) = written?;
+    let clocks = || (&counters, now.high_water());
+    let (log, (manifest, dir_sync)) = write_anew(anew, &clocks)?;
     // The database is whole already: what cannot be tidied now is left for the next open.
     let catalog = manifest.catalog();
     if !cut {
-        remove_copied(&*dir, &found.catalog, &catalog);
+        remove_old(&*dir, &found.catalog, &catalog);
     }
+    trim_all(&*dir, &log.kept);
     let orphans = orphans::tidy(&*dir, &catalog, manifest.edits(), cut).unwrap_or(0);
 
-    let report = Report {
+    let mut report = Report {
         recovered: replayed.next - 1,
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
         reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].concat(),
         orphans,
         clean: found.catalog.clean.is_some(),
-        elapsed_us: env.clock.monotonic_us().saturating_sub(start),
+        peak_bytes: replayed.peak_bytes,
+        elapsed_us: 0,
         changed,
     };
+    replayed.records = Vec::new();
+    let clock = Arc::clone(&env.clock);
     let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
-    let core = assemble(
-        standing,
-        (found.database, catalog.next.2),
-        &mut replayed,
-        writer,
-        (manifest, dir_sync),
-        ids,
-    )?;
+    let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
+    let numbers = (found.database, catalog.next.2);
+    // What follows may need the memory.
+    drop((found, catalog));
+    let core = assemble(standing, numbers, &mut replayed, log, (manifest, dir_sync), ids)?;
+    let core = Arc::new(core);
+    if replayed.deferred {
+        let span = Span { from: replayed.first, to: replayed.next };
+        let done = catch_up(&core, span, &flushed)?;
+        (report.replayed, report.peak_bytes) = (done.operations, report.peak_bytes.max(done.peak_bytes));
+    }
+    core.memory.freed(report.peak_bytes);
+    core.job_over();
+    report.elapsed_us = clock.monotonic_us().saturating_sub(start);
     Ok((core, report))
 }
+
+/// What replay may hold before it has to flush: as much as active memtables may before some of them are sealed.
+fn replay_limit(memory: &Memory, shelf: &Shelf, families: usize) -> u64 {
+    let (all, filters) = (shelf.resident_bytes(), shelf.filter_bytes());
+    let objects = memory::object_bytes(families, shelf.tables());
+    let owners = Owners { indexes: all.saturating_sub(filters), filters, objects, ..Owners::default() };
+    memory::memtable_share(memory.budget, &owners) / 2
+}
+
+/// Writes the log and the manifest. A full disk needs room first; where there is none, as much of the old log stays as can be
+/// trusted.
+fn write_anew<'a>(
+    anew: Anew<'_>,
+    clocks: &dyn Fn() -> (&'a Arc<Counters>, Arc<HighWater>),
+) -> Result<Written> {
+    let is_full = |w: &Result<Written>| w.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
+    let copying = if anew.replayed.deferred { Copying::Unsynced } else { Copying::All };
+    let mut written = relog::write_anew(anew, copying, clocks());
+    if is_full(&written) && make_room(&**anew.dir, anew.found, anew.boot, anew.cut)? {
+        written = relog::write_anew(anew, copying, clocks());
+    }
+    for less in [Copying::Unsynced, Copying::Nothing] {
+        if is_full(&written) && less != copying && !bug::on(Bug::FullDiskCopiesLog) {
+            written = relog::write_anew(anew, less, clocks());
+        }
+    }
+    written
+}
+
+/// The new log, and the manifest that names it.
+type Written = (NewLog, (Manifest, Arc<DirSync>));
 
 /// What recovery has built, before there is anything to write to.
 struct Standing {
@@ -156,7 +205,7 @@ fn assemble(
     standing: Standing,
     (database, runs): (u64, u64),
     replayed: &mut Replayed,
-    writer: LogWriter,
+    log: NewLog,
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
 ) -> Result<Core> {
@@ -169,7 +218,7 @@ fn assemble(
     let snapshots = Arc::new(Snapshots::new(settings.history, floor));
     let named = if bug::on(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
     let named = named.into_iter().map(|(name, seq)| (name, snapshots.hold(seq))).collect();
-    let log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
+    let info_log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let audience = Audience::new(settings.listener.clone());
     let core = Core {
         memory,
@@ -177,11 +226,19 @@ fn assemble(
         orders: settings.orders.clone().into(),
         space: Space::new(settings.min_free_space),
         retries: AtomicU64::new(0),
-        log,
+        log: info_log,
         audience,
-        wal: Wal::new(writer, (replayed.first, replayed.next), expected, Arc::clone(&counters), clock),
+        wal: Wal::new(
+            log.older(),
+            log.writer,
+            (log.first, replayed.next),
+            expected,
+            Arc::clone(&counters),
+            clock,
+        ),
         runs: AtomicU64::new(runs),
         visible: AtomicU64::new(replayed.next - 1),
+        unreplayed: AtomicU64::new(u64::MAX),
         database,
         env,
         dir,
@@ -337,105 +394,4 @@ fn make_room(dir: &dyn Dir, found: &manifest::Found, boot: u64, cut: bool) -> Re
     let durable = boot != 0 && found.boot != 0 && found.boot != boot;
     let orphans = !cut && orphans::make_room(dir, &found.catalog, durable)?;
     Ok(ballast || orphans)
-}
-
-/// The fresh segment, then the manifest that names it. What fails leaves nothing behind.
-fn write_anew(
-    dir: &Arc<dyn Dir>,
-    found: &manifest::Found,
-    boot: u64,
-    (replayed, retention): (&Replayed, u64),
-    ids: &AtomicU64,
-    clocks: (&Arc<Counters>, Arc<HighWater>),
-) -> Result<(LogWriter, (Manifest, Arc<DirSync>))> {
-    let log_id = crate::core::next_file(ids);
-    let written = copy_log(&**dir, found, boot, replayed, log_id).and_then(|writer| {
-        let made = new_manifest(dir, found, boot, (replayed, retention), &writer, ids, clocks)?;
-        Ok((writer, made))
-    });
-    written.inspect_err(|e| undo(&**dir, log_id, e))
-}
-
-/// Copies what is not yet in tables into a fresh segment, durable before anything names it. Old bytes are not made
-/// durable by syncing the old file: a sync that failed in an earlier process may now be answered with success.
-fn copy_log(
-    dir: &dyn Dir,
-    found: &manifest::Found,
-    boot: u64,
-    replayed: &Replayed,
-    id: FileId,
-) -> Result<LogWriter> {
-    let header =
-        FileHeader { kind: FileKind::Wal, database: found.database, file: id, a: replayed.first, b: boot };
-    let mut writer = LogWriter::create(dir, &name::file_name(id, FileKind::Wal), &header)?;
-    let mut lsn = replayed.first;
-    for record in &replayed.records {
-        // No edit is vouched for: the last ones may have been read from the page cache of a process that was killed, and
-        // a power cut during this open may still lose them.
-        let stamp = Stamp { lsn, durable: lsn - 1, edits: 0 };
-        let mut copy = Finished::around(record.kind, record.payload(), record.count);
-        writer.append(stamp, &mut [&mut copy])?;
-        lsn += u64::from(record.count);
-    }
-    if lsn != replayed.next {
-        return Err(Error::internal(format!("the copied log ends at {lsn} instead of {}", replayed.next)));
-    }
-    writer.file().sync()?;
-    dir.sync()?;
-    writer.allocate_ahead(0)?;
-    Ok(writer)
-}
-
-/// The old segments, whose operations are in tables or in the fresh one, but for those that stay for readers: they lose what does
-/// not count any more. (After a cut all this goes to the trash, or stays as it is, so that it can be looked at.)
-fn remove_copied(dir: &dyn Dir, old: &Catalog, new: &Catalog) {
-    let before = old.retained.iter().map(|s| s.id).chain(old.logs.iter().map(|(id, _)| *id));
-    for id in before.filter(|id| !new.retained.iter().any(|s| s.id == *id)) {
-        let _ = dir.remove(&name::file_name(id, FileKind::Wal));
-    }
-    for span in &new.retained {
-        let _ = trim(dir, span);
-    }
-}
-
-/// An open that fails leaves no new files behind: on a full disk the next attempt needs their space. Whether a manifest
-/// whose rename was not synced names the log is unknown; then both stay.
-fn undo(dir: &dyn Dir, log: FileId, e: &Error) {
-    if e.kind() != ErrorKind::OutcomeUnknown {
-        let _ = dir.remove(name::MANIFEST_TMP);
-        let _ = dir.remove(&name::file_name(log, FileKind::Wal));
-    }
-}
-
-fn new_manifest(
-    dir: &Arc<dyn Dir>,
-    found: &manifest::Found,
-    boot: u64,
-    (replayed, retention): (&Replayed, u64),
-    writer: &LogWriter,
-    ids: &AtomicU64,
-    (counters, clock): (&Arc<Counters>, Arc<HighWater>),
-) -> Result<(Manifest, Arc<DirSync>)> {
-    let id: FileId = crate::core::next_file(ids);
-    let mut catalog = found.catalog.clone();
-    catalog.logs = vec![(writer.id(), replayed.first)];
-    (catalog.retained, _) = keep(&catalog.retained, &replayed.complete, retention);
-    catalog.forget_events();
-    let next = Edit { next: Some((id.0 + 1, 0, 0)), durable: Some(replayed.next - 1), ..Edit::default() };
-    catalog.apply(&next)?;
-    let edit = found.edits + 1;
-    let place = Place { database: found.database, boot };
-    let log = write_snapshot(&**dir, place, id, edit, &catalog, || dir.sync())?;
-    let dir_sync = Arc::new(DirSync::new(Arc::clone(dir)));
-    let manifest = Manifest::new(
-        Arc::clone(dir),
-        Arc::clone(&dir_sync),
-        place,
-        log,
-        edit,
-        catalog,
-        Arc::clone(counters),
-        clock,
-    );
-    Ok((manifest, dir_sync))
 }

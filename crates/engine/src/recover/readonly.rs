@@ -12,8 +12,11 @@
 
 use super::manifest::Found;
 use super::manifest_follower::{Change, ManifestFollower};
-use super::replay::{Mode, Replayed, replay_as};
-use super::{Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew};
+use super::replay::{Mode, replay_as};
+use super::replayed::Replayed;
+use super::{
+    NewLog, Report, Standing, adopt_settings, assemble, budget, check_orders, manifest, open_families, renew,
+};
 use crate::core::{Core, ShelfOpener};
 use crate::dirsync::DirSync;
 use crate::family::Family;
@@ -143,8 +146,8 @@ fn read(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Resu
         high_water,
     );
     let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
-    let core =
-        assemble(standing, (found.database, runs), &mut replayed, nothing(), (manifest, dir_sync), ids)?;
+    let log = NewLog::none(nothing(), replayed.first);
+    let core = assemble(standing, (found.database, runs), &mut replayed, log, (manifest, dir_sync), ids)?;
     core.health.set_read_only();
     Ok((core, report))
 }
@@ -164,7 +167,7 @@ fn replay_prefix(
         follower.read_on().map(|_| follower.edits())
     };
     let replay = |families: &[Arc<Family>], limit| {
-        let mode = Mode { salvage: settings.salvage, limit, edits_now: &edits_now };
+        let mode = Mode { salvage: settings.salvage, limit, memory: None, edits_now: &edits_now };
         replay_as(dir, found, boot, families, mode)
     };
     let mut families = open(&found.catalog)?;

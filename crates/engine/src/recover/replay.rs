@@ -1,91 +1,26 @@
 //! Reads the log, judges where it ends, and puts what is not yet in tables into memtables. Writes nothing.
 //!
-//! A salvaging replay goes on behind damage and lists it; a strict one ends there with an error.
+//! A salvaging replay goes on behind damage and lists it; a strict one ends there with an error. If the memtables grow beyond a
+//! limit, they are dropped, and the rest of the log is only verified, one record in memory at a time: `catch_up` then reads it a
+//! second time and flushes as it goes.
 
+use super::insert::{Parts, insert};
 use super::manifest::Found;
+use super::replayed::{Kept, Replayed};
 use crate::family::Family;
 use crate::manifest::FamilyEntry;
 use crate::prepared::{check_level, check_operations};
-use crate::shared::{self, SharedBatches};
 use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
 use perigee_base::format::FileKind;
 use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::log::prepare::{decision, numbers, operations};
-use perigee_file::log::{LogReader, Op, Ops, Prepare, Record, RecordKind, Step};
+use perigee_file::log::{LogReader, Ops, Prepare, Record, RecordKind, Step};
 use perigee_file::name;
 use perigee_tree::version::AddedTable;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A record that must survive: some of its operations are not in tables, or it is a prepared transaction's that nobody has decided;
-/// or it comes after such a one.
-#[derive(Debug)]
-pub struct Kept {
-    /// What it is.
-    pub kind: RecordKind,
-    buffer: Arc<Vec<u8>>,
-    lsn: u64,
-    /// Numbers that it takes.
-    pub count: u32,
-    /// It holds operations that are not in tables, or the manifest does not vouch for it.
-    needed: bool,
-    /// In which segment it lies, and where.
-    place: (usize, u64),
-}
-
-impl Kept {
-    /// Its payload.
-    pub fn payload(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-/// What the log held.
-#[derive(Debug, Default)]
-pub struct Replayed {
-    /// Records to copy, contiguous up to `next`.
-    pub records: Vec<Kept>,
-    /// LSN of the first of them.
-    pub first: u64,
-    /// The next LSN.
-    pub next: u64,
-    /// Operations put into memtables.
-    pub operations: u64,
-    /// Bytes cut.
-    pub cut_bytes: u64,
-    /// Why.
-    pub cut_reason: String,
-    /// Prepared transactions that nobody has decided: number and payload of the record, by identifier.
-    pub undecided: BTreeMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
-    /// Batches that several families share.
-    pub shared: SharedBatches,
-    /// What could not be read (salvage only): unknown operations are missing.
-    pub holes: Vec<Error>,
-    /// All of these have a smaller LSN: that of the first record behind the last hole, if there is one.
-    pub holes_before: u64,
-    /// The segments as far as everything in them is in tables, and nothing is copied.
-    pub complete: Vec<LogSpan>,
-}
-
-impl Replayed {
-    /// Forgets the records before the first that must survive.
-    fn forget_the_spent(&mut self) {
-        let undecided: BTreeSet<u64> = self.undecided.values().map(|(lsn, _)| *lsn).collect();
-        let spent = self.records.iter().take_while(|k| !k.needed && !undecided.contains(&k.lsn)).count();
-        self.records.drain(..spent);
-        self.first = self.records.first().map_or(self.first, |k| k.lsn);
-    }
-    /// Segments count as complete up to the first record that is copied.
-    fn end_before_the_copied(&mut self) {
-        let Some(Kept { lsn, place: (segment, offset), .. }) = self.records.first() else { return };
-        self.complete.truncate(segment + 1);
-        if let Some(span) = self.complete.get_mut(*segment) {
-            (span.end, span.bytes) = (*lsn, *offset);
-        }
-    }
-}
 
 struct Replay<'a> {
     dir: &'a dyn Dir,
@@ -101,6 +36,12 @@ struct Replay<'a> {
     last: usize,
     /// Where that record ended.
     read_to: u64,
+    /// What memtables and records hold.
+    held: u64,
+    /// LSN of the first record that must survive, once the replay is deferred.
+    needed: Option<u64>,
+    /// The segment that is being read was written before the machine was restarted: what can be read is on stable storage.
+    rebooted: bool,
 }
 
 /// How a log is replayed.
@@ -109,13 +50,23 @@ pub struct Mode<'a> {
     pub salvage: bool,
     /// Operations behind this number are left out: records that reach beyond it end the log.
     pub limit: u64,
+    /// Most bytes that memtables and records may hold; `None`: no limit, and no record is kept, because none will be copied.
+    pub memory: Option<u64>,
     /// Returns how many edits the manifest holds by now, beside a writer.
     pub edits_now: &'a dyn Fn() -> Result<u64>,
 }
 
-/// Replays the segments of the catalog into `families`.
-pub fn replay(dir: &dyn Dir, found: &Found, boot: u64, families: &[Arc<Family>]) -> Result<Replayed> {
-    let mode = Mode { salvage: false, limit: u64::MAX, edits_now: &|| Ok(found.edits) };
+/// Replays the segments of the catalog into `families`, or only verifies them, if the memtables would hold more than `memory` bytes.
+pub fn replay(
+    dir: &dyn Dir,
+    found: &Found,
+    boot: u64,
+    families: &[Arc<Family>],
+    memory: u64,
+) -> Result<Replayed> {
+    let memory = if bug::on(Bug::ReplayKeepsEverything) { u64::MAX } else { memory };
+    let edits_now = &|| Ok(found.edits);
+    let mode = Mode { salvage: false, limit: u64::MAX, memory: Some(memory), edits_now };
     replay_as(dir, found, boot, families, mode)
 }
 
@@ -139,6 +90,9 @@ pub fn replay_as(
         limited: false,
         last: 0,
         read_to: 0,
+        held: 0,
+        needed: None,
+        rebooted: false,
     };
     for i in 0..logs.len() {
         if bug::on(Bug::ReplayFirstSegmentOnly) && i == 1 {
@@ -154,8 +108,12 @@ pub fn replay_as(
     unlisted.or_else(|e| r.hole(e))?;
     let end = r.check_end();
     end.or_else(|e| r.hole(e))?;
+    r.out.synced = r.out.synced.max(found.catalog.durable).min(r.out.next - 1);
+    r.out.segments = r.out.complete.clone();
     r.out.forget_the_spent();
-    if r.out.records.is_empty() {
+    if r.out.deferred {
+        r.out.first = r.out.first_of_deferred(r.needed);
+    } else if r.out.records.is_empty() {
         r.out.first = r.out.next;
     }
     r.out.end_before_the_copied();
@@ -203,7 +161,12 @@ impl Replay<'_> {
         let (id, next) = (self.found.catalog.logs[i].0, self.out.next);
         self.out.complete.push(LogSpan { id, first: next, end: next, bytes: log.offset() });
         let same_boot = log.header().b == boot && boot != 0;
+        self.rebooted = !same_boot && boot != 0 && log.header().b != 0;
         loop {
+            // What follows was copied to the successor by an open that kept this segment.
+            if self.reached_successor(i) {
+                return Ok(true);
+            }
             let step = log.next_record()?;
             // The successor is looked at after the end: beside a writer it may just have been begun.
             let successor = if matches!(step, Step::Record(_)) { None } else { self.first_behind(i)? };
@@ -245,6 +208,11 @@ impl Replay<'_> {
                 },
             }
         }
+    }
+
+    /// Whether the next record is the first of the successor of segment `i`, as the manifest says.
+    fn reached_successor(&self, i: usize) -> bool {
+        self.found.catalog.logs.get(i + 1).is_some_and(|(_, first)| *first == self.out.next)
     }
 
     /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that could say.
@@ -317,6 +285,7 @@ impl Replay<'_> {
     fn record(&mut self, i: usize, record: Record) -> Result<()> {
         self.last = i;
         self.edits = self.edits.max(record.header.edits);
+        self.out.synced = self.out.synced.max(record.header.durable);
         let place = |e: Error| e.at(self.name(i), record.offset);
         let (base, count) = (record.header.lsn, record.header.count);
         let next = base + u64::from(count);
@@ -331,7 +300,7 @@ impl Replay<'_> {
             RecordKind::Batch | RecordKind::Prepare | RecordKind::Decision => {}
         }
         let at = operations(record.header.kind, &record.payload).map_err(place)?;
-        let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
+        let mut parts = Parts::new();
         let mut n = 0;
         for op in Ops::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
@@ -341,7 +310,11 @@ impl Replay<'_> {
             let seq = base + n;
             n += 1;
             if let Some(family) = self.target(op.family, seq, op.kind).map_err(place)? {
-                parts.entry(family).or_default().push((op, SeqNo(seq - base)));
+                let part = parts.entry(family).or_default();
+                // Who only verifies wants to know whether there are any.
+                if !self.out.deferred || part.is_empty() {
+                    part.push((op, SeqNo(seq - base)));
+                }
             }
         }
         if numbers(record.header.kind, n) != u64::from(count) {
@@ -358,6 +331,9 @@ impl Replay<'_> {
         noted.map_err(|e| e.at(self.name(i), record.offset))?;
         self.keep(kind, payload, (base, count), (i, record.offset), parts)?;
         self.out.next = next;
+        if self.rebooted {
+            self.out.synced = self.out.synced.max(next - 1);
+        }
         if let Some(span) = self.out.complete.last_mut() {
             (span.end, span.bytes) = (next, self.read_to);
         }
@@ -414,32 +390,52 @@ impl Replay<'_> {
         buffer: Arc<Vec<u8>>,
         (base, count): (u64, u32),
         place: (usize, u64),
-        parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>>,
+        parts: Parts,
     ) -> Result<()> {
         // What is copied nowhere must not be lost: the manifest vouches for it.
         let vouched = base + u64::from(count) <= self.found.catalog.durable + 1;
         let needed = !parts.is_empty() || !vouched;
+        if self.out.deferred {
+            self.needed = self.needed.or(needed.then_some(base));
+            return Ok(());
+        }
         if !needed && kind != RecordKind::Prepare && self.out.records.is_empty() {
             return Ok(());
         }
-        if self.out.records.is_empty() {
-            self.out.first = base;
+        let mut grown = size_of::<Kept>() as u64;
+        if parts.is_empty() {
+            grown += buffer.capacity() as u64;
         }
-        let shared =
-            (parts.len() > 1).then(|| self.out.shared.add(buffer.capacity(), base + u64::from(count) - 1));
-        let all: u64 =
-            if shared.is_some() { parts.values().map(|ops| shared::bytes_of(ops)).sum() } else { 0 };
-        for (id, ops) in &parts {
-            let Some(family) = self.families.get(id) else { continue };
-            let mine = shared.as_ref().map(|of| shared::of_batch(of, shared::bytes_of(ops), all));
-            family.tree.view().active.insert_part(&buffer, base, ops, mine)?;
-            self.out.operations += ops.len() as u64;
-            if family.tree.view().active.bytes() >= family.settings().memtable_bytes {
+        // No record is kept for a reader, nor then the buffers of small ones.
+        let copied = self.mode.memory.is_none();
+        let families = |id: FamilyId| self.families.get(&id).cloned();
+        grown += insert(&buffer, (base, count), &parts, &families, &self.out.shared, copied)?;
+        self.out.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
+        for family in parts.keys().filter_map(|id| self.families.get(id)) {
+            if family.is_full() {
                 family.tree.seal();
             }
         }
+        let Some(limit) = self.mode.memory else { return Ok(()) };
+        if self.out.records.is_empty() {
+            self.out.first = base;
+        }
         self.out.records.push(Kept { kind, buffer, lsn: base, count, needed, place });
+        self.held += grown;
+        self.out.peak_bytes = self.out.peak_bytes.max(self.held);
+        if self.held > limit {
+            self.defer();
+        }
         Ok(())
+    }
+
+    /// The log is too large: forgets what was kept of it, and only verifies the rest.
+    fn defer(&mut self) {
+        self.out.deferred = true;
+        self.needed = self.out.records.iter().find(|k| k.needed).map(|k| k.lsn);
+        self.families.values().for_each(|f| f.tree.reset_memtables());
+        (self.out.records, self.out.shared) = Default::default();
+        (self.out.operations, self.held) = (0, 0);
     }
 
     /// Segments that the manifest does not list: copies of an open that did not finish, or removed ones. If one names more

@@ -57,8 +57,10 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// The log with `writer` as its only segment, everything in it durable; segments will be of about `expected` bytes.
+    /// The log with the segments `older`, oldest first, and `writer`, which is appended to; everything in them is durable. Segments
+    /// will be of about `expected` bytes.
     pub fn new(
+        older: Vec<Segment>,
         writer: LogWriter,
         (first_lsn, next_lsn): (u64, u64),
         expected: u64,
@@ -66,7 +68,7 @@ impl Wal {
         clock: Option<Arc<dyn Clock>>,
     ) -> Wal {
         Wal {
-            appender: Mutex::new(Appender::new(writer, first_lsn, next_lsn, expected)),
+            appender: Mutex::new(Appender::new(older.into(), writer, (first_lsn, next_lsn), expected)),
             spare: Spare::new(),
             syncing: Mutex::new(()),
             tail: Short::new(Tail { last_lsn: next_lsn - 1, ..Tail::default() }),

@@ -38,8 +38,13 @@ pub struct Appender {
 }
 
 impl Appender {
-    pub(super) fn new(writer: LogWriter, first_lsn: u64, next_lsn: u64, expected: u64) -> Appender {
-        let (older, ask_at, look) = (VecDeque::new(), ask_at(expected), Look::default());
+    pub(super) fn new(
+        older: VecDeque<Segment>,
+        writer: LogWriter,
+        (first_lsn, next_lsn): (u64, u64),
+        expected: u64,
+    ) -> Appender {
+        let (ask_at, look) = (ask_at(expected), Look::default());
         Appender { writer, first_lsn, next_lsn, older, ask_at, logged: 0, look }
     }
     /// Starts appending to a new segment, which the manifest names already.

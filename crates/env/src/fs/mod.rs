@@ -120,6 +120,12 @@ pub trait Append: Send + Sync + Debug {
         let _ = len;
         Ok(false)
     }
+    /// Writes over bytes that were appended before, which must not become more. Who writes the same bytes once more makes the
+    /// next sync cover them, whatever became of an earlier one; on most file systems that takes no space.
+    fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let _ = (offset, bytes);
+        Err(Error::invalid("this file cannot be written over"))
+    }
     /// Cuts the file to `len` bytes (at most its length; zeros of [`Append::allocate`] go too).
     fn truncate(&self, len: u64) -> Result<()>;
     /// Puts the contents and length on stable storage (`fdatasync`). After an error the state of the contents

@@ -326,6 +326,21 @@ impl SimAppend {
         Ok(true)
     }
 
+    fn rewrite_now(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut state = self.core.state();
+        if offset + bytes.len() as u64 > self.len.load(Ordering::Acquire) {
+            return Err(Error::invalid("rewrite beyond the end").at(&self.name, offset));
+        }
+        let verdict = state.faults.next(Op::Append)?;
+        let (written, done) = match verdict {
+            Verdict::Go => (bytes.len(), Ok(())),
+            Verdict::Fail(fault) => (state.rng.index(bytes.len() + 1), Err(fault.error("rewrite"))),
+            Verdict::Crash => (state.rng.index(bytes.len() + 1), Err(crash_error())),
+        };
+        self.write(offset as usize, &[bytes], written);
+        done.map_err(|e| e.at(&self.name, offset))
+    }
+
     fn truncate_now(&self, len: u64) -> Result<()> {
         let mut state = self.core.state();
         if len > self.len.load(Ordering::Acquire) {
@@ -382,6 +397,13 @@ impl Append for SimAppend {
         let done = self.allocate_now(len);
         sched::io_point();
         done.map_err(|e| e.in_file(&self.name))
+    }
+
+    fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        sched::io_point();
+        let done = self.rewrite_now(offset, bytes);
+        sched::io_point();
+        done
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

@@ -57,6 +57,16 @@ impl Append for PosixAppend {
         }
     }
 
+    fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if offset + bytes.len() as u64 > self.len() {
+            return Err(Error::invalid("rewrite beyond the end").at(&self.name, offset));
+        }
+        write_all_at(&self.file, &[bytes], offset).map_err(|e| {
+            Error::io(format_args!("rewrite {} bytes of {}", bytes.len(), self.name), &e)
+                .at(&self.name, offset)
+        })
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         if len > self.len() {
             return Err(Error::invalid("truncate beyond the end").at(&self.name, len));

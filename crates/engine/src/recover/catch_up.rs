@@ -1,0 +1,159 @@
+//! Replays a log that is larger than memory: it was verified whole, the manifest names it, and now it is read again, and flushed
+//! as it goes, by the same flushes and edits as in normal operation. A crash at any time leaves a database whose
+//! log begins behind what was flushed.
+//!
+//! Bounded is what memtables hold, by their share of the memory budget; beside them one record at a time is in memory.
+
+use super::insert::{Parts, insert};
+use super::relog::{open_to_read, read};
+use crate::ballast;
+use crate::commit::rotate;
+use crate::core::Core;
+use crate::family::Family;
+use crate::jobs::{compact, flush};
+use perigee_base::format::FileKind;
+use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_file::log::prepare::operations;
+use perigee_file::log::{Ops, Record};
+use perigee_file::name;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Runs in level 0 of one family after which tables are merged before more are made.
+const LEVEL0_RUNS: u64 = 12;
+
+/// What is replayed.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The first operation that may not be in tables.
+    pub from: u64,
+    /// The one behind the last.
+    pub to: u64,
+}
+
+/// What the second reading did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CaughtUp {
+    /// Operations put into memtables.
+    pub operations: u64,
+    /// Most bytes that memtables held at a time.
+    pub peak_bytes: u64,
+}
+
+struct CatchUp<'a> {
+    core: &'a Arc<Core>,
+    /// The families, and how far each had been flushed when the log was verified.
+    families: BTreeMap<FamilyId, (Arc<Family>, SeqNo)>,
+    done: CaughtUp,
+    /// No room for tables: the rest stays in memory, or the database could not be opened at all.
+    is_full: bool,
+}
+
+/// Reads the log once more and puts what is not in tables into memtables, which are flushed when they exceed their share.
+pub fn catch_up(core: &Arc<Core>, span: Span, flushed: &BTreeMap<FamilyId, SeqNo>) -> Result<CaughtUp> {
+    let of = |f: Arc<Family>| Some((f.id, (Arc::clone(&f), *flushed.get(&f.id)?)));
+    let families = core.families.all().into_iter().filter_map(of).collect();
+    let mut c = CatchUp { core, families, done: CaughtUp::default(), is_full: false };
+    core.unreplayed.store(span.from, SeqCst);
+    let segments = core.wal.appender().firsts();
+    let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.to]);
+    for ((id, first), end) in segments.iter().zip(ends) {
+        let end = end.min(span.to);
+        if *first < end && end > span.from {
+            c.segment(*id, *first, end)?;
+        }
+    }
+    core.unreplayed.store(u64::MAX, SeqCst);
+    Ok(c.done)
+}
+
+impl CatchUp<'_> {
+    fn segment(&mut self, id: perigee_base::FileId, first: u64, end: u64) -> Result<()> {
+        let file = name::file_name(id, FileKind::Wal);
+        let mut log = open_to_read(&*self.core.dir, self.core.database, id, first)?;
+        let mut next = first;
+        while next < end {
+            let record = read(&mut log, &file)?;
+            let offset = record.offset;
+            next = record.header.lsn + u64::from(record.header.count);
+            self.record(record).map_err(|e| e.at(&file, offset))?;
+            // What is not replayed yet keeps its segment.
+            self.core.unreplayed.store(next, SeqCst);
+            self.make_room()?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: Record) -> Result<()> {
+        let (base, count) = (record.header.lsn, record.header.count);
+        let at = operations(record.header.kind, &record.payload)?;
+        let mut parts = Parts::new();
+        for (n, op) in Ops::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
+            let op = op?;
+            let seq = SeqNo(n as u64);
+            // Families that are gone, and operations of nobody, were looked at when the log was verified.
+            if self.families.get(&op.family).is_some_and(|(_, flushed)| seq.plus(base) > *flushed) {
+                parts.entry(op.family).or_default().push((op, seq));
+            }
+        }
+        let buffer = Arc::new(record.payload);
+        let family = |id: FamilyId| self.families.get(&id).map(|(f, _)| Arc::clone(f));
+        let grown = insert(&buffer, (base, count), &parts, &family, &self.core.shared, true)?;
+        self.core.memtables_grew(grown);
+        self.done.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
+        self.done.peak_bytes = self.done.peak_bytes.max(self.core.memory.replayed_bytes());
+        for (family, _) in parts.keys().filter_map(|id| self.families.get(id)) {
+            if family.is_full() {
+                family.tree.seal();
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes memtables that are full, and others while all together exceed their share.
+    fn make_room(&mut self) -> Result<()> {
+        let core = self.core;
+        if self.is_full {
+            return Ok(());
+        }
+        let over = rotate::over_budget(core);
+        for family in &over {
+            family.tree.seal();
+        }
+        if over.is_empty() && core.memory.memtables().1 == 0 {
+            return Ok(());
+        }
+        match flush_all(core) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                self.is_full = !ballast::give_up(&*core.dir)? || is_no_space(&flush_all(core));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}
+
+fn is_no_space(done: &Result<()>) -> bool {
+    done.as_ref().is_err_and(|e: &Error| e.kind() == ErrorKind::NoSpace)
+}
+
+/// Flushes all sealed memtables, and merges tables where many have come together.
+fn flush_all(core: &Arc<Core>) -> Result<()> {
+    core.memory.look_again();
+    core.refresh_load();
+    while flush::one(core)? {
+        job_over(core);
+    }
+    // A merge that fails is tried again, and told of, by the thread that it belongs to.
+    while core.load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS && compact::one(core).is_ok_and(|done| done) {
+        job_over(core);
+    }
+    Ok(())
+}
+
+fn job_over(core: &Core) {
+    core.job_over();
+    // What cannot be removed now is an orphan of the next open.
+    let _ = core.retire.sweep(&core.shelf);
+}

@@ -1,0 +1,48 @@
+//! Puts the operations of a log record into the memtables of their families. Must not know where the record was read, or
+//! what becomes of it.
+
+use crate::family::Family;
+use crate::shared::{SharedBatches, bytes_of, of_batch};
+use perigee_base::{FamilyId, Result, SeqNo};
+use perigee_file::log::Op;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Records up to this length may be copied into the memtables, so that their buffers are not kept.
+const COPIED_BYTES_MAX: usize = 4 << 10;
+
+/// The operations of a record by family, each with its place among the record's numbers.
+pub type Parts = BTreeMap<FamilyId, Vec<(Op, SeqNo)>>;
+
+/// Inserts `parts`, which lie in `buffer`, a record of `count` operations from number `base` on. With `copied`, the buffer of a
+/// small record is not kept. Returns how many bytes the memtables grew by.
+///
+/// # Errors
+/// `NoMemory` if a memtable's address space is exhausted.
+pub fn insert(
+    buffer: &Arc<Vec<u8>>,
+    (base, count): (u64, u32),
+    parts: &Parts,
+    family: &dyn Fn(FamilyId) -> Option<Arc<Family>>,
+    batches: &SharedBatches,
+    copied: bool,
+) -> Result<u64> {
+    let copied = copied && buffer.len() <= COPIED_BYTES_MAX;
+    let shared =
+        (parts.len() > 1 && !copied).then(|| batches.add(buffer.capacity(), base + u64::from(count) - 1));
+    let all: u64 = if shared.is_some() { parts.values().map(|ops| bytes_of(ops)).sum() } else { 0 };
+    let mut grown = 0;
+    for (id, ops) in parts {
+        let Some(family) = family(*id) else { continue };
+        let active = family.tree.active();
+        let before = active.bytes();
+        if copied {
+            active.insert_copied(buffer, base, ops)?;
+        } else {
+            let mine = shared.as_ref().map(|of| of_batch(of, bytes_of(ops), all));
+            active.insert_part(buffer, base, ops, mine)?;
+        }
+        grown += active.bytes().saturating_sub(before);
+    }
+    Ok(grown)
+}

@@ -1,0 +1,93 @@
+//! What a replay found in the log, and what of it must survive. Plain data; must not know how the log was read.
+
+use crate::shared::SharedBatches;
+use crate::wal::LogSpan;
+use perigee_base::Error;
+use perigee_file::log::RecordKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A record that must survive: some of its operations are not in tables, or it is a prepared transaction's that nobody has decided;
+/// or it comes after such a one.
+#[derive(Debug)]
+pub struct Kept {
+    /// What it is.
+    pub kind: RecordKind,
+    /// Its bytes.
+    pub buffer: Arc<Vec<u8>>,
+    /// Its first number.
+    pub lsn: u64,
+    /// Numbers that it takes.
+    pub count: u32,
+    /// It holds operations that are not in tables, or the manifest does not vouch for it.
+    pub needed: bool,
+    /// In which segment it lies, and where.
+    pub place: (usize, u64),
+}
+
+impl Kept {
+    /// Its payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+/// What the log held.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// Records to copy, contiguous up to `next`.
+    pub records: Vec<Kept>,
+    /// LSN of the first of them.
+    pub first: u64,
+    /// The next LSN.
+    pub next: u64,
+    /// Operations put into memtables.
+    pub operations: u64,
+    /// Bytes cut.
+    pub cut_bytes: u64,
+    /// Why.
+    pub cut_reason: String,
+    /// Prepared transactions that nobody has decided: number and payload of the record, by identifier.
+    pub undecided: BTreeMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
+    /// Batches that several families share.
+    pub shared: SharedBatches,
+    /// What could not be read (salvage only): unknown operations are missing.
+    pub holes: Vec<Error>,
+    /// All of these have a smaller LSN: that of the first record behind the last hole, if there is one.
+    pub holes_before: u64,
+    /// All segments, as far as they were read.
+    pub segments: Vec<LogSpan>,
+    /// The segments as far as everything in them is in tables, and nothing is copied.
+    pub complete: Vec<LogSpan>,
+    /// The log is larger than the limit: it was only verified, and nothing of it is in memtables.
+    pub deferred: bool,
+    /// The log is on stable storage up to here, in the segments that it was read from.
+    pub synced: u64,
+    /// Most bytes that memtables and records held at a time.
+    pub peak_bytes: u64,
+}
+
+impl Replayed {
+    /// Forgets the records before the first that must survive.
+    pub fn forget_the_spent(&mut self) {
+        let undecided: BTreeSet<u64> = self.undecided.values().map(|(lsn, _)| *lsn).collect();
+        let spent = self.records.iter().take_while(|k| !k.needed && !undecided.contains(&k.lsn)).count();
+        self.records.drain(..spent);
+        self.first = self.records.first().map_or(self.first, |k| k.lsn);
+    }
+
+    /// LSN of the first record that must survive, if none were kept: the first that is `needed`, or of an undecided transaction.
+    pub fn first_of_deferred(&self, needed: Option<u64>) -> u64 {
+        let undecided = self.undecided.values().map(|(lsn, _)| *lsn);
+        undecided.chain(needed).min().unwrap_or(self.next)
+    }
+
+    /// Segments count as complete up to the first record that is copied.
+    pub fn end_before_the_copied(&mut self) {
+        let Some(Kept { lsn, place: (segment, offset), .. }) = self.records.first() else { return };
+        self.complete.truncate(segment + 1);
+        if let Some(span) = self.complete.get_mut(*segment) {
+            (span.end, span.bytes) = (*lsn, *offset);
+        }
+    }
+}

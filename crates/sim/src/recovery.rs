@@ -1,0 +1,120 @@
+//! `perigee-sim recovery`: opens with a memory budget that is a small part of the log. A database is written with plenty of
+//! memory, so that all of it is in the log, crashes, and is opened with a budget of a tenth: crashes in the middle of that,
+//! again and again, then opens and must hold what the ledger owes, within the budget.
+
+use crate::engine::PATH;
+use crate::ledger::{Ledger, Owed};
+use crate::rng::{Rng, mix};
+use crate::runner::{Case, Common, conclude, run_cases};
+use crate::session::{Action, Life, Spec, When, last_look};
+use crate::settings::Settings;
+use perigee::{Db, Durability};
+use perigee_env::fs::memory::{Crash, SimDisk};
+use perigee_env::sim::World;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// The budget of the opens.
+const BUDGET: u64 = 64 << 10;
+/// No commit is larger.
+const COMMIT_BYTES_MAX: u64 = 32 << 10;
+
+/// Options of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Shared options.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Runs the command; whether all went well.
+pub fn run(args: &Args) -> bool {
+    let tally = run_cases("recovery", &args.common, 0, args.common.numbers(u64::MAX), one_case);
+    conclude(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
+}
+
+fn durability(rng: &mut Rng) -> Durability {
+    rng.pick(&[Durability::None, Durability::None, Durability::Full])
+}
+
+fn script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
+    let action = |rng: &mut Rng| match rng.weighted(&[200, 4, 1, 1, 1, 1]) {
+        1 => Action::Sync,
+        2 if writer == 0 => Action::Change,
+        3 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
+        4 => Action::Load(rng.next(), 100),
+        5 if n < 100 => Action::Flush,
+        _ => {
+            let own = rng.percent(5).then(|| durability(rng));
+            Action::Commit(Spec::Random(rng.next()), own)
+        }
+    };
+    (0..n).map(|_| action(rng)).collect()
+}
+
+/// One database: written, crashed, opened and crashed again, opened.
+fn one_case(case: &Case) -> Result<(), String> {
+    let mut rng = Rng::new(case.mixed());
+    let writers = rng.pick(&[1, 2]);
+    let mut settings = Settings::random(&mut rng).durability(durability(&mut rng));
+    settings.family = settings.family.memtable_bytes(4 << 20);
+    (settings.memory_budget, settings.min_free_space, settings.scrub_us) = (0, 0, 0);
+    let small = Settings { memory_budget: BUDGET, ..settings.clone() };
+    let ledger = Arc::new(Mutex::new(Ledger::new(writers)));
+    let n = rng.pick(&[60, 300, 1200]) / writers;
+    let scripts = (0..writers).map(|w| script(&mut rng, w, n)).collect();
+    let crash = if rng.percent(50) { Crash::Power } else { Crash::Process };
+    let (share, when) = (rng.percent(50), When::End);
+    let life = Life { seed: rng.next(), settings, scripts, share, when, crash, verify: false };
+    let after = life.live(case, SimDisk::new(rng.next()), &ledger, Owed::Acked)?;
+    let (mut disk, mut owed) = (after.disk, after.owed);
+    let log = log_bytes(&disk);
+    case.count("log bytes", log);
+    look_at_memory(case, &disk.deep_clone(), &small, log)?;
+    for round in 0..rng.below(4) {
+        let when = if rng.percent(80) { When::Io(rng.log_uniform(300)) } else { When::End };
+        let scripts = (0..writers).map(|w| script(&mut rng, w, 10)).collect();
+        let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
+        let verify = round == 0;
+        let life = Life { seed: rng.next(), settings: small.clone(), scripts, share, when, crash, verify };
+        let after = life.live(case, disk, &ledger, owed)?;
+        case.count("crashes during open", u64::from(after.in_open));
+        case.count("crashes after open", u64::from(!after.in_open));
+        (disk, owed) = (after.disk, after.owed);
+    }
+    let pattern = Life {
+        seed: rng.next(),
+        settings: small,
+        scripts: vec![Vec::new(); writers],
+        share,
+        when: When::Closed,
+        crash: Crash::Power,
+        verify: true,
+    };
+    last_look(case, &pattern, disk, &ledger, owed)
+}
+
+fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
+    let logs = disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal"));
+    logs.map(|p| disk.read_raw(&p).iter().rposition(|b| *b != 0).map_or(0, |at| at as u64)).sum()
+}
+
+/// The memory that an open accounts for is within the budget, beside the one commit that may exceed it; and so is what stays.
+fn look_at_memory(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, log: u64) -> Result<(), String> {
+    let seed = mix(case.mixed(), 9);
+    World::new(seed).run(disk.clone(), |env| -> Result<(), String> {
+        let db = Db::open(Path::new(PATH), settings.options(env)).map_err(|e| format!("open: {e}"))?;
+        let stats = db.stats();
+        let (peak, most) = (stats.recovery.peak_bytes, BUDGET + BUDGET / 10);
+        let memtables = stats.memory.iter().filter(|(name, _)| name.contains("memtables"));
+        let left: u64 = memtables.map(|(_, bytes)| bytes).sum();
+        case.count("opens of ten budgets", u64::from(log >= 10 * BUDGET));
+        case.count("highest peak, summed", peak);
+        if peak > most.max(COMMIT_BYTES_MAX) || left > BUDGET / 2 + COMMIT_BYTES_MAX {
+            return Err(format!(
+                "with a budget of {BUDGET}, opening a log of {log} bytes held {peak} bytes, and {left} stayed"
+            ));
+        }
+        db.close().map_err(|e| format!("close: {e}"))
+    })
+}

@@ -170,6 +170,8 @@ bugs! {
     ReaderSkipsManifestCheck = 300,
     /// A read-only open reads the whole manifest again when a file has vanished before it was open: beside a busy writer it gives up.
     ReaderRereadsManifest = 301,
+    /// A read-only open ends with the number of a load or clear that it does not show: a change feed that starts there misses it.
+    ReaderKeepsPendingNumber = 302,
 }
 
 /// Plants one bug (or none), for the whole process.

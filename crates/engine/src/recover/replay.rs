@@ -51,6 +51,8 @@ pub struct Replayed {
     pub first: u64,
     /// The next LSN.
     pub next: u64,
+    /// First and last number of the last record, if it only takes numbers (for a load, or a change of the column families).
+    pub numbers: Option<(u64, SeqNo)>,
     /// Operations put into memtables.
     pub operations: u64,
     /// Bytes cut.
@@ -328,7 +330,7 @@ impl Replay<'_> {
         }
         let at = operations(record.header.kind, &record.payload).map_err(place)?;
         let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
-        let mut n = 0;
+        let (mut n, mut numbers_only) = (0, 0);
         for op in Ops::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
             if n >= u64::from(count) {
@@ -336,6 +338,7 @@ impl Replay<'_> {
             }
             let seq = base + n;
             n += 1;
+            numbers_only += u64::from(op.family == FamilyId::NOBODY);
             if let Some(family) = self.target(op.family, seq, op.kind).map_err(place)? {
                 parts.entry(family).or_default().push((op, SeqNo(seq - base)));
             }
@@ -354,6 +357,7 @@ impl Replay<'_> {
         noted.map_err(|e| e.at(self.name(i), record.offset))?;
         self.keep(kind, payload, (base, count), (i, record.offset), parts)?;
         self.out.next = next;
+        self.out.numbers = (n > 0 && numbers_only == n).then_some((base, SeqNo(next - 1)));
         if let Some(span) = self.out.complete.last_mut() {
             (span.end, span.bytes) = (next, self.read_to);
         }

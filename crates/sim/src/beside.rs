@@ -177,7 +177,7 @@ impl Scene {
                 db = self.open()?;
             } else {
                 let done = self.perform(&db, &step, number);
-                done.map_err(|e| e.in_file(&format!("step {number}: {step:?}")))?;
+                done.map_err(|e| e.in_file(format!("step {number}: {step:?}")))?;
             }
             let number = db.snapshot()?.sequence();
             held(&self.prefixes).numbers.push(number);
@@ -257,16 +257,17 @@ impl Scene {
         let options = self.settings.options(self.env.clone()).read_only(true);
         let opened = Db::open(PATH, options);
         let db = opened.map_err(|e| format!("a read-only open beside a writer: {e}"))?;
-        let prefixes = held(&self.prefixes).clone();
+        let last = held(&self.prefixes).states.len() - 1;
         let seen = read_all(&db).map_err(|e| format!("reading beside a writer: {e}"))?;
         let number = db.snapshot().map_err(|e| e.to_string())?.sequence();
         db.close().map_err(|e| e.to_string())?;
+        // By now the number of what was under way may be known.
+        let prefixes = held(&self.prefixes).clone();
         // The prefixes that end at this number, as far as theirs are known.
         let ends = |n: usize| {
             prefixes.numbers.get(n).is_none_or(|from| *from <= number)
                 && prefixes.numbers.get(n + 1).is_none_or(|next| number < *next)
         };
-        let last = prefixes.states.len() - 1;
         if (first..=last).any(|n| prefixes.states[n] == seen && ends(n)) {
             return Ok(());
         }

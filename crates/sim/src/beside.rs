@@ -263,10 +263,11 @@ impl Scene {
         db.close().map_err(|e| e.to_string())?;
         // By now the number of what was under way may be known.
         let prefixes = held(&self.prefixes).clone();
-        // The prefixes that end at this number, as far as theirs are known.
+        // Whether a prefix ends at this number, as far as that is known. (A flush has no number of its own.)
         let ends = |n: usize| {
-            prefixes.numbers.get(n).is_none_or(|from| *from <= number)
-                && prefixes.numbers.get(n + 1).is_none_or(|next| number < *next)
+            let from = prefixes.numbers.get(n).copied().unwrap_or(number);
+            let next = prefixes.numbers.iter().find(|next| **next > from);
+            from <= number && next.is_none_or(|next| number < *next)
         };
         if (first..=last).any(|n| prefixes.states[n] == seen && ends(n)) {
             return Ok(());

@@ -186,6 +186,8 @@ bugs! {
     KeepUnsyncedLog = 322,
     /// On a full disk recovery still insists on copying the whole log.
     FullDiskCopiesLog = 323,
+    /// A read-only open ends with the number of a load or clear that it does not show: a change feed that starts there misses it.
+    ReaderKeepsPendingNumber = 302,
 }
 
 /// Plants one bug (or none), for the whole process.

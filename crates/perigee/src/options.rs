@@ -64,10 +64,14 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open if there is one already (default false).
     pub error_if_exists: bool,
-    /// Open without changing a byte and without a lock, also beside the process that writes (default false). Seen is the
-    /// database at the moment of this open; later writes are not. Safe beside a writer: files that it removes
-    /// meanwhile are held open, its log is read into memory and never cut. Writes fail with
-    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
+    /// Open without changing a byte and without a lock, also beside the process that writes (default false).
+    ///
+    /// Shows the state after a prefix of the commit order: everything up to one sequence number, over all column families, bulk loads
+    /// and column-family changes included. The prefix is not shorter than what was acknowledged before this open began, whatever the
+    /// durability; it may hold commits that are not yet acknowledged or synced. Later writes are not seen.
+    ///
+    /// Safe beside a writer, however busy: files that it removes are held open, its log is read into memory and never cut. Writes
+    /// fail with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
     pub read_only: bool,
     /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
     /// `Corruption`, never "not there" (default false). `perigee repair` makes a new database of it.

@@ -255,40 +255,6 @@ fn first_log(disk: &SimDisk) -> std::path::PathBuf {
     disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap()
 }
 
-/// The story: an open beside a writer read the whole manifest again whenever anything was flushed meanwhile, and gave up with `Busy`
-/// beside one that flushes all the time. Now it reads on where it ended, and keeps open what is open.
-#[test]
-fn open_beside_busy_writer_succeeds() {
-    let (_disk, env) = world();
-    let db = writer(&env);
-    fill(&db, 0, 200);
-    db.flush().unwrap();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            // A bound, so that a reader that fails does not leave it running.
-            for n in 1..200_000u32 {
-                if done.load(SeqCst) {
-                    break;
-                }
-                db.put("newest", n.to_be_bytes()).unwrap();
-                db.flush().unwrap();
-            }
-        });
-        let mut last = 0;
-        let opens: Vec<_> = (0..20).map(|_| Db::open("/db", options(&env).read_only(true))).collect();
-        done.store(true, SeqCst);
-        for reader in opens {
-            let reader = reader.unwrap();
-            let newest = reader.get("newest").unwrap();
-            let newest = newest.map_or(0, |v| u32::from_be_bytes(v[..].try_into().unwrap()));
-            assert!(newest >= last, "what was seen once is not lost");
-            last = newest;
-            assert_eq!(dump(&reader).keys().filter(|k| k.starts_with(b"k")).count(), 200);
-        }
-    });
-}
-
 type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 fn state(db: &Db) -> State {
@@ -299,9 +265,22 @@ fn state(db: &Db) -> State {
     db.families().iter().map(|name| (name.clone(), entries(name))).collect()
 }
 
-/// Runs a function once, when a segment of the log has been opened for reading.
-#[derive(Clone, Default)]
-struct Hook(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+/// Is called before (false) and after (true) a segment of the log is opened for reading.
+type OnOpen = Box<dyn FnMut(bool) + Send>;
+
+#[derive(Clone)]
+struct Hook(Arc<Mutex<OnOpen>>);
+
+impl Hook {
+    fn new(on_open: impl FnMut(bool) + Send + 'static) -> Hook {
+        Hook(Arc::new(Mutex::new(Box::new(on_open))))
+    }
+    fn call(&self, file: &str, opened: bool) {
+        if file.ends_with(".wal") {
+            (self.0.lock().unwrap())(opened);
+        }
+    }
+}
 
 impl std::fmt::Debug for Hook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -350,9 +329,9 @@ impl Dir for HookedDir {
         self.0.append_to(name)
     }
     fn open(&self, name: &str) -> perigee::Result<Arc<dyn ReadAt>> {
+        self.1.call(name, false);
         let file = self.0.open(name);
-        let hook = name.ends_with(".wal").then(|| self.1.0.lock().unwrap().take()).flatten();
-        hook.into_iter().for_each(|run| run());
+        self.1.call(name, true);
         file
     }
     fn rename(&self, from: &str, to: &str) -> perigee::Result<()> {
@@ -413,18 +392,20 @@ fn open_beside_writer_shows_a_prefix_of_its_changes() {
             db.create_family(family, small()).unwrap();
         }
         db.family("a").unwrap().put("k", "v").unwrap();
-        let hook = Hook::default();
-        let reads = Env { fs: Arc::new(HookedFs(disk, hook.clone())), ..Env::real() };
         let states = Arc::new(Mutex::new(vec![state(&db)]));
         let (writer, seen) = (db.clone(), Arc::clone(&states));
-        *hook.0.lock().unwrap() = Some(Box::new(move || {
-            change(&writer, &env);
-            seen.lock().unwrap().push(state(&writer));
-            writer.put("after", name).unwrap();
-            seen.lock().unwrap().push(state(&writer));
-        }));
+        let hook = Hook::new(move |opened| {
+            let mut seen = seen.lock().unwrap();
+            if opened && seen.len() == 1 {
+                change(&writer, &env);
+                seen.push(state(&writer));
+                writer.put("after", name).unwrap();
+                seen.push(state(&writer));
+            }
+        });
+        let reads = Env { fs: Arc::new(HookedFs(disk, hook)), ..Env::real() };
         let reader = Db::open("/db", options(&reads).read_only(true)).unwrap();
-        let states = states.lock().unwrap();
+        let states = states.lock().unwrap().clone();
         assert_eq!(states.len(), 3, "{name}: the writer has run during the open");
         let shown = state(&reader);
         // A created family with its first entry is two commits.
@@ -434,6 +415,32 @@ fn open_beside_writer_shows_a_prefix_of_its_changes() {
         let next = Db::open("/db", options(&reads).read_only(true)).unwrap();
         assert_eq!(state(&next), states[2], "{name}");
     }
+}
+
+/// The story: an open read the whole manifest again whenever a file had vanished before it was open, and gave up with `Busy` beside a
+/// writer that flushes all the time. Now it reads on where it ended, and keeps open what is open.
+#[test]
+fn open_succeeds_although_files_vanish_600_times() {
+    let (disk, env) = world();
+    let db = writer(&env);
+    fill(&db, 0, 200);
+    db.flush().unwrap();
+    let (writer, flushes) = (db.clone(), Arc::new(Mutex::new(0u32)));
+    let count = Arc::clone(&flushes);
+    // Before a segment is opened, it is flushed and removed.
+    let hook = Hook::new(move |opened| {
+        let mut n = count.lock().unwrap();
+        if !opened && *n < 600 {
+            *n += 1;
+            writer.put("newest", n.to_be_bytes()).unwrap();
+            writer.flush().unwrap();
+            writer.wait_idle().unwrap();
+        }
+    });
+    let reads = Env { fs: Arc::new(HookedFs(disk, hook)), ..Env::real() };
+    let reader = Db::open("/db", options(&reads).read_only(true)).unwrap();
+    assert!(*flushes.lock().unwrap() > 0, "the writer has flushed during the open");
+    assert_eq!(dump(&reader).keys().filter(|k| k.starts_with(b"k")).count(), 200);
 }
 
 /// Real files, a writer that loads, clears and spills in a loop, and a reader that opens them again and again.

@@ -56,12 +56,12 @@ enum Step {
 }
 
 /// The states that the writer's operations lead to.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Prefixes {
     /// `[n]`: after `n` operations. The last may be under way.
     states: Vec<Contents>,
-    /// Operations that have returned.
-    acknowledged: usize,
+    /// `[n]`: the sequence number then, as far as operations have returned.
+    numbers: Vec<u64>,
 }
 
 struct Scene {
@@ -134,13 +134,14 @@ impl Scene {
         for name in &START[1..] {
             db.create_family(name, settings.family.clone()).map_err(say)?;
         }
+        let numbers = vec![db.snapshot().map_err(say)?.sequence()];
         db.close().map_err(say)?;
         env.fs.open_dir(Path::new(TABLES), OpenDir::CreateIfMissing).map_err(say)?;
         let states = vec![START.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect()];
         Ok(Arc::new(Scene {
             env,
             settings: settings.clone(),
-            prefixes: Mutex::new(Prefixes { states, acknowledged: 0 }),
+            prefixes: Mutex::new(Prefixes { states, numbers }),
             ended: AtomicBool::new(false),
             wrong: Mutex::default(),
         }))
@@ -176,10 +177,10 @@ impl Scene {
                 db = self.open()?;
             } else {
                 let done = self.perform(&db, &step, number);
-                done.map_err(|e| e.in_file(&format!("step {number}: {step:?}")))?;
+                done.map_err(|e| e.in_file(format!("step {number}: {step:?}")))?;
             }
-            let mut prefixes = held(&self.prefixes);
-            prefixes.acknowledged = prefixes.states.len() - 1;
+            let number = db.snapshot()?.sequence();
+            held(&self.prefixes).numbers.push(number);
         }
         db.close()
     }
@@ -252,22 +253,32 @@ impl Scene {
     }
 
     fn open_and_compare(&self) -> std::result::Result<(), String> {
-        let first = held(&self.prefixes).acknowledged;
+        let first = held(&self.prefixes).numbers.len() - 1;
         let options = self.settings.options(self.env.clone()).read_only(true);
         let opened = Db::open(PATH, options);
-        let prefixes = held(&self.prefixes).states.clone();
         let db = opened.map_err(|e| format!("a read-only open beside a writer: {e}"))?;
+        let last = held(&self.prefixes).states.len() - 1;
         let seen = read_all(&db).map_err(|e| format!("reading beside a writer: {e}"))?;
+        let number = db.snapshot().map_err(|e| e.to_string())?.sequence();
         db.close().map_err(|e| e.to_string())?;
-        if prefixes[first..].contains(&seen) {
+        // By now the number of what was under way may be known.
+        let prefixes = held(&self.prefixes).clone();
+        // Whether a prefix ends at this number, as far as that is known. (A flush has no number of its own.)
+        let ends = |n: usize| {
+            let from = prefixes.numbers.get(n).copied().unwrap_or(number);
+            let next = prefixes.numbers.iter().find(|next| **next > from);
+            from <= number && next.is_none_or(|next| number < *next)
+        };
+        if (first..=last).any(|n| prefixes.states[n] == seen && ends(n)) {
             return Ok(());
         }
-        let older = prefixes.iter().rposition(|state| *state == seen);
+        let older = prefixes.states.iter().rposition(|state| *state == seen);
         let what = older.map_or("a state that never existed".to_owned(), |n| format!("the state after {n}"));
         Err(format!(
-            "a read-only open beside a writer shows {what}, with operations {first} to {} acknowledged or under way: {}",
-            prefixes.len() - 1,
-            difference(&prefixes[first], &seen)
+            "a read-only open beside a writer shows {what}, as number {number}, with operations {first} to {last} acknowledged or \
+             under way, up to number {:?}: {}",
+            prefixes.numbers.last(),
+            difference(&prefixes.states[first], &seen)
         ))
     }
 

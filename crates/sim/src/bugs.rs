@@ -71,6 +71,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::ReadOnlyCutsLog
         | Bug::ReaderSkipsManifestCheck
         | Bug::ReaderRereadsManifest
+        | Bug::ReaderKeepsPendingNumber
         | Bug::RepairTakesBadBlock => &[&SAFETY],
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced

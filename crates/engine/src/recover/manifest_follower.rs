@@ -300,11 +300,14 @@ mod tests {
         follower.pin().unwrap();
         writer.replace();
         assert_eq!(follower.change_up_to(100).unwrap(), None, "nothing has changed but the file");
+        // Replaced twice: the change is in no manifest that was read, but in the list of the last.
+        writer.replace();
         writer.change(7);
         writer.replace();
         assert_eq!(follower.change_up_to(100).unwrap(), Some(Change::At(SeqNo(7))));
         follower.pin().unwrap();
         // The log goes, and the event with it.
+        writer.replace();
         writer.change(20);
         writer.add_log(11, 30);
         writer.remove_log(10);

@@ -178,6 +178,8 @@ fn replay_prefix(
     match change.filter(|_| !bug::on(Bug::ReaderSkipsManifestCheck)) {
         None => {}
         Some(Change::At(seq)) => {
+            // Their memory, before it is used again.
+            drop((families, replayed));
             families = open(&found.catalog)?;
             replayed = replay(&families, seq.prev().0);
         }
@@ -185,7 +187,8 @@ fn replay_prefix(
             return Err(Error::new(ErrorKind::Busy, "the manifest was replaced during the replay"));
         }
     }
-    let replayed = replayed?;
+    let mut replayed = replayed?;
+    leave_out_pending_number(&mut replayed, &found.catalog);
     // Settings have no number. A merge operator is in the manifest before the first operand is in the log.
     for (id, entry) in &mut found.catalog.families {
         if let Some(now) = follower.borrow().catalog().families.get(id) {
@@ -193,6 +196,18 @@ fn replay_prefix(
         }
     }
     Ok((families, replayed))
+}
+
+/// Leaves out the last number of the log if it was taken for a change that the catalog does not have: a change feed that starts at the
+/// number of this open has to report that change.
+fn leave_out_pending_number(replayed: &mut Replayed, catalog: &Catalog) {
+    if let Some((first, last)) = replayed.numbers
+        && !catalog.events.iter().any(|e| e.at == last)
+        && !bug::on(Bug::ReaderKeepsPendingNumber)
+    {
+        replayed.next = first;
+        replayed.first = replayed.first.min(first);
+    }
 }
 
 /// Without a manifest nobody knows what the database was; repair finds out what can be found out.

@@ -301,7 +301,7 @@ impl Replay<'_> {
         }
         let at = operations(record.header.kind, &record.payload).map_err(place)?;
         let mut parts = Parts::new();
-        let mut n = 0;
+        let (mut n, mut numbers_only) = (0, 0);
         for op in Ops::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
             if n >= u64::from(count) {
@@ -309,6 +309,7 @@ impl Replay<'_> {
             }
             let seq = base + n;
             n += 1;
+            numbers_only += u64::from(op.family == FamilyId::NOBODY);
             if let Some(family) = self.target(op.family, seq, op.kind).map_err(place)? {
                 let part = parts.entry(family).or_default();
                 // Who only verifies wants to know whether there are any.
@@ -334,6 +335,7 @@ impl Replay<'_> {
         if self.rebooted {
             self.out.synced = self.out.synced.max(next - 1);
         }
+        self.out.numbers = (n > 0 && numbers_only == n).then_some((base, SeqNo(next - 1)));
         if let Some(span) = self.out.complete.last_mut() {
             (span.end, span.bytes) = (next, self.read_to);
         }

@@ -2,7 +2,7 @@
 
 use crate::shared::SharedBatches;
 use crate::wal::LogSpan;
-use perigee_base::Error;
+use perigee_base::{Error, SeqNo};
 use perigee_file::log::RecordKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct Replayed {
     pub first: u64,
     /// The next LSN.
     pub next: u64,
+    /// First and last number of the last record, if it only takes numbers (for a load, or a change of the column families).
+    pub numbers: Option<(u64, SeqNo)>,
     /// Operations put into memtables.
     pub operations: u64,
     /// Bytes cut.

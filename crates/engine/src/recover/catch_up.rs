@@ -2,6 +2,9 @@
 //! as it goes, by the same flushes and edits as in normal operation. A crash at any time leaves a database whose
 //! log begins behind what was flushed.
 //!
+//! Many families would each leave a tiny table at each flush, more than there is memory for. So then the log is read several
+//! times, each time for as many families as there is room for, and each of them makes one table.
+//!
 //! Bounded is what memtables hold, by their share of the memory budget; beside them one record at a time is in memory.
 
 use super::insert::{Parts, insert};
@@ -22,6 +25,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// Runs in level 0 of one family after which tables are merged before more are made.
 const LEVEL0_RUNS: u64 = 12;
+
+/// Families that would be flushed with fewer bytes than these, because there are so many, are replayed group by group.
+const FLUSH_BYTES_MIN: u64 = 256 << 10;
 
 /// What is replayed.
 #[derive(Clone, Copy, Debug)]
@@ -45,30 +51,82 @@ struct CatchUp<'a> {
     core: &'a Arc<Core>,
     /// The families, and how far each had been flushed when the log was verified.
     families: BTreeMap<FamilyId, (Arc<Family>, SeqNo)>,
+    /// Segments stay from here on, because others of their operations are replayed later.
+    held_from: u64,
     done: CaughtUp,
     /// No room for tables: the rest stays in memory, or the database could not be opened at all.
     is_full: bool,
 }
 
-/// Reads the log once more and puts what is not in tables into memtables, which are flushed when they exceed their share.
-pub fn catch_up(core: &Arc<Core>, span: Span, flushed: &BTreeMap<FamilyId, SeqNo>) -> Result<CaughtUp> {
-    let of = |f: Arc<Family>| Some((f.id, (Arc::clone(&f), *flushed.get(&f.id)?)));
-    let families = core.families.all().into_iter().filter_map(of).collect();
-    let mut c = CatchUp { core, families, done: CaughtUp::default(), is_full: false };
+/// Reads the log once more, or once for each group of families, and puts what is not in tables into memtables, which are flushed
+/// when they exceed their share. `bytes`: what the operations of each family take in memory.
+pub fn catch_up(
+    core: &Arc<Core>,
+    span: Span,
+    flushed: &BTreeMap<FamilyId, SeqNo>,
+    bytes: &BTreeMap<FamilyId, u64>,
+) -> Result<CaughtUp> {
     core.unreplayed.store(span.from, SeqCst);
-    let segments = core.wal.appender().firsts();
-    let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.to]);
-    for ((id, first), end) in segments.iter().zip(ends) {
-        let end = end.min(span.to);
-        if *first < end && end > span.from {
-            c.segment(*id, *first, end)?;
+    let groups = groups(bytes, core.memory.share() / 2);
+    let (mut done, mut is_full, mut left) = (CaughtUp::default(), false, groups.len());
+    for group in groups {
+        left -= 1;
+        let of = |id: &FamilyId| Some((*id, (core.families.by_id(*id)?, *flushed.get(id)?)));
+        let families = group.iter().filter_map(of).collect();
+        let held_from = if left > 0 { span.from } else { u64::MAX };
+        let mut c = CatchUp { core, families, held_from, done, is_full };
+        c.read_log(span)?;
+        if left > 0 {
+            c.finish_group()?;
         }
+        (done, is_full) = (c.done, c.is_full);
     }
     core.unreplayed.store(u64::MAX, SeqCst);
-    Ok(c.done)
+    Ok(done)
+}
+
+/// Which families are replayed together, so that memtables hold no more than `limit`: all, where each can be flushed with enough
+/// bytes; else the small ones together, and one that is larger than the limit alone.
+fn groups(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
+    let mut all: Vec<(u64, FamilyId)> = bytes.iter().map(|(id, bytes)| (*bytes, *id)).collect();
+    if all.len() as u64 * FLUSH_BYTES_MIN <= limit {
+        return vec![all.into_iter().map(|(_, id)| id).collect()];
+    }
+    all.sort_unstable();
+    let (mut groups, mut sum) = (vec![Vec::new()], 0);
+    for (bytes, id) in all {
+        if sum > 0 && sum + bytes > limit {
+            groups.push(Vec::new());
+            sum = 0;
+        }
+        sum += bytes;
+        groups.last_mut().into_iter().for_each(|group| group.push(id));
+    }
+    groups
 }
 
 impl CatchUp<'_> {
+    fn read_log(&mut self, span: Span) -> Result<()> {
+        let segments = self.core.wal.appender().firsts();
+        let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.to]);
+        for ((id, first), end) in segments.iter().zip(ends) {
+            let end = end.min(span.to);
+            if *first < end && end > span.from {
+                self.segment(*id, *first, end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The memtables of this group make room for the next.
+    fn finish_group(&mut self) -> Result<()> {
+        for (family, _) in self.families.values() {
+            family.tree.seal();
+        }
+        self.core.refresh_load();
+        self.make_room()
+    }
+
     fn segment(&mut self, id: perigee_base::FileId, first: u64, end: u64) -> Result<()> {
         let file = name::file_name(id, FileKind::Wal);
         let mut log = open_to_read(&*self.core.dir, self.core.database, id, first)?;
@@ -79,7 +137,7 @@ impl CatchUp<'_> {
             next = record.header.lsn + u64::from(record.header.count);
             self.record(record).map_err(|e| e.at(&file, offset))?;
             // What is not replayed yet keeps its segment.
-            self.core.unreplayed.store(next, SeqCst);
+            self.core.unreplayed.store(next.min(self.held_from), SeqCst);
             self.make_room()?;
         }
         Ok(())
@@ -156,4 +214,22 @@ fn job_over(core: &Core) {
     core.job_over();
     // What cannot be removed now is an orphan of the next open.
     let _ = core.retire.sweep(&core.shelf);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_small_families_are_replayed_group_by_group() {
+        let of = |bytes: &[u64], limit| {
+            let all = bytes.iter().enumerate().map(|(i, bytes)| (FamilyId(i as u32), *bytes)).collect();
+            groups(&all, limit).iter().map(|g| g.iter().map(|id| id.0).collect()).collect::<Vec<Vec<u32>>>()
+        };
+        let large = FLUSH_BYTES_MIN * 2;
+        assert_eq!(of(&[u64::MAX / 4, 5], large), [[0, 1]], "each can be flushed with enough bytes");
+        assert_eq!(of(&[large, 5, large * 9, 7], large), [vec![1, 3], vec![0], vec![2]]);
+        assert_eq!(of(&[3, 4, 5, 6], 9), [vec![0, 1], vec![2], vec![3]]);
+        assert_eq!(of(&[], 9), [vec![]; 1]);
+    }
 }

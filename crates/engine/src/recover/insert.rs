@@ -14,8 +14,16 @@ const COPIED_BYTES_MAX: usize = 4 << 10;
 /// The operations of a record by family, each with its place among the record's numbers.
 pub type Parts = BTreeMap<FamilyId, Vec<(Op, SeqNo)>>;
 
+/// What an operation takes in a memtable beside its key and value, about.
+const OP_BYTES: usize = 72;
+
+/// Bytes that an operation takes in a memtable, about.
+pub fn memory_bytes(op: &Op) -> u64 {
+    (op.key.len() + op.value.len() + OP_BYTES) as u64
+}
+
 /// Inserts `parts`, which lie in `buffer`, a record of `count` operations from number `base` on. With `copied`, the buffer of a
-/// small record is not kept. Returns how many bytes the memtables grew by.
+/// small record, or of one most of which is not inserted, is not kept. Returns how many bytes the memtables grew by.
 ///
 /// # Errors
 /// `NoMemory` if a memtable's address space is exhausted.
@@ -27,10 +35,10 @@ pub fn insert(
     batches: &SharedBatches,
     copied: bool,
 ) -> Result<u64> {
-    let copied = copied && buffer.len() <= COPIED_BYTES_MAX;
+    let all: u64 = parts.values().map(|ops| bytes_of(ops)).sum();
+    let copied = copied && (buffer.len() <= COPIED_BYTES_MAX || all * 2 < buffer.len() as u64);
     let shared =
         (parts.len() > 1 && !copied).then(|| batches.add(buffer.capacity(), base + u64::from(count) - 1));
-    let all: u64 = if shared.is_some() { parts.values().map(|ops| bytes_of(ops)).sum() } else { 0 };
     let mut grown = 0;
     for (id, ops) in parts {
         let Some(family) = family(*id) else { continue };

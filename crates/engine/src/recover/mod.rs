@@ -147,7 +147,7 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let core = Arc::new(core);
     if replayed.deferred {
         let span = Span { from: replayed.first, to: replayed.next };
-        let done = catch_up(&core, span, &flushed)?;
+        let done = catch_up(&core, span, &flushed, &replayed.family_bytes)?;
         (report.replayed, report.peak_bytes) = (done.operations, report.peak_bytes.max(done.peak_bytes));
     }
     core.memory.freed(report.peak_bytes);

@@ -4,7 +4,7 @@
 //! limit, they are dropped, and the rest of the log is only verified, one record in memory at a time: `catch_up` then reads it a
 //! second time and flushes as it goes.
 
-use super::insert::{Parts, insert};
+use super::insert::{Parts, insert, memory_bytes};
 use super::manifest::Found;
 use super::replayed::{Kept, Replayed};
 use crate::family::Family;
@@ -300,7 +300,7 @@ impl Replay<'_> {
             RecordKind::Batch | RecordKind::Prepare | RecordKind::Decision => {}
         }
         let at = operations(record.header.kind, &record.payload).map_err(place)?;
-        let mut parts = Parts::new();
+        let (mut parts, mut taken) = (Parts::new(), BTreeMap::<FamilyId, u64>::new());
         let (mut n, mut numbers_only) = (0, 0);
         for op in Ops::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
@@ -311,6 +311,7 @@ impl Replay<'_> {
             n += 1;
             numbers_only += u64::from(op.family == FamilyId::NOBODY);
             if let Some(family) = self.target(op.family, seq, op.kind).map_err(place)? {
+                *taken.entry(family).or_default() += memory_bytes(&op);
                 let part = parts.entry(family).or_default();
                 // Who only verifies wants to know whether there are any.
                 if !self.out.deferred || part.is_empty() {
@@ -326,6 +327,9 @@ impl Replay<'_> {
         }
         if bug::on(Bug::LosePartOfCommit) && parts.len() > 1 {
             parts.pop_last();
+        }
+        for (family, bytes) in taken {
+            *self.out.family_bytes.entry(family).or_default() += bytes;
         }
         let (kind, payload) = (record.header.kind, Arc::new(record.payload));
         let noted = self.prepared(kind, base, &payload);

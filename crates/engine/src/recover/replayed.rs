@@ -2,7 +2,7 @@
 
 use crate::shared::SharedBatches;
 use crate::wal::LogSpan;
-use perigee_base::{Error, SeqNo};
+use perigee_base::{Error, FamilyId, SeqNo};
 use perigee_file::log::RecordKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,6 +63,8 @@ pub struct Replayed {
     pub complete: Vec<LogSpan>,
     /// The log is larger than the limit: it was only verified, and nothing of it is in memtables.
     pub deferred: bool,
+    /// Bytes that the operations of each family take in memory, about.
+    pub family_bytes: BTreeMap<FamilyId, u64>,
     /// The log is on stable storage up to here, in the segments that it was read from.
     pub synced: u64,
     /// Most bytes that memtables and records held at a time.

@@ -43,7 +43,7 @@ for ((run = 1; run <= runs; run++)); do
     code=$?
     # Failed tests with the target that they belong to; targets that ended in another way (a signal, a hang).
     failures=$(awk '
-        / Running / { target = $0; sub(/^ *Running /, "", target); sub(/ \(.*/, "", target) }
+        / Running / { target = $0; sub(/^ *Running /, "", target); sub(/\(.*\//, "(", target); sub(/-[0-9a-f]*\)/, ")", target) }
         /^test .* \.\.\. FAILED/ { print target ": " $2; seen = 1 }
         /^error: test failed, to rerun pass/ { if (!seen) print "a target that did not come to its end: " $0; seen = 0 }
     ' "$log")

@@ -229,7 +229,7 @@ fn a_tombstone_older_than_a_hole_in_the_log_is_not_believed() {
     db.single_delete("single").unwrap();
     db.delete_range("range".."rangf").unwrap();
     family.put_until("expired", "old", 1).unwrap();
-    let mark = without_zeros(disk.read_raw(&first_log(&disk))).len();
+    let mark = without_zeros(disk.read_raw(first_log(&disk))).len();
     let mut batch = perigee::WriteBatch::new();
     ["delete", "single", "range", "expired"].iter().for_each(|k| batch.put(&family, k, "new").unwrap());
     db.write(batch).unwrap();

@@ -245,11 +245,11 @@ fn a_manifest_cut_at_the_end_of_an_edit_is_a_loss() {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env)).unwrap();
-    let before = disk.read_raw(&PathBuf::from("/db/MANIFEST"));
+    let before = disk.read_raw("/db/MANIFEST");
     let family = db.create_family("new", FamilyOptions::new()).unwrap();
     family.put("k", "v").unwrap();
     let crashed = disk.deep_clone();
-    crashed.write_raw(&PathBuf::from("/db/MANIFEST"), before);
+    crashed.write_raw("/db/MANIFEST", before);
     let (report, got) = mend(&crashed);
     assert!(report.lost.iter().any(|l| l.file == "MANIFEST"), "{report:?}");
     assert!(got.values().any(|v| v == b"v"), "its entries are in a family without a name");

@@ -72,12 +72,18 @@ fn durability(rng: &mut Rng) -> Durability {
 fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
-        script.push(match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3, 4]) {
+        let next = match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3, 4]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
             4 if writer == 0 => Action::Change,
-            5 if rng.percent(30) => Action::Sleep(WATERMARK_US),
+            5 if rng.percent(30) => {
+                // A synced commit asks for a watermark, which must not claim the one behind it.
+                let commit = |seed, durability| Action::Commit(Spec::Random(seed), Some(durability));
+                script.push(commit(rng.next(), Durability::Full));
+                script.push(commit(rng.next(), Durability::None));
+                Action::Sleep(WATERMARK_US)
+            }
             5 => Action::Sleep(rng.log_uniform(4000)),
             6 => Action::WaitIdle,
             7 => Action::Cancel(rng.log_uniform(2000)),
@@ -89,7 +95,8 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
                 let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
                 Action::Commit(Spec::Random(rng.next()), own)
             }
-        });
+        };
+        script.push(next);
     }
     script
 }

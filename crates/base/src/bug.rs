@@ -166,6 +166,10 @@ bugs! {
     WaiterForgotten = 189,
     /// Locks taken behind a savepoint stay when it is gone back to.
     RollbackKeepsLock = 190,
+    /// A directory that belongs to another program is opened as an empty database.
+    ForeignFilesIgnored = 350,
+    /// The commit hooks that are due run on whichever thread commits next.
+    HooksOnAnyThread = 351,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -62,6 +62,31 @@ fn a_foreign_directory_is_left_alone() {
 }
 
 #[test]
+fn databases_of_other_engines_are_refused_with_the_import_that_reads_them() {
+    let w = World::new();
+    let engines: [(&[&str], &str); 3] = [
+        (&["LOCK", "users/config.ini", "users/MANIFEST"], "perigee import --tidesdb-lib"),
+        (&["CURRENT", "IDENTITY", "MANIFEST-000005"], "perigee import --from-rocksdb"),
+        (&["data.mdb", "lock.mdb"], "perigee import --from-lmdb"),
+    ];
+    for (i, (files, says)) in engines.into_iter().enumerate() {
+        let db = format!("theirs{i}");
+        files.iter().for_each(|f| w.write(&format!("{db}/{f}"), b"theirs"));
+        let before = w.names(&db);
+        for args in READERS {
+            let mut args = args.to_vec();
+            args[1] = &db;
+            let e = w.fails(2, says, &args);
+            assert_eq!(e["kind"], "not found");
+        }
+        assert_eq!(w.fails(2, says, &["put", &db, "k", "v"])["kind"], "invalid argument");
+        w.fails(2, says, &["repair", &db, "mended"]);
+        assert_eq!(w.names(&db), before);
+        assert!(!w.path("mended").exists());
+    }
+}
+
+#[test]
 fn wrong_use_exits_with_two() {
     let w = World::new();
     w.ok(&["put", "db", "k", "v"]);

@@ -64,6 +64,8 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         Bug::CheckpointSkipsDirSync
         | Bug::PruneDropsShared
         | Bug::ReadOnlyCutsLog
+        | Bug::ForeignFilesIgnored
+        | Bug::HooksOnAnyThread
         | Bug::RepairTakesBadBlock => &[&SAFETY],
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced

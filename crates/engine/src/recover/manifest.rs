@@ -28,13 +28,21 @@ pub struct Found {
 
 /// Reads the manifest, or describes a new database if there is none and that is allowed.
 pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<Found> {
-    let Some(len) = dir.file_len(name::MANIFEST)? else { return new(env, dir, settings) };
-    if settings.error_if_exists {
+    if settings.error_if_exists && dir.file_len(name::MANIFEST)?.is_some() {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
             format!("there is a database in {} already", dir.path().display()),
         ));
     }
+    match read_existing(dir, boot)? {
+        Some(found) => Ok(found),
+        None => new(env, dir, settings),
+    }
+}
+
+/// Reads the manifest, if there is one.
+pub fn read_existing(dir: &dyn Dir, boot: u64) -> Result<Option<Found>> {
+    let Some(len) = dir.file_len(name::MANIFEST)? else { return Ok(None) };
     let mut log = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, Some(len))?;
     let mut found = Found {
         catalog: Catalog::default(),
@@ -66,7 +74,7 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
                     Error::corruption("the manifest holds no snapshot").at(name::MANIFEST, log.offset())
                 );
             }
-            Step::End => return checked(found),
+            Step::End => return checked(found).map(Some),
             Step::Bad(bad) => {
                 let behind = log.look_behind()?;
                 let same_boot = log.header().b == boot && boot != 0;
@@ -77,7 +85,7 @@ pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<
                 found.cut_bytes = log.end() - bad.offset;
                 found.cut_reason = format!("{}: {}; ", name::MANIFEST, bad.why.message());
                 found.catalog.clean = None;
-                return checked(found);
+                return checked(found).map(Some);
             }
         }
     }
@@ -94,17 +102,10 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {place}")));
     }
     // A directory that holds data but no manifest is a damaged database, not a missing one.
-    for file in dir.list()? {
-        let holds_data = match name::parse(&file) {
-            Some((_, FileKind::Klog | FileKind::Vlog)) => true,
-            Some((_, FileKind::Wal)) => holds_records(dir, &file)?,
-            _ => false,
-        };
-        if holds_data {
-            return Err(
-                Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file)
-            );
-        }
+    if let Some(file) = data_without_manifest(dir)? {
+        return Err(
+            Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file)
+        );
     }
     let family = settings.default_family.clone().unwrap_or_default();
     family.check()?;
@@ -122,6 +123,21 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
         cut_bytes: 0,
         cut_reason: String::new(),
     })
+}
+
+/// The first file of ours that holds data, in a directory without a manifest.
+pub fn data_without_manifest(dir: &dyn Dir) -> Result<Option<String>> {
+    for file in dir.list()? {
+        let holds_data = match name::parse(&file) {
+            Some((_, FileKind::Klog | FileKind::Vlog)) => true,
+            Some((_, FileKind::Wal)) => holds_records(dir, &file)?,
+            _ => false,
+        };
+        if holds_data {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
 }
 
 fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {

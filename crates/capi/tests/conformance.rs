@@ -267,7 +267,9 @@ fn the_headers_of_tidesql_need_no_other_package() {
             let command = |extra: &[&str]| {
                 let mut command = Command::new(compiler);
                 command.args(STRICT).arg(standard).args(extra);
-                path.iter().for_each(|p| drop(command.arg("-I").arg(p)));
+                for p in *path {
+                    command.arg("-I").arg(p);
+                }
                 if i > 0 {
                     command.arg("-DINNER_PATH");
                 }

@@ -71,7 +71,9 @@ fn databases_of_other_engines_are_refused_with_the_import_that_reads_them() {
     ];
     for (i, (files, says)) in engines.into_iter().enumerate() {
         let db = format!("theirs{i}");
-        files.iter().for_each(|f| w.write(&format!("{db}/{f}"), b"theirs"));
+        for file in files {
+            w.write(&format!("{db}/{file}"), b"theirs");
+        }
         let before = w.names(&db);
         for args in READERS {
             let mut args = args.to_vec();

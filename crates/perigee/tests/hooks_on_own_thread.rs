@@ -12,7 +12,7 @@ use std::thread::{ThreadId, current};
 
 fn schedules(run: impl Fn(Env)) {
     for seed in 0..400 {
-        World::new(seed).run(SimDisk::new(seed), |env| run(env));
+        World::new(seed).run(SimDisk::new(seed), &run);
     }
 }
 
@@ -74,10 +74,10 @@ fn hooks_that_commit_crosswise_do_not_wait_for_each_other() {
         writers.into_iter().for_each(|w| w.join().unwrap());
         let heard = heard.lock().clone();
         assert_eq!(heard.len(), 4, "a commit returned before the hooks of what its hook committed had run");
-        for i in 0..2 {
+        for (i, family) in families.iter().enumerate() {
             let numbers: Vec<u64> = heard.iter().filter(|h| h.0 == i).map(|h| h.1).collect();
             assert!(numbers.is_sorted(), "{heard:?}");
-            families[i].clear_commit_hook();
+            family.clear_commit_hook();
         }
         db.close().unwrap();
     });

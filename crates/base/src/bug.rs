@@ -188,6 +188,10 @@ bugs! {
     FullDiskCopiesLog = 323,
     /// A read-only open ends with the number of a load or clear that it does not show: a change feed that starts there misses it.
     ReaderKeepsPendingNumber = 302,
+    /// A directory that belongs to another program is opened as an empty database.
+    ForeignFilesIgnored = 350,
+    /// The commit hooks that are due run on whichever thread commits next.
+    HooksOnAnyThread = 351,
 }
 
 /// Plants one bug (or none), for the whole process.

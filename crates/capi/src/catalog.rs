@@ -54,6 +54,15 @@ pub fn outside(inside: &str) -> &str {
 /// A family as C sees it: its name there and its settings.
 pub type Seen = (perigee::Family, String, FamilyConfig);
 
+/// The names that C sees of families that were read from a manifest: name, comparator, whether tables hold entries.
+pub fn seen_at(families: &[(String, String, bool)]) -> Vec<String> {
+    let own_default = families.iter().any(|(name, ..)| name == "default~");
+    let seen = families
+        .iter()
+        .filter(|(name, _, tables)| name != SETTINGS && (name != DEFAULT || *tables && !own_default));
+    seen.map(|(name, ..)| outside(name).to_owned()).collect()
+}
+
 /// The families that C sees, oldest first, with their settings in force.
 pub fn load(db: &Db, unified: Option<usize>) -> Result<Vec<Seen>> {
     let names = db.families();

@@ -3,9 +3,9 @@
 use crate::abi::*;
 use crate::alloc::{self, Calloc, Free, Malloc, Realloc};
 use crate::border::{call, given, in_hook, out, text};
-use crate::code::{Code, EXISTS, INVALID_ARGS, INVALID_DB, IO, NOT_FOUND};
+use crate::code::{Code, EXISTS, INVALID_ARGS, IO, NOT_FOUND};
 use crate::order::{self, Function};
-use crate::state::{DATABASES, Database, Registered, database};
+use crate::state::{DATABASES, Database, Registered, closed, database};
 use crate::{config, log};
 use perigee::{LogLevel, Options};
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -190,7 +190,6 @@ pub extern "C" fn tidesdb_close(db: Handle) -> c_int {
         if in_hook() {
             return Err(INVALID_ARGS.because("a commit hook may not close databases"));
         }
-        let closed = |_| INVALID_DB.because("the database is closed already, or this is no handle of one");
         DATABASES.remove(db as usize).map_err(closed)?.close()
     })
 }

@@ -231,15 +231,14 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
         let db = database(db)?;
         // SAFETY: says the caller.
         let (names, count) = unsafe { (out(names)?, out(count)?) };
-        db.engine()?;
-        let all = db.all();
+        let all = db.names()?;
         (*names, *count) = (null_mut(), 0);
         if all.is_empty() {
             return Ok(());
         }
         let array = alloc::take(all.len() * size_of::<*mut c_char>())?.cast::<*mut c_char>();
         for (i, family) in all.iter().enumerate() {
-            let name = alloc::copy_text(&family.name());
+            let name = alloc::copy_text(family);
             // SAFETY: the array has a place for each; what was made before is given back if memory ends.
             unsafe {
                 match name {

@@ -9,9 +9,10 @@
 //! ```
 //! Each kind has a table of slots that are never freed; a slot says which generation lives in it. Things that threads share
 //! (databases, families) are pinned; things that one thread uses at a time (transactions, iterators) are held, and a second
-//! thread waits. Invariant: a value is touched only by who has counted itself in the slot's state.
+//! thread waits. In a child of `fork` every handle of the parent is refused. Invariant: a value is touched only by who has counted itself in the slot's state.
 
-use crate::code::{Code, INVALID_ARGS, MEMORY, Result};
+use crate::code::{Code, INVALID_ARGS, INVALID_DB, MEMORY, Result};
+use perigee::env::fork;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -36,6 +37,8 @@ const PINS: u64 = GOING - 1;
 
 struct Slot<T, S> {
     state: AtomicU64,
+    /// The process that made what lives in it: see [`fork::generation`].
+    forks: AtomicU64,
     /// What may be looked at without holding the value: it is never freed.
     side: S,
     /// The thread that holds it.
@@ -81,6 +84,14 @@ fn stale() -> Code {
     INVALID_ARGS.because("a handle that is null, was freed, or is of another kind")
 }
 
+/// Handles of the parent are refused in a forked child: their files, threads and locks are the parent's.
+#[cold]
+fn forked() -> Code {
+    INVALID_DB.because(
+        "this process was forked from the one that made the handle: open the database here after the parent has closed it",
+    )
+}
+
 #[cold]
 fn again() -> Code {
     INVALID_ARGS.because("this thread is inside a call with that handle already")
@@ -111,7 +122,11 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         let chunk = self.chunks[index / CHUNK].get();
         match chunk {
             Some(chunk) if raw >> 44 == self.kind && raw & 15 == 0 => {
-                Ok((&chunk[index % CHUNK], (raw >> 24) & GENERATION))
+                let slot = &chunk[index % CHUNK];
+                if slot.forks.load(Relaxed) != fork::generation() {
+                    return Err(forked());
+                }
+                Ok((slot, (raw >> 24) & GENERATION))
             }
             _ => Err(stale()),
         }
@@ -139,6 +154,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         let chunk = self.chunks[index / CHUNK].get_or_init(|| {
             let empty = || Slot {
                 state: AtomicU64::new(1 << 32),
+                forks: AtomicU64::new(fork::generation()),
                 side: S::default(),
                 owner: AtomicUsize::new(0),
                 value: UnsafeCell::new(None),
@@ -150,6 +166,7 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
         // SAFETY: the slot is free and was taken from the list of free ones by this thread alone: no handle leads to it.
         unsafe { *slot.value.get() = Some(value) };
         side(&slot.side);
+        slot.forks.store(fork::generation(), Relaxed);
         slot.state.store(generation << 32 | LIVE, Release);
         Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
     }

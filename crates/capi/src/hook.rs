@@ -1,7 +1,8 @@
-//! Commit hooks: the engine's events as arrays of operations.
+//! Commit hooks: the engine's events as arrays of operations. The engine runs a hook on the thread that commits, before the commit
+//! returns.
 
 use crate::abi::{CommitHook, CommitOp};
-use crate::border::{Within, in_hook};
+use crate::border::Within;
 use crate::handle::{me, wait};
 use crate::log;
 use perigee::{CommitEvent, CommitOperation};
@@ -9,48 +10,11 @@ use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
-
-/// How far the hooks of a database have been told: who commits waits for that, so that a hook has run before the commit returns, on
-/// whichever thread.
-#[derive(Default)]
-pub struct Told {
-    upto: Mutex<u64>,
-    bell: Condvar,
-    running: AtomicUsize,
-}
-
-impl Told {
-    fn set(&self, seq: u64) {
-        let mut upto = self.upto.lock().unwrap_or_else(PoisonError::into_inner);
-        *upto = seq.max(*upto);
-        self.bell.notify_all();
-    }
-    /// Waits until the hooks have heard of the commit that began with this number. One that nobody will tell (its hook was taken away
-    /// before) is not waited for, nor anything inside a hook, which is told when that has returned.
-    pub fn wait(&self, seq: u64) {
-        if in_hook() {
-            return;
-        }
-        let mut upto = self.upto.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut idle = 0;
-        while *upto < seq && idle < 3 {
-            let (guard, timed_out) = self
-                .bell
-                .wait_timeout(upto, Duration::from_millis(5))
-                .unwrap_or_else(PoisonError::into_inner);
-            upto = guard;
-            idle = if timed_out.timed_out() && self.running.load(SeqCst) == 0 { idle + 1 } else { 0 };
-        }
-    }
-}
 
 /// A user's hook and what it is given each time.
 pub struct Hook {
     call: CommitHook,
     context: *mut c_void,
-    told: Arc<Told>,
     alive: AtomicBool,
     /// The thread that is in it; 0: none.
     inside: AtomicUsize,
@@ -94,10 +58,9 @@ fn operation(op: &CommitOperation<'_>) -> Option<CommitOp> {
 }
 
 impl Hook {
-    /// A hook of a database.
-    pub fn new(call: CommitHook, context: *mut c_void, told: &Arc<Told>) -> Hook {
-        let (told, alive) = (Arc::clone(told), AtomicBool::new(true));
-        Hook { call, context, told, alive, inside: AtomicUsize::new(0) }
+    /// A hook that was not called yet.
+    pub fn new(call: CommitHook, context: *mut c_void) -> Hook {
+        Hook { call, context, alive: AtomicBool::new(true), inside: AtomicUsize::new(0) }
     }
 
     /// It is not called any more; waits until who is in it has left (this thread itself is not waited for).
@@ -116,15 +79,12 @@ impl Hook {
 
     /// Tells it of a commit.
     pub fn tell(&self, event: &CommitEvent<'_>) {
-        self.told.running.fetch_add(1, SeqCst);
         self.inside.store(me(), SeqCst);
         // Either this sees that it was retired, or who retires it sees this.
         if self.alive.load(SeqCst) {
             self.call(event);
         }
         self.inside.store(0, SeqCst);
-        self.told.running.fetch_sub(1, SeqCst);
-        self.told.set(event.commit_sequence());
     }
 
     fn call(&self, event: &CommitEvent<'_>) {

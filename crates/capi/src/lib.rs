@@ -29,4 +29,5 @@ pub mod txn;
 pub mod iter;
 pub mod maintain;
 pub mod stats;
+pub mod xxhash;
 pub mod ext;

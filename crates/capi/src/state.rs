@@ -3,12 +3,12 @@
 //! Invariant: a family's handle is good as long as the family is in its database's list; closing empties the list.
 
 use crate::abi::{CommitHook, FamilyConfig, SYNC_NONE};
-use crate::code::{INVALID_ARGS, INVALID_DB, Result};
+use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
 use crate::handle::{Pin, Table};
-use crate::hook::{Hook, Told};
+use crate::hook::Hook;
 use crate::order::Function;
 use crate::{catalog, config, log, order};
-use perigee::{Db, Durability, KeyOrder, Options};
+use perigee::{Db, Durability, KeptLock, KeyOrder, Options};
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};
@@ -39,6 +39,8 @@ pub struct Database {
     engine: OnceLock<Db>,
     /// It waits for a comparator.
     waiting: AtomicBool,
+    /// The lock on the directory, while the engine waits for comparators.
+    kept: Mutex<KeptLock>,
     /// What the engine is to be opened with.
     options: Mutex<Option<Options>>,
     /// Comparators of the program.
@@ -57,8 +59,6 @@ pub struct Database {
     pub log: Option<PathBuf>,
     /// Families with a hook: transactions are kept whole for them.
     pub hooks: AtomicUsize,
-    /// How far they have been told.
-    pub told: Arc<Told>,
     /// The block cache was wanted.
     pub cached: bool,
     /// Memory of the machine, and what of it was free when the database was opened.
@@ -121,6 +121,7 @@ impl Database {
             path,
             engine: OnceLock::new(),
             waiting: AtomicBool::new(false),
+            kept: Mutex::default(),
             options: Mutex::new(Some(options)),
             comparators: RwLock::default(),
             families: RwLock::default(),
@@ -130,7 +131,6 @@ impl Database {
             finish: c.finish_compactions_on_close != 0,
             log,
             hooks: AtomicUsize::new(0),
-            told: Arc::default(),
             cached: c.block_cache_size > 0,
             memory: machine_memory(),
         })
@@ -159,8 +159,9 @@ impl Database {
         let Some(given) = options.as_mut() else {
             return Err(INVALID_DB.because("the database is closed"));
         };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let engine = loop {
-            let e = match Db::open(&self.path, given.clone()) {
+            let e = match Db::open_keeping(&self.path, given.clone(), &mut kept) {
                 Ok(engine) => break engine,
                 Err(e) => e,
             };
@@ -170,6 +171,9 @@ impl Database {
                 Some(order) => given.orders.push(order),
                 None => {
                     self.waiting.store(missing.is_some(), Relaxed);
+                    if missing.is_none() {
+                        *kept = KeptLock::default();
+                    }
                     return Err(e.into());
                 }
             }
@@ -195,6 +199,20 @@ impl Database {
     /// Whether the engine waits for comparators.
     pub fn waits(&self) -> bool {
         self.engine.get().is_none() && self.waiting.load(Relaxed)
+    }
+
+    /// The names of its families, oldest first. While the engine waits for comparators they are read from the manifest; then `default`
+    /// is listed only if tables hold entries of it.
+    pub fn names(self: &Arc<Self>) -> Result<Vec<String>> {
+        match self.engine() {
+            Ok(_) => Ok(self.all().iter().map(|f| f.name()).collect()),
+            Err(_) if self.waits() => {
+                let options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+                let env = options.as_ref().map_or_else(perigee::env::Env::real, |o| o.env.clone());
+                Ok(catalog::seen_at(&Db::families_at(&env, &self.path)?))
+            }
+            Err(e) => Err(e),
+        }
     }
 
     /// The order of that stored name, if the program has registered its comparator.
@@ -268,6 +286,7 @@ impl Database {
     /// Closes it: whoever still has handles of what was in it hears that.
     pub fn close(&self) -> Result<()> {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = KeptLock::default();
         let families = std::mem::take(&mut *self.families.write().unwrap_or_else(PoisonError::into_inner));
         for family in families {
             family.retire();
@@ -357,7 +376,7 @@ impl Family {
     }
     /// Sets its commit hook, or takes it away: then the one before runs no more when this returns.
     pub fn set_hook(&self, call: Option<CommitHook>, context: *mut c_void) {
-        let hook = call.map(|call| Arc::new(Hook::new(call, context, &self.database.told)));
+        let hook = call.map(|call| Arc::new(Hook::new(call, context)));
         let before = {
             let mut now = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
             match &hook {
@@ -393,9 +412,15 @@ pub fn database(handle: crate::abi::Handle) -> Result<Pin<'static, Arc<Database>
     if handle.is_null() {
         return Err(INVALID_ARGS.because("a null pointer where a database is needed"));
     }
-    DATABASES
-        .pin(handle as usize)
-        .map_err(|_| INVALID_DB.because("the database is closed, or this is no handle of one"))
+    DATABASES.pin(handle as usize).map_err(closed)
+}
+
+/// Why the handle of a database is refused; in a forked child the reason is known.
+pub fn closed(why: Code) -> Code {
+    if why == INVALID_DB {
+        return why;
+    }
+    INVALID_DB.because("the database is closed already, or this is no handle of one")
 }
 
 /// The family of a handle.

@@ -34,8 +34,6 @@ pub struct Txn {
     /// What it was begun with.
     options: TxnOptions,
     state: State,
-    /// It has written to a family with a hook.
-    tells: bool,
     /// What the families that it wrote to ask for.
     durability: Durability,
     /// Families by their handles, so that each is looked up once.
@@ -59,7 +57,6 @@ impl Txn {
             hooked,
             options: kept,
             state: State::Active,
-            tells: false,
             durability: database.durability,
             families: Vec::new(),
             savepoints: Vec::new(),
@@ -106,7 +103,6 @@ impl Txn {
         let family = &self.families[at].1;
         write(&self.inner, &family.inner)?;
         self.durability = config::stronger(self.durability, family.durability());
-        self.tells |= family.hooked.load(Relaxed);
         Ok(())
     }
 
@@ -126,13 +122,9 @@ impl Txn {
     pub fn commit(&mut self) -> Result<u64> {
         self.check_active()?;
         self.savepoints.clear();
-        let operations = if self.tells { self.inner.len() as u64 } else { 0 };
         match self.inner.commit_with(self.durability) {
             Ok(seq) => {
                 self.state = State::Committed;
-                if operations > 0 {
-                    self.database.told.wait(seq.saturating_sub(operations - 1));
-                }
                 Ok(seq)
             }
             Err(e) => {
@@ -178,7 +170,6 @@ impl Txn {
         }
         self.state = State::Active;
         self.durability = self.database.durability;
-        self.tells = false;
         self.savepoints.clear();
         Ok(())
     }

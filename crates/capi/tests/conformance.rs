@@ -244,6 +244,53 @@ fn an_installation_is_found_by_pkg_config_and_cmake() {
     found_by_cmake(&scratch, &prefix);
 }
 
+/// What TideSQL includes, against an empty prefix, in C and C++: every header, `xxhash.h` among them, comes from the prefix alone, also
+/// with its inner directory on the path; and the hashes are those of xxHash.
+#[test]
+fn the_headers_of_tidesql_need_no_other_package() {
+    if !there_is("cc") || !there_is("ld") {
+        return;
+    }
+    let scratch = Scratch::new("headers");
+    let prefix = scratch.0.join("prefix");
+    succeed(Command::new("sh").arg(home("install.sh")).arg(built()).arg(&prefix));
+    let include = prefix.join("include");
+    let inner = include.join("tidesdb");
+    let paths: [&[&Path]; 3] = [&[&include], &[&include, &inner], &[&inner, &include]];
+    for (compiler, standard) in [("cc", "-std=c11"), ("c++", "-std=c++17")] {
+        if !there_is(compiler) {
+            continue;
+        }
+        for (i, path) in paths.iter().enumerate() {
+            let source = home("tests/headers/tidesql.c");
+            let language = if compiler == "cc" { "c" } else { "c++" };
+            let command = |extra: &[&str]| {
+                let mut command = Command::new(compiler);
+                command.args(STRICT).arg(standard).args(extra);
+                for p in *path {
+                    command.arg("-I").arg(p);
+                }
+                if i > 0 {
+                    command.arg("-DINNER_PATH");
+                }
+                command.args(["-x", language]).arg(&source).args(["-x", "none"]);
+                command
+            };
+            let read = String::from_utf8(succeed(&mut command(&["-M"])).stdout).unwrap();
+            let hashes: Vec<&str> = read.split_whitespace().filter(|f| f.contains("xxhash")).collect();
+            assert!(
+                !hashes.is_empty() && hashes.iter().all(|f| Path::new(f).starts_with(&prefix)),
+                "{hashes:?}"
+            );
+            let program = scratch.0.join(format!("tidesql-{language}-{i}"));
+            let lib = prefix.join("lib");
+            let mut link = command(&["-o", program.to_str().unwrap()]);
+            succeed(link.arg("-L").arg(&lib).arg("-ltidesdb").arg(format!("-Wl,-rpath,{}", lib.display())));
+            succeed(&mut Command::new(&program));
+        }
+    }
+}
+
 fn found_by_cmake(scratch: &Scratch, prefix: &Path) {
     if !there_is("cmake") || !there_is("make") {
         return;

@@ -7,16 +7,14 @@
 use crate::failure::{Failure, Result, show_path};
 use crate::text::{escape, hex, unescape, unhex};
 use clap::Args;
+use perigee::env::Env;
 use perigee::{Db, Durability, ErrorKind, Family, Options};
-use perigee_file::name::{self, LOCK, MANIFEST, MANIFEST_TMP};
+use perigee_file::name::MANIFEST;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Where the engine moves files that it does not know.
-const TRASH: &str = "trash";
 
 /// The database.
 #[derive(Args, Debug)]
@@ -124,20 +122,12 @@ pub fn check_existing(path: &Path) -> Result<()> {
         Ok(meta) if !meta.is_dir() => Err(a_file(path)),
         Ok(_) => match fs::symlink_metadata(path.join(MANIFEST)) {
             Ok(_) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Err(no_manifest(path, not_there(format!("{shown} holds no database (no {MANIFEST} in it)"))))
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match Db::check_directory(&Env::real(), path) {
+                Err(foreign) => Err(Failure::other(ErrorKind::NotFound.name(), foreign.message())),
+                Ok(()) => Err(not_there(format!("{shown} holds no database (no {MANIFEST} in it)"))),
+            },
             Err(e) => Err(Failure::file("open", &path.join(MANIFEST), &e)),
         },
-    }
-}
-
-/// The error for a directory without a manifest: the engine's, if it can tell whose directory it is (that of another
-/// database engine), else `otherwise`. A read-only open creates nothing.
-fn no_manifest(path: &Path, otherwise: Failure) -> Failure {
-    match Db::open(path, Options::new().read_only(true)) {
-        Err(e) if e.kind() != ErrorKind::NotFound => e.into(),
-        _ => otherwise,
     }
 }
 
@@ -156,35 +146,12 @@ fn a_file(path: &Path) -> Failure {
 
 /// Refuses to scatter a database over a directory that holds something else.
 fn check_creatable(path: &Path) -> Result<()> {
-    let entries = match fs::read_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Err(a_file(path)),
-        Err(e) => return Err(Failure::file("open", path, &e)),
-        Ok(entries) => entries,
-    };
-    let mut foreign = None;
-    for entry in entries {
-        let name = entry.map_err(|e| Failure::file("read", path, &e))?.file_name();
-        if name == MANIFEST {
-            return Ok(());
-        }
-        if !is_ours(&name) {
-            foreign = Some(name);
-        }
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Failure::file("open", path, &e)),
+        Ok(meta) if !meta.is_dir() => Err(a_file(path)),
+        Ok(_) => Ok(Db::check_directory(&Env::real(), path)?),
     }
-    match foreign {
-        None => Ok(()),
-        Some(name) => {
-            let what = format!("{} is no database, and not empty: it holds {:?}", show_path(path), name);
-            Err(no_manifest(path, Failure::usage(what).hint("give a new directory")))
-        }
-    }
-}
-
-/// Names that a database uses, also one whose creation was cut short.
-fn is_ours(file_name: &OsStr) -> bool {
-    let Some(text) = file_name.to_str() else { return false };
-    name::parse(text).is_some() || name::is_info_log(text) || [LOCK, MANIFEST_TMP, TRASH].contains(&text)
 }
 
 #[cfg(test)]

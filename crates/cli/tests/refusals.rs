@@ -60,31 +60,34 @@ fn a_foreign_directory_is_left_alone() {
     let w = World::new();
     w.write("home/letter.txt", b"dear moon");
     w.write("in/a", b"1");
-    w.fails(2, "home", &["put", "home", "k", "v"]);
-    w.fails(2, "home", &["import", "home", "in"]);
+    w.fails(2, "letter.txt", &["put", "home", "k", "v"]);
+    w.fails(2, "letter.txt", &["import", "home", "in"]);
     assert_eq!(w.names("home"), ["letter.txt"]);
 }
 
 #[test]
-fn a_database_of_another_engine_is_refused_and_left_alone() {
+fn databases_of_other_engines_are_refused_with_the_import_that_reads_them() {
     let w = World::new();
-    w.write("in/a", b"1");
-    let engines: [&[&str]; 4] = [
-        &["CURRENT", "MANIFEST-000001", "IDENTITY", "000004.log", "000007.sst"],
-        &["CURRENT", "MANIFEST-000002", "LOCK", "LOG", "000005.ldb"],
-        &["data.mdb", "lock.mdb"],
-        &["WAL", "LOCK", "default/L1_0.klog", "default/L1_0.vlog", "default/config.ini"],
+    let engines: [(&[&str], &str); 3] = [
+        (&["LOCK", "users/config.ini", "users/MANIFEST"], "perigee import --tidesdb-lib"),
+        (&["CURRENT", "IDENTITY", "MANIFEST-000005"], "perigee import --from-rocksdb"),
+        (&["data.mdb", "lock.mdb"], "perigee import --from-lmdb"),
     ];
-    for (i, files) in engines.iter().enumerate() {
-        let dir = format!("other{i}");
-        files.iter().for_each(|file| drop(w.write(&format!("{dir}/{file}"), b"bytes of another engine")));
-        let before = w.names(&dir);
-        for words in EXISTING.iter().copied().chain([&["put", "db", "k", "v"][..], &["import", "db", "in"]]) {
-            let args: Vec<&str> = words.iter().map(|a| if *a == "db" { dir.as_str() } else { a }).collect();
-            let e = w.fails(2, &dir, &args);
-            assert!(!e["message"].as_str().unwrap().is_empty());
-            assert_eq!(w.names(&dir), before, "{args:?}");
+    for (i, (files, says)) in engines.into_iter().enumerate() {
+        let db = format!("theirs{i}");
+        for file in files {
+            w.write(&format!("{db}/{file}"), b"theirs");
         }
+        let before = w.names(&db);
+        for words in EXISTING {
+            let args: Vec<&str> = words.iter().map(|a| if *a == "db" { db.as_str() } else { a }).collect();
+            let e = w.fails(2, says, &args);
+            assert_eq!(e["kind"], "not found");
+        }
+        assert_eq!(w.fails(2, says, &["put", &db, "k", "v"])["kind"], "invalid argument");
+        w.fails(2, says, &["repair", &db, "mended"]);
+        assert_eq!(w.names(&db), before);
+        assert!(!w.path("mended").exists());
     }
 }
 

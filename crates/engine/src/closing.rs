@@ -9,14 +9,18 @@ use perigee_base::{Error, ErrorKind, Result};
 use perigee_file::log::RecordKind;
 use perigee_file::log::batch::Finished;
 use perigee_file::name;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Engine {
     /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, the lock is released.
     ///
     /// # Errors
-    /// `InvalidArgument` from inside the log listener: it may run on a thread that this waits for.
+    /// `Closed` in a forked child, which leaves everything as it is. `InvalidArgument` from inside the log listener: it may run on a thread that this waits for.
     pub fn close(&self) -> Result<()> {
+        if self.core.health.is_forked() {
+            return Err(perigee_env::fork::refusal());
+        }
         if self.core.audience.is_caller() {
             return Err(Error::invalid("a log listener cannot close the database that it listens to"));
         }
@@ -99,6 +103,14 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if self.core.health.is_forked() {
+            // The threads are the parent's, and so are the files: nothing is waited for, and nothing is dropped that could do more
+            // than free memory.
+            std::mem::forget(self.workers.try_lock().and_then(|mut workers| workers.take()));
+            std::mem::forget(self.lock.try_lock().and_then(|mut lock| lock.take()));
+            std::mem::forget(Arc::clone(&self.core));
+            return;
+        }
         if self.core.audience.is_caller() {
             // The log listener had the last handle. Nobody can wait for the threads here: they end by themselves, and the directory
             // stays locked.

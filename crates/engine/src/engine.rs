@@ -51,10 +51,25 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
-        let listener = settings.listener.clone();
-        Engine::open_unheard(env, path, settings).inspect_err(|e| events::refused(listener, e))
+        Engine::open_keeping(env, path, settings, &mut None)
     }
-    fn open_unheard(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
+    /// Opens or creates the database in `path`; a lock on the directory that is in `kept` is used instead of a new one. After a failure
+    /// of the recovery the lock is in `kept`, so that the next open follows without a moment in which the directory is not locked.
+    pub fn open_keeping(
+        env: Env,
+        path: &Path,
+        settings: Settings,
+        kept: &mut Option<Box<dyn DirLock>>,
+    ) -> Result<Engine> {
+        let listener = settings.listener.clone();
+        Engine::open_unheard(env, path, settings, kept).inspect_err(|e| events::refused(listener, e))
+    }
+    fn open_unheard(
+        env: Env,
+        path: &Path,
+        settings: Settings,
+        kept: &mut Option<Box<dyn DirLock>>,
+    ) -> Result<Engine> {
         let _span = events::span("open", &path.to_string_lossy());
         settings.check()?;
         let mut settings = settings;
@@ -62,6 +77,7 @@ impl Engine {
         settings.create_if_missing &= !settings.read_only;
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
         let dir = env.fs.open_dir(path, mode)?;
+        recover::foreign::check(&env, &*dir, settings.create_if_missing)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
             return Err(Error::new(
                 ErrorKind::NotFound,
@@ -75,8 +91,17 @@ impl Engine {
             core.audience.call();
             return Ok(Engine::around(Arc::new(core), None, recovery, path, None));
         }
-        let lock = dir.lock(name::LOCK)?;
-        let (core, recovery) = recover::open(env, dir, boot, settings)?;
+        let lock = match kept.take() {
+            Some(lock) => lock,
+            None => dir.lock(name::LOCK)?,
+        };
+        let (core, recovery) = match recover::open(env, dir, boot, settings) {
+            Ok(opened) => opened,
+            Err(e) => {
+                *kept = Some(lock);
+                return Err(e);
+            }
+        };
         core.tell(&report::opened(&core, &recovery));
         core.audience.call();
         let workers = jobs::start(&core)?;

@@ -1,6 +1,7 @@
 //! Whether the database may still write, and what went wrong. A poisoned database reads on; only a reopen heals it.
 
 use perigee_base::{Error, ErrorKind, Result};
+use perigee_env::fork::{self, Process};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -44,6 +45,7 @@ struct Background {
 pub struct Health {
     poison: OnceLock<Error>,
     closed: AtomicBool,
+    process: Process,
     read_only: AtomicBool,
     background: Mutex<Background>,
 }
@@ -61,13 +63,24 @@ impl Health {
     pub fn close(&self) -> bool {
         !self.closed.swap(true, SeqCst)
     }
-    /// `Closed` if the handle is closed.
+    /// `Closed` if the handle is closed, or if a forked child asks.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(SeqCst) {
-            return Err(Error::new(ErrorKind::Closed, "the database is closed"));
+        if self.closed.load(SeqCst) || self.process.is_forked() {
+            return Err(self.why_closed());
         }
         Ok(())
+    }
+    #[cold]
+    fn why_closed(&self) -> Error {
+        if self.process.is_forked() {
+            return fork::refusal();
+        }
+        Error::new(ErrorKind::Closed, "the database is closed")
+    }
+    /// Whether this is a child of the process that opened the database.
+    pub fn is_forked(&self) -> bool {
+        self.process.is_forked()
     }
     /// Refuses what needs the log as a writer knows it: a read-only database does not.
     pub fn check_readable_log(&self) -> Result<()> {

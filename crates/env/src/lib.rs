@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod rand;
 pub mod spawn;
+pub mod fork;
 mod sched;
 pub mod spin;
 pub mod sync;

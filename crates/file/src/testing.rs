@@ -209,6 +209,9 @@ impl Dir for TestDir {
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.0.lock().unwrap().keys().cloned().collect())
     }
+    fn list_others(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
         Ok(self.0.lock().unwrap().get(name).map(|f| f.lock().unwrap().len() as u64))
     }

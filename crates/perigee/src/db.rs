@@ -1,5 +1,6 @@
 //! The database handle.
 
+use crate::env::{DirLock, Env};
 use crate::{
     Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
     WriteBatch, WriteOptions, translate,
@@ -10,6 +11,17 @@ use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The lock on a directory, kept between two attempts to open the database in it: see [`Db::open_keeping`].
+#[derive(Debug, Default)]
+pub struct KeptLock(Option<Box<dyn DirLock>>);
+
+impl KeptLock {
+    /// Whether a lock is kept.
+    pub fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+}
 
 /// An open database. Cheap to clone; clones share it. Closed by [`Db::close`], or when the last handle (database,
 /// family, snapshot, iterator) is dropped.
@@ -39,12 +51,21 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` if it is open already, here or in another process; `NotFound` if it is missing and must not be created;
+    /// `InvalidArgument` if the directory belongs to another program (see [`Db::check_directory`]), and then nothing was changed;
     /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Db::open_keeping(path, options, &mut KeptLock::default())
+    }
+    /// As [`Db::open`]; if that fails, for example because a comparator is not registered yet, the lock on the directory stays in `kept`,
+    /// and the next open with it takes it over: in between nobody else can open the database. Dropping `kept` frees the lock.
+    ///
+    /// # Errors
+    /// Those of [`Db::open`].
+    pub fn open_keeping(path: impl AsRef<Path>, options: Options, kept: &mut KeptLock) -> Result<Db> {
         let settings = translate::settings(&options);
         let families = settings.families.clone();
         let reads_only = options.read_only || options.salvage_readonly;
-        let engine = Arc::new(Engine::open(options.env, path.as_ref(), settings)?);
+        let engine = Arc::new(Engine::open_keeping(options.env, path.as_ref(), settings, &mut kept.0)?);
         for (name, settings) in families.iter().filter(|_| !reads_only) {
             if !engine.families().contains(name) {
                 engine.create_family(name, settings.clone())?;
@@ -52,6 +73,25 @@ impl Db {
         }
         let inner = engine.family("default")?;
         Ok(Db { default: Family { inner, engine: Arc::clone(&engine) }, engine })
+    }
+    /// Refuses a directory that belongs to another program, as an open does before it creates anything. A directory that is missing,
+    /// empty, or holds a database of this engine, damaged or not, is accepted.
+    ///
+    /// What may lie beside nothing else: files that an interrupted first open has left, the options file, hidden entries (whose name
+    /// begins with a dot), and `lost+found`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming what the directory holds, and the command that imports it if there is one; `Io`.
+    pub fn check_directory(env: &Env, path: impl AsRef<Path>) -> Result<()> {
+        perigee_engine::recover::foreign::check_path(env, path.as_ref())
+    }
+    /// Names of the column families of the database in `path`, each with the name of its comparator and whether tables hold
+    /// entries of it. Read from the manifest: the database is not opened, nothing is changed, and comparators need not be registered.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database; `Corruption`; `FormatTooNew`; `Io`.
+    pub fn families_at(env: &Env, path: impl AsRef<Path>) -> Result<Vec<(String, String, bool)>> {
+        perigee_engine::recover::families(env, path.as_ref())
     }
     /// Stops background work, makes every acknowledged write durable, and releases the lock. Further calls on any
     /// handle fail with `Closed`; closing twice is no error.

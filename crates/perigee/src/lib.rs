@@ -71,7 +71,7 @@ pub use batch::WriteBatch;
 pub use bulk::{BulkLoad, LoadProgress, LoadReport};
 pub use changes::{Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind};
 pub use config::FILE_NAME as OPTIONS_FILE_NAME;
-pub use db::Db;
+pub use db::{Db, KeptLock};
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
 pub use family::Family;

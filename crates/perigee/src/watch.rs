@@ -108,10 +108,11 @@ impl Family {
     /// stored: set it after each open. A bulk load or an ingest is not told; of a transaction larger than memory it hears that it
     /// came, not its operations ([`CommitEvent::entries_loaded`]).
     ///
-    /// It runs on the thread of some writer, with no lock held, perhaps after the `write` that caused it has returned on
-    /// another thread: that writer's own time is what a slow hook takes, so hand long work to a thread. It may read and
-    /// write the database: what it writes is told (to it as well) when it has returned. If it panics that call ends, the
-    /// commit stands, and the next batches are told as before.
+    /// It runs on the thread that committed the batch, before the commit returns, with no lock of the engine held; no other
+    /// thread runs it. The thread waits first until the hook has run for earlier commits to this family, so a slow hook delays
+    /// the writers of its family and no others; a hook must not wait for another thread's commit to its own family. It may
+    /// read and write the database: the commits that it makes itself return at once, and their hooks (itself among them) run when
+    /// it has returned. If it panics that call ends, the commit stands, and the next batches are told as before.
     ///
     /// ```
     /// # use perigee::{CommitOperation, Db, Options};

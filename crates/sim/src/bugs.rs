@@ -72,6 +72,8 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::ReaderSkipsManifestCheck
         | Bug::ReaderRereadsManifest
         | Bug::ReaderKeepsPendingNumber
+        | Bug::ForeignFilesIgnored
+        | Bug::HooksOnAnyThread
         | Bug::RepairTakesBadBlock => &[&SAFETY],
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced

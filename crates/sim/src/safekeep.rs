@@ -1,5 +1,6 @@
 //! `perigee-sim safety`: checkpoints, backups, prunes and restores under crashes at their I/Os; read-only opens that must
-//! change nothing; repairs of damaged copies that must not invent anything.
+//! change nothing; repairs of damaged copies that must not invent anything; directories of other programs (`foreign`);
+//! commit hooks among threads (`hooks`).
 //!
 //! Promises: a generation that was there before a crash restores to exactly what it held; a checkpoint is there whole or
 //! not at all, and after its call returned it is there; the source loses nothing; a repaired database holds only
@@ -8,6 +9,8 @@
 use crate::beside;
 use crate::contents::read_all;
 use crate::engine::PATH;
+use crate::foreign;
+use crate::hooks;
 use crate::ledger::Contents;
 use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, Common, conclude, run_cases};
@@ -65,6 +68,8 @@ fn one_case(case: &Case) -> Result<(), String> {
     crashes(case, &past, act, &mut rng)?;
     read_only(case, &past)?;
     beside::one_case(case)?;
+    foreign::directories(case)?;
+    hooks::threads(case)?;
     repairs(case, &past, &mut rng)
 }
 

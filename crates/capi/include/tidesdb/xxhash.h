@@ -1,2 +1,65 @@
-/* TidesDB installs the hash library xxHash beside its headers, and some clients include it from there. Here it is the system's. */
-#include <xxhash.h>
+/* Hash functions with the names and values of xxHash, for clients of TidesDB that include <tidesdb/xxhash.h>: the functions that take
+ * all bytes at once. They are in libtidesdb; no other package is needed. XXH_INLINE_ALL and its like may be defined and change
+ * nothing. Where xxHash's own <xxhash.h> was included before, this header adds nothing; where it is needed as well (for hashing in
+ * pieces), include it first. */
+#ifndef TIDESDB_XXHASH_H
+#define TIDESDB_XXHASH_H
+
+#ifndef XXH_VERSION_NUMBER
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+typedef uint32_t XXH32_hash_t;
+typedef uint64_t XXH64_hash_t;
+typedef struct
+{
+    XXH64_hash_t low64;
+    XXH64_hash_t high64;
+} XXH128_hash_t;
+
+uint32_t perigee_xxh32(const void *data, size_t size, uint32_t seed);
+uint64_t perigee_xxh64(const void *data, size_t size, uint64_t seed);
+uint64_t perigee_xxh3_64(const void *data, size_t size, uint64_t seed);
+XXH128_hash_t perigee_xxh3_128(const void *data, size_t size, uint64_t seed);
+
+static inline XXH32_hash_t XXH32(const void *data, size_t size, XXH32_hash_t seed)
+{
+    return perigee_xxh32(data, size, seed);
+}
+static inline XXH64_hash_t XXH64(const void *data, size_t size, XXH64_hash_t seed)
+{
+    return perigee_xxh64(data, size, seed);
+}
+static inline XXH64_hash_t XXH3_64bits(const void *data, size_t size)
+{
+    return perigee_xxh3_64(data, size, 0);
+}
+static inline XXH64_hash_t XXH3_64bits_withSeed(const void *data, size_t size, XXH64_hash_t seed)
+{
+    return perigee_xxh3_64(data, size, seed);
+}
+static inline XXH128_hash_t XXH3_128bits(const void *data, size_t size)
+{
+    return perigee_xxh3_128(data, size, 0);
+}
+static inline XXH128_hash_t XXH3_128bits_withSeed(const void *data, size_t size, XXH64_hash_t seed)
+{
+    return perigee_xxh3_128(data, size, seed);
+}
+static inline XXH128_hash_t XXH128(const void *data, size_t size, XXH64_hash_t seed)
+{
+    return perigee_xxh3_128(data, size, seed);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+#endif

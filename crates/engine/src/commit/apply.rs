@@ -2,7 +2,7 @@
 
 use super::work::{Part, Step, Work};
 use crate::core::Core;
-use crate::hooks::{Event, Hook};
+use crate::hooks::{Due, Event};
 use crate::shared::of_batch;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Release;
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// What the hooks of a group's families are to be told, in commit order.
-pub type Told = Vec<(Hook, Event)>;
+pub type Told = Vec<Due>;
 
 /// Inserts the group's operations, the first with sequence number `first`. The records are logged already, so a failure
 /// here poisons the database.
@@ -50,10 +50,9 @@ pub fn apply(core: &Core, group: &mut [Work], first: u64) -> Result<Told> {
             active.insert_part(&buffer, base, &part.ops, mine).map_err(|e| not_applied(core, e))?;
             grown += active.bytes().saturating_sub(before);
             if let Some(hook) = part.family().hook() {
-                told.push((
-                    hook,
-                    Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec()),
-                ));
+                let (owner, family) = (work.owner, part.family().id);
+                let event = Event::new(Arc::clone(&buffer), base, std::mem::take(&mut part.ops).into_vec());
+                told.push(Due { owner, family, hook, event: Arc::new(event) });
             }
         }
         base += u64::from(work.record.count);
@@ -92,5 +91,5 @@ fn not_applied(core: &Core, e: Error) -> Error {
 /// Makes everything up to `last` visible, and only then lines up what hooks are told: a hook that reads sees it.
 pub fn publish(core: &Core, last: u64, told: Told) {
     core.visible.store(last, Release);
-    told.into_iter().for_each(|(hook, event)| core.hooks.push(hook, event));
+    told.into_iter().for_each(|due| core.hooks.push(due));
 }

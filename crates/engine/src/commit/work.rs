@@ -5,6 +5,7 @@ use super::admit;
 use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::{Parts, Written};
+use crate::hooks;
 use crate::prepared::Undecided;
 use crate::settings::Durability;
 use crate::shared;
@@ -80,6 +81,8 @@ pub struct Work {
     pub refused: Option<Error>,
     /// The number of its last operation, once it is applied.
     pub last: SeqNo,
+    /// The thread that commits it, which runs the hooks.
+    pub owner: u64,
 }
 
 impl Work {
@@ -110,7 +113,8 @@ impl Work {
             parts[at].ops.push((op, SeqNo(i as u64)));
         }
         let (conditions, step, refused) = (None, None, None);
-        Ok(Work { record, parts, durability, conditions, step, refused, last: SeqNo::ZERO })
+        let (last, owner) = (SeqNo::ZERO, hooks::this_thread());
+        Ok(Work { record, parts, durability, conditions, step, refused, last, owner })
     }
     /// Whether it does anything but delete.
     pub fn grows(&self) -> bool {

@@ -24,7 +24,7 @@ use crate::control::{Job, Kind};
 use crate::core::Core;
 use crate::family::Family;
 use crate::footprint::Target;
-use crate::hooks::Event;
+use crate::hooks::{Due, Event, this_thread};
 use crate::jobs::flush;
 use crate::manifest::{Befell, Edit, FamilyEvent};
 use crate::txn::validate::{self, Conditions, Spilled};
@@ -133,8 +133,12 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
     // Also after a failure: then the number is one that nothing has.
     let mut told = Vec::new();
     if installed.is_ok() && asked.is_some() {
-        let hear = |p: &Part| Some((p.family.hook()?, Event::loaded(seq, p.entries())));
-        told.extend(parts.iter().filter_map(hear));
+        // The thread that commits the transaction is this one.
+        let due = |p: &Part| {
+            let event = Arc::new(Event::loaded(seq, p.entries()));
+            Some(Due { owner: this_thread(), family: p.family.id, hook: p.family.hook()?, event })
+        };
+        told.extend(parts.iter().filter_map(due));
     }
     publish_up_to(core, seq, told);
     installed.map(|()| seq)

@@ -28,12 +28,21 @@ pub struct Found {
 
 /// Reads the manifest, or describes a new database if there is none and that is allowed.
 pub fn read(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<Found> {
-    if !is_present(dir, settings)? {
-        return new(env, dir, settings);
+    is_present(dir, settings)?;
+    match read_existing(dir, boot)? {
+        Some(found) => Ok(found),
+        None => new(env, dir, settings),
+    }
+}
+
+/// Reads the manifest, if there is one.
+pub fn read_existing(dir: &dyn Dir, boot: u64) -> Result<Option<Found>> {
+    if dir.file_len(name::MANIFEST)?.is_none() {
+        return Ok(None);
     }
     let mut manifest = ManifestReader::open(dir, boot)?;
     manifest.read_on(&mut |_| {})?;
-    manifest.found()
+    manifest.found().map(Some)
 }
 
 /// Whether there is a manifest.
@@ -148,17 +157,10 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {place}")));
     }
     // A directory that holds data but no manifest is a damaged database, not a missing one.
-    for file in dir.list()? {
-        let holds_data = match name::parse(&file) {
-            Some((_, FileKind::Klog | FileKind::Vlog)) => true,
-            Some((_, FileKind::Wal)) => holds_records(dir, &file)?,
-            _ => false,
-        };
-        if holds_data {
-            return Err(
-                Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file)
-            );
-        }
+    if let Some(file) = data_without_manifest(dir)? {
+        return Err(
+            Error::corruption(format!("{place} holds {file} but no {}", name::MANIFEST)).in_file(file)
+        );
     }
     let family = settings.default_family.clone().unwrap_or_default();
     family.check()?;
@@ -176,6 +178,21 @@ fn new(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Found> {
         cut_bytes: 0,
         cut_reason: String::new(),
     })
+}
+
+/// The first file of ours that holds data, in a directory without a manifest.
+pub fn data_without_manifest(dir: &dyn Dir) -> Result<Option<String>> {
+    for file in dir.list()? {
+        let holds_data = match name::parse(&file) {
+            Some((_, FileKind::Klog | FileKind::Vlog)) => true,
+            Some((_, FileKind::Wal)) => holds_records(dir, &file)?,
+            _ => false,
+        };
+        if holds_data {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
 }
 
 fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {

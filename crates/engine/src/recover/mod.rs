@@ -1,14 +1,16 @@
 //! Opening a database: read everything, check it against itself, and only then write.
 //!
-//! The stages, each a file: `manifest` (the catalog, or a new database), `replay` (the log, judged by the rules of
-//! `docs/format/log.md`), `relog` (the log and the manifest that the database goes on with), `orphans` (files that nothing names),
-//! `catch_up` (a log that is larger than memory). Until [`open`] says "from here on we write", a failure has changed no byte.
+//! The stages, each a file: `foreign` (refuses the directory of another program, before anything is created), `manifest` (the
+//! catalog, or a new database), `replay` (the log, judged by the rules of `docs/format/log.md`), `relog` (the log and the manifest
+//! that the database goes on with), `orphans` (files that nothing names), `catch_up` (a log that is larger than memory). Until
+//! [`open`] says "from here on we write", a failure has changed no byte.
 
 mod insert;
 mod manifest;
 mod manifest_follower;
 mod orphans;
 mod replayed;
+pub mod foreign;
 mod replay;
 mod relog;
 mod catch_up;
@@ -41,16 +43,33 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::stats::Counters;
 use perigee_base::{ErrorKind, Result};
 use perigee_env::sync::Mutex;
-use perigee_env::{Dir, Env};
-use perigee_file::{BlockCache, Shelf};
+use perigee_env::{Dir, Env, OpenDir};
+use perigee_file::{BlockCache, Shelf, name};
 use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
 pub use readonly::open_read_only;
 use relog::{Anew, Copying, NewLog, remove_old, trim_all};
 use replayed::Replayed;
 use sharing::Sharing;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Names of the column families of the database in `path`, each with the name of its comparator and whether it has tables; read from
+/// the manifest, without opening the database.
+///
+/// # Errors
+/// `NotFound` if there is no database; `Corruption`, `FormatTooNew`, `Io`.
+pub fn families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool)>> {
+    let dir = env.fs.open_dir(path, OpenDir::Existing)?;
+    let found = manifest::read_existing(&*dir, env.fs.boot_id())?;
+    let missing = || Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display()));
+    let found = found.ok_or_else(missing)?;
+    let of = |f: &crate::manifest::FamilyEntry| {
+        (f.name.clone(), f.settings.order.name().to_string(), !f.tables.is_empty())
+    };
+    Ok(found.catalog.families.values().map(of).collect())
+}
 
 /// What recovery found and did.
 #[derive(Clone, Debug, Default)]

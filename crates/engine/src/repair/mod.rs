@@ -17,6 +17,7 @@ mod logs;
 
 pub use report::{Loss, Repaired};
 
+use crate::recover::foreign;
 use crate::safety::build::Building;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::fs::readonly::ReadOnlyDir;
@@ -37,6 +38,7 @@ pub fn repair(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Repaired> {
     let real = env.fs.open_dir(source, OpenDir::Existing)?;
+    foreign::check(env, &*real, false)?;
     let _nobody_writes = lock(&*real)?;
     let from = ReadOnlyDir::over(real);
     let survey = survey::survey(&from)?;

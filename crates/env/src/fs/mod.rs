@@ -60,6 +60,9 @@ pub trait Dir: Send + Sync + Debug {
     fn is_at(&self, path: &Path) -> Result<bool>;
     /// Names of the regular files in it, sorted.
     fn list(&self) -> Result<Vec<String>>;
+    /// Names of everything else in it (directories, links, sockets, and files whose name is not UTF-8, which is then shown with
+    /// replacement characters), sorted.
+    fn list_others(&self) -> Result<Vec<String>>;
     /// Length of a file, or `None` if there is none.
     fn file_len(&self, name: &str) -> Result<Option<u64>>;
     /// Creates a new, empty file (0600); `AlreadyExists` if there is one.

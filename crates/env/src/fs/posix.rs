@@ -35,6 +35,7 @@ pub struct PosixFs {
 impl PosixFs {
     /// The file system, and the number of this start of the system.
     pub fn new() -> Self {
+        crate::fork::watch();
         PosixFs { boot_id: read_boot_id() }
     }
 }

@@ -64,6 +64,9 @@ impl Dir for ReadOnlyDir {
     fn list(&self) -> Result<Vec<String>> {
         self.0.list()
     }
+    fn list_others(&self) -> Result<Vec<String>> {
+        self.0.list_others()
+    }
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
         self.0.file_len(name)
     }

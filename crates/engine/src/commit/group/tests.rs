@@ -14,7 +14,16 @@ const SYNC_US: u64 = 1_000;
 fn work() -> Work {
     let record = Finished::around(RecordKind::Batch, b"", 1);
     let (durability, last) = (Durability::Full, SeqNo::ZERO);
-    Work { record, parts: Default::default(), durability, conditions: None, step: None, refused: None, last }
+    Work {
+        record,
+        parts: Default::default(),
+        durability,
+        conditions: None,
+        step: None,
+        refused: None,
+        last,
+        owner: 0,
+    }
 }
 
 /// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.

@@ -92,6 +92,12 @@ impl Dir for SimDir {
         Ok(files.map(|(name, _)| name.clone()).collect())
     }
 
+    fn list_others(&self) -> Result<Vec<String>> {
+        let state = self.enter()?;
+        let others = state.tree.entries(self.id).filter(|(_, e)| e.file().is_none());
+        Ok(others.map(|(name, _)| name.clone()).collect())
+    }
+
     fn free_space(&self) -> Result<u64> {
         let state = self.enter()?;
         Ok(if state.capacity == u64::MAX {

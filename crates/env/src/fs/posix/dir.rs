@@ -2,6 +2,7 @@
 
 use super::file::{PosixAppend, PosixRead};
 use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode};
+use crate::fork::Process;
 use crate::fs::{Append, Dir, DirLock, ReadAt, name};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub(super) struct PosixDir {
     handle: File,
     path: PathBuf,
+    process: Process,
 }
 
 impl PosixDir {
@@ -28,7 +30,7 @@ impl PosixDir {
                 "directory {shown} can be written by everybody; run: chmod o-w {shown}"
             )));
         }
-        Ok(PosixDir { handle, path })
+        Ok(PosixDir { handle, path, process: Process::this() })
     }
 
     fn open_at(&self, name: &str, flags: OFlags) -> Result<File> {
@@ -73,6 +75,35 @@ impl PosixDir {
         PosixDir::new(File::from(handle), self.path.join(name))
     }
 
+    /// Names of the regular files in it, and of everything else, both sorted.
+    fn entries(&self) -> Result<(Vec<String>, Vec<String>)> {
+        let failed = |e| os_error(format_args!("list directory {}", self.path.display()), e);
+        let (mut files, mut others) = (Vec::new(), Vec::new());
+        for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // A name that is not UTF-8 is none of ours.
+            let Ok(name) = entry.file_name().to_str() else {
+                others.push(entry.file_name().to_string_lossy().into_owned());
+                continue;
+            };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let is_file = match entry.file_type() {
+                FileType::RegularFile => true,
+                // Some file systems do not tell in the listing.
+                FileType::Unknown => {
+                    self.stat(name)?.is_some_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
+                }
+                _ => false,
+            };
+            if is_file { &mut files } else { &mut others }.push(name.to_owned());
+        }
+        files.sort_unstable();
+        others.sort_unstable();
+        Ok((files, others))
+    }
+
     /// The file must be there and be a regular one: nothing else is renamed, removed or moved.
     fn check_regular(&self, name: &str) -> Result<()> {
         match self.stat(name)? {
@@ -104,26 +135,11 @@ impl Dir for PosixDir {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let failed = |e| os_error(format_args!("list directory {}", self.path.display()), e);
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            // A name that is not UTF-8 is none of ours.
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            let is_file = match entry.file_type() {
-                FileType::RegularFile => true,
-                // Some file systems do not tell in the listing.
-                FileType::Unknown if name != "." && name != ".." => {
-                    self.stat(name)?.is_some_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
-                }
-                _ => false,
-            };
-            if is_file {
-                names.push(name.to_owned());
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
+        Ok(self.entries()?.0)
+    }
+
+    fn list_others(&self) -> Result<Vec<String>> {
+        Ok(self.entries()?.1)
     }
 
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
@@ -137,12 +153,14 @@ impl Dir for PosixDir {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Append>> {
+        self.process.check()?;
         let file = self.open_at(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         set_mode(&file, FILE_MODE, name)?;
         Ok(Arc::new(PosixAppend::new(file, name, 0)))
     }
 
     fn append_to(&self, name: &str) -> Result<Arc<dyn Append>> {
+        self.process.check()?;
         let file = self.open_at(name, OFlags::WRONLY)?;
         let len = regular_len(&file, name)?;
         Ok(Arc::new(PosixAppend::new(file, name, len)))
@@ -155,6 +173,7 @@ impl Dir for PosixDir {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.process.check()?;
         self.check_regular(from)?;
         name::check(to)?;
         if let Some(stat) = self.stat(to)?
@@ -167,6 +186,7 @@ impl Dir for PosixDir {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        self.process.check()?;
         self.check_regular(name)?;
         let done = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
         done.map_err(|e| os_error(format_args!("remove {name}"), e).in_file(name))
@@ -178,10 +198,12 @@ impl Dir for PosixDir {
     }
 
     fn sync_files(&self, files: &[Arc<dyn Append>]) -> Result<()> {
+        self.process.check()?;
         super::together::sync_all(files)
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
+        self.process.check()?;
         let file = match self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
             Ok(file) => {
                 set_mode(&file, FILE_MODE, name)?;
@@ -195,10 +217,12 @@ impl Dir for PosixDir {
     }
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        self.process.check()?;
         Ok(Arc::new(self.open_subdir(name)?))
     }
 
     fn move_into(&self, name: &str, subdir: &str) -> Result<()> {
+        self.process.check()?;
         self.check_regular(name)?;
         let target = self.open_subdir(subdir)?;
         // Nobody comes between the question and the move: the database directory has one owner, by its lock.
@@ -213,6 +237,7 @@ impl Dir for PosixDir {
     }
 
     fn link_into(&self, name: &str, target: &dyn Dir) -> Result<bool> {
+        self.process.check()?;
         self.check_regular(name)?;
         let path = target.path();
         let opened = rustix::fs::open(path, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty());

@@ -1,5 +1,6 @@
 //! Open files.
 
+use crate::fork::Process;
 use crate::fs::{Append, ReadAt, ends_early};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::FallocateFlags;
@@ -18,16 +19,18 @@ pub(super) struct PosixAppend {
     name: String,
     /// Bytes of the appends that succeeded; the next one goes here. The file is longer after one that failed.
     len: AtomicU64,
+    process: Process,
 }
 
 impl PosixAppend {
     pub fn new(file: File, name: &str, len: u64) -> Self {
-        PosixAppend { file, name: name.to_owned(), len: AtomicU64::new(len) }
+        PosixAppend { file, name: name.to_owned(), len: AtomicU64::new(len), process: Process::this() }
     }
 }
 
 impl Append for PosixAppend {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
+        self.process.check()?;
         let offset = self.len.load(Ordering::Acquire);
         let total: usize = parts.iter().map(|p| p.len()).sum();
         write_all_at(&self.file, parts, offset).map_err(|e| {
@@ -42,6 +45,7 @@ impl Append for PosixAppend {
     }
 
     fn allocate(&self, len: u64) -> Result<bool> {
+        self.process.check()?;
         let from = self.len();
         if len <= from {
             return Ok(true);
@@ -68,6 +72,7 @@ impl Append for PosixAppend {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
+        self.process.check()?;
         if len > self.len() {
             return Err(Error::invalid("truncate beyond the end").at(&self.name, len));
         }

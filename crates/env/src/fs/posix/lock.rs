@@ -1,6 +1,7 @@
 //! The lock on a directory: `flock`, which keeps other processes out, and a table of this process, because a
 //! file system without working locks (some network ones) must at least not let two handles of one process in.
 
+use crate::fork::Process;
 use crate::fs::{DirLock, locked_error};
 use perigee_base::{Error, Result};
 use std::collections::BTreeSet;
@@ -23,12 +24,17 @@ fn held() -> MutexGuard<'static, BTreeSet<FileKey>> {
 struct PosixLock {
     file: File,
     key: FileKey,
+    process: Process,
 }
 
 impl DirLock for PosixLock {}
 
 impl Drop for PosixLock {
     fn drop(&mut self) {
+        // A forked child shares the lock with its parent, which still has it.
+        if self.process.is_forked() {
+            return;
+        }
         // The table last: nobody here may find it free while the file is still locked. A failure to unlock
         // is repaired by the close that follows.
         let _ = self.file.unlock();
@@ -51,5 +57,5 @@ pub(super) fn take(file: File, path: &Path) -> Result<Box<dyn DirLock>> {
         Err(TryLockError::Error(e)) => return Err(failed(&e)),
     }
     held.insert(key);
-    Ok(Box::new(PosixLock { file, key }))
+    Ok(Box::new(PosixLock { file, key, process: Process::this() }))
 }

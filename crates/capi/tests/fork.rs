@@ -1,0 +1,76 @@
+//! A child of `fork` and its parent's database through the Rust interface: refused, and nothing of the parent's changes. Here, because
+//! `fork` is foreign code; the same through C is `found/fork_child.c`.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use perigee::{Db, ErrorKind, Options, Result};
+
+/// Runs `child` in a forked process; its answer.
+fn in_child(child: impl FnOnce() -> bool) -> bool {
+    // SAFETY: this test is the only one of its program, so that no other thread holds a lock that the child needs.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        // SAFETY: calls without pointers. A child that hangs is killed, and the parent hears that it failed.
+        unsafe {
+            libc::alarm(60);
+            let fine = child();
+            libc::_exit(i32::from(!fine));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: a place for the answer.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+fn closed<T>(answer: Result<T>) -> bool {
+    matches!(answer, Err(e) if e.kind() == ErrorKind::Closed && e.message().contains("forked"))
+}
+
+#[test]
+fn a_forked_child_is_refused_and_leaves_the_database_alone() {
+    let dir = std::env::temp_dir().join(format!("perigee-fork-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let db = Db::open(&dir, Options::new()).unwrap();
+    let family = db.create_family("users", Default::default()).unwrap();
+    family.put("a", "1").unwrap();
+    let snapshot = db.snapshot().unwrap();
+    let txn = db.begin(Default::default()).unwrap();
+    txn.put(&family, "b", "2").unwrap();
+    let fine = in_child(|| {
+        let refused = [
+            closed(family.put("c", "child")),
+            closed(family.get("a")),
+            closed(family.iter()),
+            closed(db.delete("a")),
+            closed(snapshot.get(&family, "a")),
+            closed(txn.commit()),
+            closed(db.create_family("of_child", Default::default())),
+            closed(db.drop_family("users")),
+            closed(db.close()),
+        ];
+        let locked = Db::open(&dir, Options::new()).is_err_and(|e| e.kind() == ErrorKind::Locked);
+        drop((snapshot, txn, family.clone(), db.clone()));
+        refused.iter().all(|r| *r) && locked
+    });
+    assert!(fine);
+    // What is dropped last in a child closes nothing either.
+    let (dropped, other) = (db.clone(), family.clone());
+    assert!(in_child(move || {
+        drop((dropped, other));
+        true
+    }));
+    let again = Db::open(&dir, Options::new());
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Locked, "the parent's lock is gone");
+    family.put("d", "4").unwrap();
+    db.close().unwrap();
+    drop((db, family));
+    let db = Db::open(&dir, Options::new()).unwrap();
+    let family = db.family("users").unwrap();
+    let there = ["a", "b", "c", "d"].map(|k| family.get(k).unwrap().is_some());
+    assert_eq!(there, [true, false, false, true]);
+    assert_eq!(db.families(), ["default", "users"]);
+    db.close().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -1,0 +1,124 @@
+//! Directories that belong to another program are refused by every kind of open, with the way out, and stay as they are.
+#![allow(clippy::unwrap_used)]
+
+use perigee::{Db, ErrorKind, Options, repair};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("perigee-foreign-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every entry below a directory, files with their contents.
+fn image(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(image(&path));
+            all.insert(path, Vec::new());
+        } else {
+            let bytes = fs::read(&path).unwrap();
+            all.insert(path, bytes);
+        }
+    }
+    all
+}
+
+fn refused(dir: &Scratch, says: &str) {
+    let before = image(&dir.0);
+    let (target, path) = (dir.0.with_extension("mended"), &dir.0);
+    let attempts = [
+        (Db::open(path, Options::new()).map(drop), ErrorKind::InvalidArgument),
+        (Db::open(path, Options::new().create_if_missing(false)).map(drop), ErrorKind::NotFound),
+        (Db::open(path, Options::new().read_only(true)).map(drop), ErrorKind::NotFound),
+        (Db::open(path, Options::new().salvage_readonly(true)).map(drop), ErrorKind::NotFound),
+        (repair(path, &target).map(drop), ErrorKind::NotFound),
+    ];
+    for (i, (answer, kind)) in attempts.into_iter().enumerate() {
+        let e = answer.expect_err("a foreign directory was opened");
+        assert_eq!(e.kind(), kind, "attempt {i}: {e}");
+        assert!(e.to_string().contains(says), "attempt {i}: {e}");
+    }
+    assert!(!target.exists());
+    assert_eq!(image(&dir.0), before);
+}
+
+#[test]
+fn databases_of_other_engines_are_refused_by_name() {
+    let engines: [(&str, &[&str], &str); 4] = [
+        (
+            "tidesdb",
+            &["LOCK", "LOG", "users/config.ini", "users/MANIFEST", "users/wal_0.log"],
+            "--from-tidesdb",
+        ),
+        (
+            "rocksdb",
+            &["000004.log", "CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-000005", "OPTIONS-000007"],
+            "--from-rocksdb",
+        ),
+        ("leveldb", &["000003.log", "000005.ldb", "CURRENT", "LOCK", "LOG", "MANIFEST-000002"], "LevelDB"),
+        ("lmdb", &["data.mdb", "lock.mdb"], "--from-lmdb"),
+    ];
+    for (engine, files, says) in engines {
+        let dir = Scratch::new(engine);
+        files.iter().for_each(|f| dir.write(f, f.as_bytes()));
+        refused(&dir, says);
+    }
+}
+
+#[test]
+fn any_other_file_is_refused_by_name() {
+    for name in ["letter.txt", "mysql/user.frm", "manifest", "000001.log"] {
+        let dir = Scratch::new(&name.replace('/', "-"));
+        dir.write(name, b"dear moon");
+        refused(&dir, name.split('/').next().unwrap());
+    }
+}
+
+#[test]
+fn what_a_first_open_may_find_is_accepted() {
+    let dir = Scratch::new("accepted");
+    for name in ["LOCK", "LOG", "BALLAST", "MANIFEST.tmp", "perigee.toml", ".gitkeep", "trash/000002.klog"] {
+        dir.write(name, b"");
+    }
+    fs::create_dir(dir.0.join("lost+found")).unwrap();
+    let db = Db::open(&dir.0, Options::new()).unwrap();
+    db.put("k", "v").unwrap();
+    db.close().unwrap();
+    // With a manifest of ours, foreign files do no harm.
+    dir.write("letter.txt", b"dear moon");
+    assert_eq!(Db::open(&dir.0, Options::new()).unwrap().get("k").unwrap().unwrap(), b"v");
+    assert_eq!(fs::read(dir.0.join("letter.txt")).unwrap(), b"dear moon");
+}
+
+#[test]
+fn tables_without_a_manifest_are_still_damage() {
+    let dir = Scratch::new("damaged");
+    let db = Db::open(&dir.0, Options::new()).unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    fs::remove_file(dir.0.join("MANIFEST")).unwrap();
+    dir.write("letter.txt", b"dear moon");
+    assert_eq!(Db::open(&dir.0, Options::new()).unwrap_err().kind(), ErrorKind::Corruption);
+}

@@ -166,6 +166,8 @@ bugs! {
     WaiterForgotten = 189,
     /// Locks taken behind a savepoint stay when it is gone back to.
     RollbackKeepsLock = 190,
+    /// The events of a bulk load of several families share one sequence number: a feed that is reopened between them repeats.
+    LoadEventsShareNumber = 330,
 }
 
 /// Plants one bug (or none), for the whole process.

@@ -20,6 +20,7 @@ use crate::spill::Files;
 use crate::txn::{Txn, TxnSettings};
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
+use perigee_base::checksum::key_hash;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
@@ -39,6 +40,7 @@ pub struct Engine {
     pub(crate) workers: Mutex<Option<Workers>>,
     recovery: recover::Report,
     path: PathBuf,
+    identity: u64,
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
@@ -91,8 +93,10 @@ impl Engine {
         path: &Path,
         lock: Option<Box<dyn DirLock>>,
     ) -> Engine {
+        let identity = core.database ^ key_hash(path.as_os_str().as_encoded_bytes());
         Engine {
             core,
+            identity,
             writers: Writers::new(),
             workers: Mutex::new(workers),
             recovery,
@@ -104,6 +108,11 @@ impl Engine {
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+    /// Number of the database in this directory. A checkpoint has the database id of its source (the table files that they share
+    /// name it), but not its families: their numbers part with the first one that is created on either side.
+    pub fn identity(&self) -> u64 {
+        self.identity
     }
     /// Commits a batch; `None`: with the database's durability.
     pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {

@@ -99,6 +99,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::InstallCancelled
         | Bug::FloorStays
         | Bug::FeedSkipsEnd
+        | Bug::LoadEventsShareNumber
         | Bug::ForgetNamedSnapshot
         | Bug::FoldAcrossSnapshot
         | Bug::OneOperandPerSource

@@ -24,11 +24,14 @@ use perigee_base::checksum::key_hash;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
+use perigee_env::fs::closable::ClosableDir;
+use perigee_env::sim::is_simulated;
 use perigee_env::sync::Mutex;
-use perigee_env::{DirLock, Env, OpenDir};
+use perigee_env::{Dir, DirLock, Env, OpenDir};
 use perigee_file::log::Batch;
 use perigee_file::log::prepare::check_gid;
 use perigee_file::name;
+use perigee_tree::memtable::hashed::seed_hashes;
 use perigee_tree::{Pin, View};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +44,7 @@ pub struct Engine {
     recovery: recover::Report,
     path: PathBuf,
     identity: u64,
+    pub(crate) dir: Arc<ClosableDir>,
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
@@ -63,7 +67,13 @@ impl Engine {
         settings.read_only |= settings.salvage;
         settings.create_if_missing &= !settings.read_only;
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
-        let dir = env.fs.open_dir(path, mode)?;
+        if !is_simulated() {
+            seed_hashes(env.rand.next_u64());
+        }
+        let files = env.fs.files();
+        let inner = files.retry(|| env.fs.open_dir(path, mode))?;
+        let closable = Arc::new(ClosableDir::over(inner, files)?);
+        let dir: Arc<dyn Dir> = Arc::clone(&closable) as _;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
             return Err(Error::new(
                 ErrorKind::NotFound,
@@ -75,7 +85,7 @@ impl Engine {
             let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
             core.tell(&report::opened(&core, &recovery));
             core.audience.call();
-            return Ok(Engine::around(Arc::new(core), None, recovery, path, None));
+            return Ok(Engine::around(Arc::new(core), None, recovery, path, (closable, None)));
         }
         let lock = dir.lock(name::LOCK)?;
         let (core, recovery) = recover::open(env, dir, boot, settings)?;
@@ -83,7 +93,7 @@ impl Engine {
         core.tell(&report::opened(&core, &recovery));
         core.audience.call();
         let workers = jobs::start(&core)?;
-        Ok(Engine::around(core, Some(workers), recovery, path, Some(lock)))
+        Ok(Engine::around(core, Some(workers), recovery, path, (closable, Some(lock))))
     }
 
     fn around(
@@ -91,7 +101,7 @@ impl Engine {
         workers: Option<Workers>,
         recovery: recover::Report,
         path: &Path,
-        lock: Option<Box<dyn DirLock>>,
+        (dir, lock): (Arc<ClosableDir>, Option<Box<dyn DirLock>>),
     ) -> Engine {
         let identity = core.database ^ key_hash(path.as_os_str().as_encoded_bytes());
         Engine {
@@ -101,6 +111,7 @@ impl Engine {
             workers: Mutex::new(workers),
             recovery,
             path: path.to_owned(),
+            dir,
             lock: Mutex::new(lock),
         }
     }

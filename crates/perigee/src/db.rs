@@ -59,8 +59,8 @@ impl Db {
         let inner = engine.family("default")?;
         Ok(Db { default: Family { inner, engine: Arc::clone(&engine) }, engine })
     }
-    /// Stops background work, makes every acknowledged write durable, and releases the lock. Further calls on any
-    /// handle fail with `Closed`; closing twice is no error.
+    /// Stops background work, makes every acknowledged write durable, closes every file and releases the lock. Further calls on
+    /// any handle (also snapshots, cursors and iterators that are still alive) fail with `Closed`; closing twice is no error.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
     }

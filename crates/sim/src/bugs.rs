@@ -69,6 +69,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::DecisionNotSynced
         | Bug::PrepareLostWithSegment
         | Bug::WriterPassesPrepared => &[&PREPARED],
+        Bug::NoFilesReclaimed | Bug::CloseKeepsFiles => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots
@@ -97,6 +98,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
+        | Bug::ResumedIsFailure
         | Bug::FloorStays
         | Bug::FeedSkipsEnd
         | Bug::LoadEventsShareNumber

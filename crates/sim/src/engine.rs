@@ -266,6 +266,12 @@ impl Engine {
                 self.db.cancel_background_work()?;
                 self.db.set_background_rate(rate);
                 self.db.resume_background_work()?;
+                self.env.clock.sleep_us(100);
+                // Who gave up because he was told to has not failed, whenever he is told to go on.
+                let failure = self.db.stats().background_error.filter(|e| e.kind() == ErrorKind::Busy);
+                if let Some(e) = failure {
+                    return Ok(Outcome::Failed(format!("a cancelled compaction is reported as failed: {e}")));
+                }
             }
             Op::Rate { bytes_per_second } => {
                 self.db.set_background_rate(Some(*bytes_per_second).filter(|rate| *rate > 0));

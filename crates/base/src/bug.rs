@@ -192,6 +192,14 @@ bugs! {
     ForeignFilesIgnored = 350,
     /// The commit hooks that are due run on whichever thread commits next.
     HooksOnAnyThread = 351,
+    /// The events of a bulk load of several families share one sequence number: a feed that is reopened between them repeats.
+    LoadEventsShareNumber = 330,
+    /// An open that the system refuses for too many open files is not tried again without idle ones.
+    NoFilesReclaimed = 331,
+    /// A close leaves the files of the database open as long as a handle lives.
+    CloseKeepsFiles = 332,
+    /// A compaction that was cancelled, and resumed before it has ended, is reported as one that failed.
+    ResumedIsFailure = 333,
 }
 
 /// Plants one bug (or none), for the whole process.

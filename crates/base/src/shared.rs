@@ -91,6 +91,24 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
+/// Shows bytes in a line of `Debug` output: the first of them, and how many there are if those are not all.
+#[derive(Clone, Copy)]
+pub struct Brief<'a>(pub &'a [u8]);
+
+/// So many bytes are shown.
+const BRIEF_BYTES: usize = 32;
+
+impl std::fmt::Debug for Brief<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.get(..BRIEF_BYTES) {
+            Some(first) if self.0.len() > BRIEF_BYTES => {
+                write!(f, "\"{}\"... ({} bytes)", first.escape_ascii(), self.0.len())
+            }
+            _ => write!(f, "\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}
+
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({} bytes)", self.len())

@@ -1,5 +1,5 @@
-//! The end of an open database: jobs end, the log and the manifest leave their marks about each other, the lock is released. What
-//! is alive then (transactions, cursors, snapshots, handles) answers `Closed`, and touches the directory no more.
+//! The end of an open database: jobs end, the log and the manifest leave their marks about each other, every file is closed, the
+//! lock is released. What is alive then (transactions, cursors, snapshots, handles) answers `Closed`, and touches the directory no more.
 
 use crate::engine::Engine;
 use crate::events::Event;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Engine {
-    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, the lock is released.
+    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, every file is closed, the lock is
+    /// released.
     ///
     /// # Errors
     /// `Closed` in a forked child, which leaves everything as it is. `InvalidArgument` from inside the log listener: it may run on a thread that this waits for.
@@ -49,13 +50,21 @@ impl Engine {
         let _last_job = self.core.compacting.lock();
         if self.core.health.is_read_only() {
             self.core.tell(&Event::Closed { error: None });
+            self.close_files();
             return Ok(());
         }
         let marked = self.mark_clean();
         self.core.tell(&Event::Closed { error: marked.as_ref().err() });
         let _ = self.core.retire.sweep(&self.core.shelf);
+        self.close_files();
         drop(lock.take());
         marked
+    }
+
+    /// No file stays open, whoever still has a handle, a snapshot or an iterator.
+    fn close_files(&self) {
+        self.core.shelf.handles().close();
+        self.dir.close();
     }
 
     /// Loads on callers' threads see `closing` at their next look; until then they own file ids and outputs.

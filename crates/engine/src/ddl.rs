@@ -30,7 +30,7 @@ pub fn create(core: &Core, name: &str, settings: FamilySettings) -> Result<Arc<F
     core.health.check_writable()?;
     check_new(core, name)?;
     let filter = core.settings.filters.adopt(name, "")?;
-    let seq = number::take(core, &mut commit_section, false)?;
+    let seq = number::take(core, &mut commit_section, 1)?;
     let mut made = None;
     let created = core.manifest.commit(
         &core.health,
@@ -106,7 +106,7 @@ pub fn rename(core: &Core, name: &str, to: &str) -> Result<()> {
         core.families.rename(&family, to);
         return Ok(());
     }
-    let seq = number::take(core, &mut commit_section, false)?;
+    let seq = number::take(core, &mut commit_section, 1)?;
     let renamed = core.manifest.commit(
         &core.health,
         &core.ids,
@@ -149,7 +149,7 @@ pub fn clear(core: &Core, name: &str) -> Result<()> {
     core.health.check_writable()?;
     let family = find(core, name)?;
     check_undecided(core, &family)?;
-    let seq = number::take(core, &mut commit_section, false)?;
+    let seq = number::take(core, &mut commit_section, 1)?;
     let era = core.snapshots.era() + 1;
     let cleared = core.manifest.commit(
         &core.health,
@@ -194,7 +194,7 @@ pub fn clone(core: &Core, source: &Arc<Family>, name: &str) -> Result<Arc<Family
     core.health.check_writable()?;
     check_new(core, name)?;
     source.check()?;
-    let seq = number::take(core, &mut commit_section, false)?;
+    let seq = number::take(core, &mut commit_section, 1)?;
     let era = core.snapshots.era() + 1;
     let mut made = None;
     let cloned = core.manifest.commit(
@@ -287,7 +287,7 @@ pub fn drop_family(core: &Core, name: &str) -> Result<()> {
         return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
     }
     check_undecided(core, &family)?;
-    let seq = number::take(core, &mut commit_section, false)?;
+    let seq = number::take(core, &mut commit_section, 1)?;
     let dropped = core.manifest.commit(
         &core.health,
         &core.ids,

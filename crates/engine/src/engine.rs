@@ -20,14 +20,18 @@ use crate::spill::Files;
 use crate::txn::{Txn, TxnSettings};
 use crate::verify::{self, Verified};
 use perigee_base::bug::{self, Bug};
+use perigee_base::checksum::key_hash;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
+use perigee_env::fs::closable::ClosableDir;
+use perigee_env::sim::is_simulated;
 use perigee_env::sync::Mutex;
-use perigee_env::{DirLock, Env, OpenDir};
+use perigee_env::{Dir, DirLock, Env, OpenDir};
 use perigee_file::log::Batch;
 use perigee_file::log::prepare::check_gid;
 use perigee_file::name;
+use perigee_tree::memtable::hashed::seed_hashes;
 use perigee_tree::{Pin, View};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +43,8 @@ pub struct Engine {
     pub(crate) workers: Mutex<Option<Workers>>,
     recovery: recover::Report,
     path: PathBuf,
+    identity: u64,
+    pub(crate) dir: Arc<ClosableDir>,
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
 }
 
@@ -76,7 +82,13 @@ impl Engine {
         settings.read_only |= settings.salvage;
         settings.create_if_missing &= !settings.read_only;
         let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
-        let dir = env.fs.open_dir(path, mode)?;
+        if !is_simulated() {
+            seed_hashes(env.rand.next_u64());
+        }
+        let files = env.fs.files();
+        let inner = files.retry(|| env.fs.open_dir(path, mode))?;
+        let closable = Arc::new(ClosableDir::over(inner, files)?);
+        let dir: Arc<dyn Dir> = Arc::clone(&closable) as _;
         recover::foreign::check(&env, &*dir, settings.create_if_missing)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
             return Err(Error::new(
@@ -89,7 +101,7 @@ impl Engine {
             let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
             core.tell(&report::opened(&core, &recovery));
             core.audience.call();
-            return Ok(Engine::around(Arc::new(core), None, recovery, path, None));
+            return Ok(Engine::around(Arc::new(core), None, recovery, path, (closable, None)));
         }
         let lock = match kept.take() {
             Some(lock) => lock,
@@ -105,7 +117,7 @@ impl Engine {
         core.tell(&report::opened(&core, &recovery));
         core.audience.call();
         let workers = jobs::start(&core)?;
-        Ok(Engine::around(core, Some(workers), recovery, path, Some(lock)))
+        Ok(Engine::around(core, Some(workers), recovery, path, (closable, Some(lock))))
     }
 
     fn around(
@@ -113,14 +125,17 @@ impl Engine {
         workers: Option<Workers>,
         recovery: recover::Report,
         path: &Path,
-        lock: Option<Box<dyn DirLock>>,
+        (dir, lock): (Arc<ClosableDir>, Option<Box<dyn DirLock>>),
     ) -> Engine {
+        let identity = core.database ^ key_hash(path.as_os_str().as_encoded_bytes());
         Engine {
             core,
+            identity,
             writers: Writers::new(),
             workers: Mutex::new(workers),
             recovery,
             path: path.to_owned(),
+            dir,
             lock: Mutex::new(lock),
         }
     }
@@ -128,6 +143,11 @@ impl Engine {
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+    /// Number of the database in this directory. A checkpoint has the database id of its source (the table files that they share
+    /// name it), but not its families: their numbers part with the first one that is created on either side.
+    pub fn identity(&self) -> u64 {
+        self.identity
     }
     /// Commits a batch; `None`: with the database's durability.
     pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {

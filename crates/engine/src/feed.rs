@@ -3,7 +3,9 @@
 //! 1. *Nothing that a crash takes back.* Only what is durable, and visible, is told.
 //! 2. *Nothing is left out.* Families that changed otherwise than by operations (loaded, cleared, cloned, dropped) are told as
 //!    events, which the manifest keeps as long as the log behind them. Whoever is behind the oldest segment hears an error.
-//! 3. *In order.* Events have numbers of their own in the one order.
+//! 3. *In order.* Events have numbers of their own in the one order, one event each, so a feed that is reopened at the position after
+//!    any change goes on with the next one. (Manifests of earlier builds can hold several events with one
+//!    number: a feed that is reopened between two of those begins with the first again.)
 //!
 //! A feed holds no file back and no lock between two calls. Must not know who reads it.
 

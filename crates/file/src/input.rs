@@ -44,7 +44,8 @@ impl Input {
     pub fn shared(handles: &Arc<Handles>, id: FileId, kind: FileKind, bytes: u64) -> Result<Input> {
         let name = file_name(id, kind);
         if let Some(kept) = handles.keep(&name)? {
-            let own = Self::over(Arc::clone(&kept.file), id, name, bytes)?;
+            let file = kept.file().map_or_else(|| handles.file(id, &name), Ok)?;
+            let own = Self::over(file, id, name, bytes)?;
             return Ok(Input { source: Source::Kept(kept), ..own });
         }
         let own =
@@ -66,7 +67,11 @@ impl Input {
     /// Does something with the file, which is open meanwhile.
     fn with_file<T>(&self, work: impl FnOnce(&dyn ReadAt) -> Result<T>) -> Result<T> {
         match &self.source {
-            Source::Own(file) | Source::Kept(Kept { file, .. }) => work(&**file),
+            Source::Own(file) => work(&**file),
+            Source::Kept(kept) => match kept.file() {
+                Some(file) => work(&*file),
+                None => work(&*kept.handles().file(self.id, &self.name)?),
+            },
             Source::Shared(handles) => work(&*handles.file(self.id, &self.name)?),
         }
     }

@@ -36,7 +36,7 @@ pub use block::window::Strand;
 pub use cache::BlockCache;
 pub use compress::{Codec, Compression};
 pub use expiries::Expiries;
-pub use handles::Handles;
+pub use handles::{Handles, Limit};
 pub use klog::{
     Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near, RangeSummary, Spot,
 };

@@ -5,13 +5,14 @@
 
 use crate::cache::BlockCache;
 use crate::compress::Compression;
-use crate::handles::Handles;
+use crate::handles::{Handles, Limit};
 use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
 use crate::output::BUFFER_BYTES;
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, FileId, KeyOrder, Result};
 use perigee_env::Dir;
+use perigee_env::fs::open_files::OpenFiles;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -39,17 +40,17 @@ pub struct Shelf {
 impl Shelf {
     /// An empty shelf over `dir`.
     pub fn new(dir: Arc<dyn Dir>, database: u64, cache: Arc<BlockCache>, counters: Arc<Counters>) -> Shelf {
-        Self::with_open_files(dir, database, cache, counters, usize::MAX)
+        let handles = Handles::new(Arc::clone(&dir), Limit::Own(usize::MAX), &OpenFiles::default());
+        Self::with_open_files(dir, database, cache, counters, handles)
     }
-    /// The same; about so many files are open at once.
+    /// The same, with files of `dir` that are opened through `handles`.
     pub fn with_open_files(
         dir: Arc<dyn Dir>,
         database: u64,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
-        limit: usize,
+        handles: Arc<Handles>,
     ) -> Shelf {
-        let handles = Arc::new(Handles::new(Arc::clone(&dir), limit));
         let (klogs, vlogs, resident, filters) = Default::default();
         let buffer_bytes = BUFFER_BYTES;
         Shelf { dir, database, cache, counters, klogs, vlogs, handles, resident, filters, buffer_bytes }

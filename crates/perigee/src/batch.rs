@@ -29,11 +29,18 @@ pub(crate) fn foreign() -> Error {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct WriteBatch {
     batch: Batch,
-    /// The database that its families are of.
+    /// The database that the families of its operations are of ([`Engine::identity`]).
     database: Option<u64>,
+}
+
+/// Short: how much is in it.
+impl std::fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WriteBatch({} operations, {} bytes)", self.len(), self.encoded_bytes())
+    }
 }
 
 impl WriteBatch {
@@ -43,12 +50,15 @@ impl WriteBatch {
     }
     /// What operations on a family are added to.
     pub(crate) fn of(&mut self, family: &Family) -> Result<&mut Batch> {
-        let database = family.engine.core().database;
-        if *self.database.get_or_insert(database) == database { Ok(&mut self.batch) } else { Err(foreign()) }
+        let database = family.engine.identity();
+        if self.is_empty() {
+            self.database = Some(database);
+        }
+        if self.database == Some(database) { Ok(&mut self.batch) } else { Err(foreign()) }
     }
     /// The operations, for a database.
     pub(crate) fn for_engine(self, engine: &Engine) -> Result<Batch> {
-        let own = self.database.is_none_or(|database| database == engine.core().database);
+        let own = self.is_empty() || self.database == Some(engine.identity());
         if own { Ok(self.batch) } else { Err(foreign()) }
     }
     /// Sets `key` to `value` in `family`. Later operations of a batch win over earlier ones.

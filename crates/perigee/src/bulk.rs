@@ -1,5 +1,6 @@
 //! Bulk load: many entries straight into tables, visible all at once.
 
+use crate::batch::foreign;
 use crate::{Db, Error, Family, Result};
 use perigee_base::Expiry;
 use perigee_engine::Engine;
@@ -172,19 +173,22 @@ impl Family {
 
 impl Db {
     /// [`Family::bulk_load`] of `family`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the family belongs to another open database.
     pub fn bulk_load(&self, family: &Family) -> Result<BulkLoad> {
+        family.of(&self.engine)?;
         family.bulk_load()
     }
     /// Finishes several loads of different families together: all of them become visible at one sequence number, or none.
-    /// Errors as of [`BulkLoad::finish`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a load belongs to another open database; those of [`BulkLoad::finish`].
     pub fn finish_loads(&self, loads: &mut [BulkLoad]) -> Result<Vec<LoadReport>> {
-        let mut all: Vec<&mut BulkLoad> = loads.iter_mut().collect();
-        match all.first() {
-            Some(first) => {
-                let engine = Arc::clone(&first.engine);
-                finish_together(&engine, &mut all)
-            }
-            None => Ok(Vec::new()),
+        if loads.iter().any(|load| !Arc::ptr_eq(&load.engine, &self.engine)) {
+            return Err(foreign());
         }
+        let mut all: Vec<&mut BulkLoad> = loads.iter_mut().collect();
+        if all.is_empty() { Ok(Vec::new()) } else { finish_together(&self.engine, &mut all) }
     }
 }

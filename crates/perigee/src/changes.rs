@@ -2,10 +2,12 @@
 
 use crate::watch::bound;
 use crate::{Db, Result};
+use perigee_base::shared::Brief;
 use perigee_base::{SeqNo, ValueRef};
 use perigee_engine::Engine;
 use perigee_engine::feed::{self, Feed, Item};
 use perigee_engine::manifest::{Befell, FamilyEvent};
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +23,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Its number (of a commit: of its last operation). Where to go on says [`Changes::position`]: a load of several families is
-    /// told by several changes with one number.
+    /// Its number (of a commit: of its last operation). Every change has a number of its own: a load of several families is told
+    /// by one change for each, with numbers that follow each other.
     pub fn sequence(&self) -> u64 {
         match self {
             Change::Commit(commit) => commit.sequence(),
@@ -32,8 +34,15 @@ impl Change {
 }
 
 /// The operations of one commit, over all families.
-#[derive(Debug)]
 pub struct Commit(feed::Commit);
+
+/// Short: its numbers, not its operations.
+impl fmt::Debug for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last, count) = (self.first_sequence(), self.sequence(), self.0.operations().len());
+        write!(f, "Commit({first} to {last}, {count} operations)")
+    }
+}
 
 /// An operation of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +58,7 @@ pub struct ChangeOperation<'a> {
 }
 
 /// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind<'a> {
     /// A key is set.
@@ -85,6 +94,26 @@ pub enum ChangeKind<'a> {
         /// Where it ends.
         end: Bound<&'a [u8]>,
     },
+}
+
+/// Short: the first bytes of keys and values.
+impl fmt::Debug for ChangeKind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ChangeKind::Put { key, value, expires_ms: None } => {
+                write!(f, "Put({:?}, {:?})", Brief(key), Brief(value))
+            }
+            ChangeKind::Put { key, value, expires_ms: Some(ms) } => {
+                write!(f, "Put({:?}, {:?}, until {ms} ms)", Brief(key), Brief(value))
+            }
+            ChangeKind::Delete { key } => write!(f, "Delete({:?})", Brief(key)),
+            ChangeKind::SingleDelete { key } => write!(f, "SingleDelete({:?})", Brief(key)),
+            ChangeKind::Merge { key, operand } => write!(f, "Merge({:?}, {:?})", Brief(key), Brief(operand)),
+            ChangeKind::DeleteRange { start, end } => {
+                write!(f, "DeleteRange({:?}, {:?})", start.map(Brief), end.map(Brief))
+            }
+        }
+    }
 }
 
 impl Commit {
@@ -184,14 +213,21 @@ impl From<FamilyEvent> for FamilyChange {
 }
 
 /// A feed of changes ([`Db::changes`]). It holds nothing back: a feed that lags too far hears an error and begins anew.
-#[derive(Debug)]
 pub struct Changes {
     feed: Feed,
     engine: Arc<Engine>,
 }
 
+/// Short: where it is.
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Changes({:?}, position {})", self.engine, self.position())
+    }
+}
+
 impl Changes {
-    /// What was told is all up to here: [`Db::changes`] from this number goes on with what follows.
+    /// What was told is all up to here: [`Db::changes`] from this number goes on with what follows. A consumer that stores it after
+    /// each change, and opens a new feed there, sees each change exactly once.
     pub fn position(&self) -> u64 {
         self.feed.position().0
     }

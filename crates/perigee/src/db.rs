@@ -40,10 +40,16 @@ impl KeptLock {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     pub(crate) engine: Arc<Engine>,
     default: Family,
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.path().display())
+    }
 }
 
 impl Db {
@@ -93,8 +99,8 @@ impl Db {
     pub fn families_at(env: &Env, path: impl AsRef<Path>) -> Result<Vec<(String, String, bool)>> {
         perigee_engine::recover::families(env, path.as_ref())
     }
-    /// Stops background work, makes every acknowledged write durable, and releases the lock. Further calls on any
-    /// handle fail with `Closed`; closing twice is no error.
+    /// Stops background work, makes every acknowledged write durable, closes every file and releases the lock. Further calls on
+    /// any handle (also snapshots, cursors and iterators that are still alive) fail with `Closed`; closing twice is no error.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
     }

@@ -147,8 +147,9 @@ impl WriteBatch {
     /// # Errors
     /// As [`Family::delete_prefix`]; the batch is unchanged.
     pub fn delete_prefix(&mut self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let batch = self.of(family)?;
         let (begin, end) = prefix_cuts(family, prefix.as_ref())?;
-        add_range(self.of(family)?, family, &begin, &end)
+        add_range(batch, family, &begin, &end)
     }
     /// As [`Family::single_delete`].
     ///

@@ -28,10 +28,16 @@ use std::sync::Arc;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Family {
     pub(crate) inner: Arc<Inner>,
     pub(crate) engine: Arc<Engine>,
+}
+
+impl std::fmt::Debug for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Family({:?}, {:?})", self.engine, self.inner)
+    }
 }
 
 impl Family {

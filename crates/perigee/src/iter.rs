@@ -4,11 +4,13 @@
 use crate::{Result, Slice};
 use perigee_base::cut::{Cut, CutRef};
 use perigee_base::latency::Operation;
+use perigee_base::shared::Brief;
 use perigee_base::{SeqNo, Shared};
 use perigee_engine::Engine;
 use perigee_engine::txn::Walk;
 use perigee_tree::View;
 use perigee_tree::scan::{Bounds, VisibleCursor};
+use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -37,7 +39,6 @@ use std::sync::Arc;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Cursor {
     inner: VisibleCursor,
     engine: Arc<Engine>,
@@ -47,8 +48,14 @@ pub struct Cursor {
     watch: Option<Box<Watch>>,
 }
 
+/// Short: where it stands.
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cursor({:?}, at {:?})", self.engine, self.inner.key().map(Brief))
+    }
+}
+
 /// What a serializable transaction's cursor has passed, within its bounds.
-#[derive(Debug)]
 struct Watch {
     walk: Walk,
     begin: Cut,
@@ -289,7 +296,6 @@ impl Cursor {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Iter {
     front: Option<Cursor>,
     back: Option<Cursor>,
@@ -349,6 +355,21 @@ impl Iter {
         let item = self.step(forward).transpose();
         self.done = !matches!(item, Some(Ok(_)));
         item
+    }
+}
+
+/// Short: what it reads, and where its ends stand.
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |end: &Option<Cursor>| end.as_ref().and_then(|c| c.inner.key().map(|k| k.to_vec()));
+        let (front, back) = (at(&self.front), at(&self.back));
+        f.debug_struct("Iter")
+            .field("engine", &self.engine)
+            .field("sequence", &self.at.0)
+            .field("front", &front.as_deref().map(Brief))
+            .field("back", &back.as_deref().map(Brief))
+            .field("done", &self.done)
+            .finish()
     }
 }
 

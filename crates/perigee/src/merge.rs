@@ -121,8 +121,9 @@ impl WriteBatch {
     /// As [`Family::merge`]; the batch is unchanged.
     pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
+        let batch = self.of(family)?;
         check(family, key, operand)?;
-        self.of(family)?.merge(family.inner.id, key, operand)
+        batch.merge(family.inner.id, key, operand)
     }
 }
 
@@ -151,6 +152,7 @@ impl Txn {
     /// As [`Family::merge`] and [`Txn::put`].
     pub fn merge(&self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
+        family.of(&self.engine)?;
         check(family, key, operand)?;
         self.write(family, key, LockMode::Insert, |batch| batch.merge(family.inner.id, key, operand))
     }

@@ -10,6 +10,10 @@ use std::time::Duration;
 
 /// While it lives, no flush and no compaction runs ([`Db::pause_background_work`]). Dropping it lets them run again.
 ///
+/// **It is no way to copy the files of the database.** Writes go on, and with them the log; the manifest changes too, by bulk loads
+/// and changes of families for example. A copy of the directory made meanwhile may hold a log and a manifest of different moments.
+/// [`Db::checkpoint`] and [`Db::backup`] make copies of one moment, while everything goes on.
+///
 /// Writes go on until the memtables that wait for their flush are as many as may wait; then they fail with `Busy` instead of
 /// waiting, because whoever holds the pause may be the one who writes. `flush`, `compact` and `wait_idle` fail with `Busy` at
 /// once if there is work to do.
@@ -44,7 +48,7 @@ impl Drop for Pause {
 /// db.compact_range("2026/11/20".."2026/11/21")?; // the tombstone and what it hid are gone
 /// assert_eq!(db.files()[0].entries, 1);
 ///
-/// let quiet = db.pause_background_work()?; // for example while a file system snapshot is taken
+/// let quiet = db.pause_background_work()?; // for example while a measurement runs; for copies there is checkpoint
 /// db.put("2026/11/22", "spring")?;
 /// assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Busy);
 /// drop(quiet);
@@ -70,6 +74,9 @@ impl Db {
         self.engine.purge(&self.engine.all_families())
     }
     /// Lets running flushes and compactions end, and starts no other until the guard is dropped. Pauses may overlap.
+    ///
+    /// This quiets the disk; it does not stop changes of the log and the manifest, so files copied under it are no backup: use
+    /// [`Db::checkpoint`] or [`Db::backup`] (see [`Pause`]).
     ///
     /// # Errors
     /// `Closed`.

@@ -67,7 +67,7 @@ pub(crate) const DATABASE: &[Row<Options>] = rows! {
     block_cache_bytes, put_size, take_size,
         "Most memory for decompressed blocks, within what the memory budget leaves: larger means fewer reads from the disk.";
     max_open_files, put_count, take_count,
-        "Table files open at once, 0 for half of what the process may have open: fewer leave more to others and are opened again now and then.";
+        "Table files open at once, 0 for half of what the process may have open, shared by its databases: fewer leave more to others and are opened again now and then.";
     min_free_space, put_size, take_size,
         "Below this much free space on the disk only deletes are accepted: more leaves room to work and to make room, 0 lets the disk fill up.";
     verify_outputs, put_flag, take_flag,

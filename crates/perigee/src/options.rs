@@ -93,8 +93,9 @@ pub struct Options {
     pub memory_budget: u64,
     /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
     pub block_cache_bytes: u64,
-    /// Table files open at once, about (default 0: half of what the process may have open). Fewer cost
-    /// a reopening now and then; files in use are never closed.
+    /// Table files open at once, about (default 0: all databases of the process that say so share half of what it may have
+    /// open). Fewer cost a reopening now and then; files in use are never closed. Whatever is said here, files that are idle are
+    /// closed where the system has no more of them. [`Db::close`](crate::Db::close) closes all.
     pub max_open_files: u32,
     /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and compactions go on, and writes
     /// resume by themselves when there is room (default 16 MiB; 0 turns the guard off).

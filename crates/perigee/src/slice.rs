@@ -1,6 +1,7 @@
 //! Bytes that came out of the database without a copy.
 
 use perigee_base::Shared;
+use perigee_base::shared::Brief;
 use std::ops::Deref;
 
 /// A key or value, pinned where it lies (a block, the memtable). Dereferences to `[u8]`; cloning copies no
@@ -33,8 +34,9 @@ impl PartialEq<[u8]> for Slice {
     }
 }
 
+/// Short: the first bytes, and the length.
 impl std::fmt::Debug for Slice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.escape_ascii())
+        Brief(self).fmt(f)
     }
 }

@@ -26,10 +26,16 @@ use std::sync::Arc;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Snapshot {
     pub(crate) held: Held,
     pub(crate) engine: Arc<Engine>,
+}
+
+/// Short: of which database, and which moment.
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({:?}, sequence {})", self.engine, self.sequence())
+    }
 }
 
 impl Snapshot {
@@ -73,7 +79,7 @@ impl Snapshot {
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(family.inner.tree.order(), prefix.as_ref())?)
+        self.scan(family, Bounds::prefix(family.of(&self.engine)?.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries then.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {

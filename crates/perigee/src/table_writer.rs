@@ -2,14 +2,16 @@
 
 use crate::env::{Dir, Env, OpenDir};
 use crate::{Db, Error, Family, FamilyOptions, LoadReport, Result, translate};
+use perigee_base::shared::Brief;
 use perigee_base::{EntryRef, FamilyId, SeqNo, ValueRef, limits};
 use perigee_file::klog::standalone;
 use perigee_file::{KlogOptions, KlogWriter};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a finished standalone table holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableSummary {
     /// Bytes of the file.
@@ -46,13 +48,32 @@ pub struct TableSummary {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct TableWriter {
     dir: Arc<dyn Dir>,
     name: String,
     writer: Option<KlogWriter>,
     order: perigee_base::KeyOrder,
     last: Option<Vec<u8>>,
+}
+
+/// Short: keys by their first bytes.
+impl fmt::Debug for TableSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableSummary")
+            .field("bytes", &self.bytes)
+            .field("entries", &self.entries)
+            .field("tombstones", &self.tombstones)
+            .field("first_key", &Brief(&self.first_key))
+            .field("last_key", &Brief(&self.last_key))
+            .finish()
+    }
+}
+
+/// Short: which file, and how long it is.
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableWriter({:?}, {} bytes)", self.name, self.bytes())
+    }
 }
 
 impl TableWriter {
@@ -175,10 +196,11 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if files of a family share keys, are not in key order, have another key order or hold range
-    /// tombstones (a `TableWriter` writes none); `Corruption` with file and place; otherwise as [`crate::BulkLoad::finish`].
+    /// tombstones (a `TableWriter` writes none), or if a family belongs to another open database; `Corruption` with file and place; otherwise as [`crate::BulkLoad::finish`].
     pub fn ingest_many(&self, files: &[(Family, Vec<PathBuf>)]) -> Result<LoadReport> {
-        let files: Vec<_> = files.iter().map(|(f, paths)| (Arc::clone(&f.inner), paths.clone())).collect();
-        let (sequence, entries, bytes) = self.default_family().engine.ingest(&files)?;
+        let own = |(f, paths): &(Family, Vec<PathBuf>)| Ok((Arc::clone(f.of(&self.engine)?), paths.clone()));
+        let files = files.iter().map(own).collect::<Result<Vec<_>>>()?;
+        let (sequence, entries, bytes) = self.engine.ingest(&files)?;
         Ok(LoadReport { entries, bytes, sequence: sequence.0 })
     }
 }

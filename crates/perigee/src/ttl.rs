@@ -173,7 +173,8 @@ impl Snapshot {
     /// The value of `key` then, and when it expires. Time does not stand still in a snapshot: what has expired since
     /// it was taken is gone from it too.
     pub fn get_with_ttl(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Timed>> {
-        let found = timed(&*self.engine.view(&family.inner, &self.held)?, key.as_ref(), self.held.seq())?;
+        let view = self.engine.view(family.of(&self.engine)?, &self.held)?;
+        let found = timed(&view, key.as_ref(), self.held.seq())?;
         self.engine.count_get(found.is_some());
         Ok(found)
     }

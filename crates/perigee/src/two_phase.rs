@@ -1,12 +1,13 @@
 //! Two-phase commit: a transaction that is part of something larger is prepared here and decided when everybody else is prepared, too.
 
 use crate::{Db, Isolation, Result, Txn, translate};
+use perigee_base::shared::Brief;
 use perigee_engine::Verdict;
 use perigee_engine::prepared::Undecided;
 use perigee_engine::txn::Isolation as Level;
 
 /// A prepared transaction that nobody has decided: what [`Db::recover_prepared`] lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prepared {
     /// The identifier under which it was prepared.
@@ -19,6 +20,19 @@ pub struct Prepared {
     pub prepared_ms: u64,
     /// What it is protected from.
     pub isolation: Isolation,
+}
+
+/// Short: the identifier by its first bytes.
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("gid", &Brief(&self.gid))
+            .field("operations", &self.operations)
+            .field("bytes", &self.bytes)
+            .field("prepared_ms", &self.prepared_ms)
+            .field("isolation", &self.isolation)
+            .finish()
+    }
 }
 
 impl Prepared {
@@ -65,7 +79,7 @@ impl Txn {
     /// too large together with what it has read (2 GiB); `NoSpace`. After `OutcomeUnknown` the next open says whether it is
     /// prepared.
     pub fn prepare(&self, gid: impl AsRef<[u8]>) -> Result<()> {
-        self.engine().prepare(&mut self.inner(), gid.as_ref())
+        self.engine.prepare(&mut self.inner(), gid.as_ref())
     }
 }
 

@@ -49,15 +49,27 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Txn {
     inner: Mutex<Inner>,
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
 }
 
 /// Ends a transaction from another thread. See [`Txn::handle`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TxnHandle(Mark);
+
+/// Short: of which database. The rest is behind a lock that the caller may hold.
+impl std::fmt::Debug for Txn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Txn({:?})", self.engine)
+    }
+}
+
+impl std::fmt::Debug for TxnHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TxnHandle")
+    }
+}
 
 impl TxnHandle {
     /// From now on the transaction answers every call with `Aborted`, and nothing of it happens. False if it has ended already
@@ -68,9 +80,6 @@ impl TxnHandle {
 }
 
 impl Txn {
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
-    }
     pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }
@@ -126,7 +135,7 @@ impl Txn {
     }
     /// The entries whose key starts with `prefix`.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(family.inner.tree.order(), prefix.as_ref())?)
+        self.scan(family, Bounds::prefix(family.of(&self.engine)?.tree.order(), prefix.as_ref())?)
     }
     /// A cursor over all entries.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {
@@ -208,10 +217,11 @@ impl Txn {
         mode: LockMode,
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
+        let own = family.of(&self.engine)?;
         let place = || (Place::Key(key.to_vec()), mode);
         let mut inner = self.inner();
         self.engine.make_room(&mut inner)?;
-        inner.write(self.engine.core(), family.of(&self.engine)?, place, write)
+        inner.write(self.engine.core(), own, place, write)
     }
     /// Sets `key` to `value`.
     ///
@@ -255,11 +265,12 @@ impl Txn {
         self.write(family, key, LockMode::Exclusive, |batch| erase::add_single(batch, family, key))
     }
     fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
+        let own = family.of(&self.engine)?;
         let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);
         let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
         let mut inner = self.inner();
         self.engine.make_room(&mut inner)?;
-        inner.write(self.engine.core(), family.of(&self.engine)?, place, write)
+        inner.write(self.engine.core(), own, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {
@@ -267,6 +278,7 @@ impl Txn {
     }
     /// Removes every key that starts with `prefix`, in one operation. See [`Family::delete_prefix`].
     pub fn delete_prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
+        family.of(&self.engine)?;
         self.erase(family, erase::prefix_cuts(family, prefix.as_ref())?)
     }
 

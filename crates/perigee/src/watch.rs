@@ -3,12 +3,14 @@
 use crate::{Db, Family};
 use perigee_base::ValueRef;
 use perigee_base::cut::CutRef;
+use perigee_base::shared::Brief;
 use perigee_engine::hooks::Event;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// An operation of a commit, as a hook hears it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitOperation<'a> {
     /// A key was set.
@@ -49,6 +51,27 @@ pub enum CommitOperation<'a> {
     },
 }
 
+/// Short: the first bytes of keys and values.
+impl fmt::Debug for CommitOperation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            CommitOperation::Put { sequence, key, value, expires_at_ms: None } => {
+                write!(f, "Put({sequence}, {:?}, {:?})", Brief(key), Brief(value))
+            }
+            CommitOperation::Put { sequence, key, value, expires_at_ms: Some(ms) } => {
+                write!(f, "Put({sequence}, {:?}, {:?}, until {ms} ms)", Brief(key), Brief(value))
+            }
+            CommitOperation::Delete { sequence, key } => write!(f, "Delete({sequence}, {:?})", Brief(key)),
+            CommitOperation::Merge { sequence, key, operand } => {
+                write!(f, "Merge({sequence}, {:?}, {:?})", Brief(key), Brief(operand))
+            }
+            CommitOperation::DeleteRange { sequence, start, end } => {
+                write!(f, "DeleteRange({sequence}, {:?}, {:?})", start.map(Brief), end.map(Brief))
+            }
+        }
+    }
+}
+
 /// A cut of the keys as the bound of a range that begins, or ends, there.
 pub(crate) fn bound(cut: CutRef<'_>, begins: bool) -> Bound<&[u8]> {
     match (cut, begins) {
@@ -59,8 +82,14 @@ pub(crate) fn bound(cut: CutRef<'_>, begins: bool) -> Bound<&[u8]> {
 }
 
 /// What one batch did to one family.
-#[derive(Debug)]
 pub struct CommitEvent<'a>(&'a Event);
+
+/// Short: its number, not its operations.
+impl fmt::Debug for CommitEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CommitEvent(sequence {}, commit {})", self.sequence(), self.commit_sequence())
+    }
+}
 
 impl CommitEvent<'_> {
     /// Sequence number of the first operation.

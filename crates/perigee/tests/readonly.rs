@@ -319,6 +319,9 @@ impl Dir for HookedDir {
     fn list(&self) -> perigee::Result<Vec<String>> {
         self.0.list()
     }
+    fn list_others(&self) -> perigee::Result<Vec<String>> {
+        self.0.list_others()
+    }
     fn file_len(&self, name: &str) -> perigee::Result<Option<u64>> {
         self.0.file_len(name)
     }

@@ -81,6 +81,7 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::WriterPassesPrepared => &[&PREPARED],
         Bug::ReplayKeepsEverything | Bug::ReplayForgetsLog | Bug::KeepUnsyncedLog => &[&RECOVERY],
         Bug::FullDiskCopiesLog => &[&FAULTS],
+        Bug::NoFilesReclaimed | Bug::CloseKeepsFiles => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots
@@ -109,8 +110,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
+        | Bug::ResumedIsFailure
         | Bug::FloorStays
         | Bug::FeedSkipsEnd
+        | Bug::LoadEventsShareNumber
         | Bug::ForgetNamedSnapshot
         | Bug::FoldAcrossSnapshot
         | Bug::OneOperandPerSource

@@ -199,6 +199,7 @@ fn plain_settings(number: u64) -> Settings {
         durability,
         verify_outputs: true,
         log_file_bytes: 0,
+        open_files: 4,
         scrub_us: 0,
         log_retention: if number % 4 < 2 { 0 } else { 1 << 50 },
         history: if number.is_multiple_of(5) { History::Operations(2) } else { History::None },

@@ -131,7 +131,7 @@ impl Engine {
     fn attempt(&mut self, op: &Op) -> Result<Outcome> {
         match op {
             Op::Write { writes, batched } => self.write(writes, *batched),
-            Op::Load { family, entries, memory } => self.load(*family, entries, *memory),
+            Op::Load { families, entries, memory } => self.load(families, entries, *memory),
             Op::Get { family, key, snapshot } => self.get(*family, key, *snapshot),
             Op::MultiGet { family, keys, snapshot } => self.multi_get(*family, keys, *snapshot),
             Op::Contains { family, key, snapshot } => self.contains(*family, key, *snapshot),
@@ -266,6 +266,12 @@ impl Engine {
                 self.db.cancel_background_work()?;
                 self.db.set_background_rate(rate);
                 self.db.resume_background_work()?;
+                self.env.clock.sleep_us(100);
+                // Who gave up because he was told to has not failed, whenever he is told to go on.
+                let failure = self.db.stats().background_error.filter(|e| e.kind() == ErrorKind::Busy);
+                if let Some(e) = failure {
+                    return Ok(Outcome::Failed(format!("a cancelled compaction is reported as failed: {e}")));
+                }
             }
             Op::Rate { bytes_per_second } => {
                 self.db.set_background_rate(Some(*bytes_per_second).filter(|rate| *rate > 0));
@@ -390,25 +396,29 @@ impl Engine {
         }))
     }
 
-    fn load(&self, family: usize, entries: &[(Vec<u8>, Value)], memory: usize) -> Result<Outcome> {
-        let Some(family) = &self.families[family] else {
-            // The oracle looks at the family of each entry.
-            return Ok(if entries.is_empty() { Outcome::Done } else { Outcome::Skipped });
-        };
+    fn load(&self, families: &[usize], entries: &[(Vec<u8>, Value)], memory: usize) -> Result<Outcome> {
         if entries.is_empty() {
             return Ok(Outcome::Done);
         }
-        let mut load = family.bulk_load()?.memory_bytes(memory);
+        let Some(families) = families.iter().map(|f| self.families[*f].as_ref()).collect::<Option<Vec<_>>>()
+        else {
+            return Ok(Outcome::Skipped);
+        };
+        let mut loads = Vec::new();
         let now_ms = self.db.clock().now_ms;
-        for (key, value) in entries {
-            match value.loaded() {
-                How::Days(days) => {
-                    load.put_until(key, value.bytes(), now_ms + ttl(days).as_millis() as u64)?
+        for family in families {
+            let mut load = family.bulk_load()?.memory_bytes(memory);
+            for (key, value) in entries {
+                match value.loaded() {
+                    How::Days(days) => {
+                        load.put_until(key, value.bytes(), now_ms + ttl(days).as_millis() as u64)?
+                    }
+                    _ => load.put(key, value.bytes())?,
                 }
-                _ => load.put(key, value.bytes())?,
             }
+            loads.push(load);
         }
-        load.finish()?;
+        self.db.finish_loads(&mut loads)?;
         Ok(Outcome::Done)
     }
 

@@ -1,6 +1,6 @@
 //! `perigee-sim faults`: a fixed history with a failing device. Every kind of fault at every mutating I/O, once
-//! and until healed; failing reads; a disk that fills up and is freed again and again; and a disk that is full, or was, when a
-//! database with more log than there is room for is opened again.
+//! and until healed; failing reads; a disk that fills up and is freed again and again; a disk that is full, or was, when a
+//! database with more log than there is room for is opened again; and a process that may have few files open.
 //!
 //! Whatever fails: nothing acknowledged is lost (in the running database, after reopening it, after a crash of the
 //! process or the machine), nothing refused appears, reads go on, and after an unknown outcome nothing is acknowledged.
@@ -14,6 +14,7 @@ use crate::session::{Action, Life, Shared, Spec, When, Writer, last_look};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind};
+use perigee_env::Fs;
 use perigee_env::fs::memory::{Crash, Fault, SimDisk};
 use perigee_env::sim::World;
 use std::path::Path;
@@ -32,7 +33,9 @@ pub struct Args {
 
 /// Case numbers of one history.
 const PER_HISTORY: u64 = 1_000_000;
-/// Numbers inside a history from here up: failing reads, then full disks.
+/// Numbers inside a history from here up: few open files, failing reads, full disks.
+const FILES: u64 = 850_000;
+const FILES_CASES: u64 = 6;
 const READS: u64 = 900_000;
 const FULL: u64 = 950_000;
 const READ_CASES: u64 = 12;
@@ -51,6 +54,7 @@ pub fn run(args: &Args) -> bool {
     let mut history = common.case.map_or(0, |k| k / PER_HISTORY);
     loop {
         let first = history * PER_HISTORY;
+        tally.add(&run_cases("faults", common, first + FILES, FILES_CASES, files_case));
         tally.add(&run_cases("faults", common, first + READS, READ_CASES, read_case));
         tally.add(&run_cases("faults", common, first + FULL, FULL_CASES, full_case));
         tally.add(&run_cases("faults", common, first + LARGE_LOG, LARGE_LOG_CASES, large_log_case));
@@ -226,7 +230,7 @@ fn run_faulty(
         check_running(&stage)?;
         leftovers.push(take("healed, then a power cut", Crash::Power, durable));
     }
-    let closed = stage.db.close();
+    let closed = close(&stage);
     if let (Err(e), Fault::Enospc) = (&closed, fault) {
         return Err(format!("close after space came back: {e}"));
     }
@@ -315,9 +319,64 @@ fn read_case(case: &Case) -> Result<(), String> {
         }
         disk.heal();
         check_running(&stage)?;
-        stage.db.close().map_err(|e| format!("close: {e}"))
+        close(&stage).map_err(|e| format!("close: {e}"))
     })?;
     last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+}
+
+/// Closes the database; no file of it stays open, although handles live.
+fn close(stage: &Shared) -> Result<(), Error> {
+    let closed = stage.db.close();
+    match stage.disk.open_handles() {
+        0 => closed,
+        n => Err(Error::internal(format!("{n} files are open after the close"))),
+    }
+}
+
+/// A process that may have few files open, because its limit is low or the application takes the rest. While no job holds files,
+/// every read goes on, with idle files closed for others. Beside jobs, what needs more files at once than there may be fails, and
+/// only that.
+fn files_case(case: &Case) -> Result<(), String> {
+    let mut plan = Plan::of(case);
+    let number = case.number % PER_HISTORY - FILES;
+    plan.settings.open_files = [0, 1000][(number % 2) as usize];
+    (plan.settings.cache_bytes, plan.settings.scrub_us) = (0, 0);
+    let ledger = Arc::new(Mutex::new(Ledger::new(1)));
+    let disk = SimDisk::new(plan.seed);
+    case.keep("few-files", &disk);
+    World::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
+        // The database's share follows from this limit.
+        disk.set_open_files(Some(24));
+        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        disk.set_open_files(None);
+        act_all(&plan.script, &stage, || {})?;
+        let quiet = stage.db.pause_background_work().map_err(|e| format!("pause: {e}"))?;
+        // The application takes all but two of the files.
+        disk.files().reclaim(usize::MAX);
+        disk.set_open_files(Some(disk.open_handles() + 2));
+        check_running(&stage)?;
+        drop(quiet);
+        let mut writer = Writer::new(&stage, 0);
+        for action in &plan.script {
+            if let Err((doing, e)) = writer.act(*action) {
+                expected_kind(doing, &e)?;
+                case.count("failed calls", 1);
+            }
+        }
+        disk.set_open_files(None);
+        check_running(&stage)?;
+        case.count("idle files closed", disk.files().reclaimed());
+        close_or_poisoned(&stage)
+    })?;
+    last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+}
+
+/// A close after failures: an unknown outcome may have stopped the database for good, but no file stays open.
+fn close_or_poisoned(stage: &Shared) -> Result<(), String> {
+    match close(stage) {
+        Err(e) if e.kind() != ErrorKind::Poisoned => Err(format!("close: {e}")),
+        _ => Ok(()),
+    }
 }
 
 fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, String> {

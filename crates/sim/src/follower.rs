@@ -90,8 +90,11 @@ impl Follower {
                 Err(e) if e.kind() == ErrorKind::NotFound && !kept => return self.follow(db, settings),
                 Err(e) => return Err(format!("the feed behind {}: {e}", self.position)),
             };
-            if change.sequence() < self.position {
+            if change.sequence() <= self.position {
                 return Err(format!("{change:?} was told behind {}", self.position));
+            }
+            if changes.position() != change.sequence() {
+                return Err(format!("the position after {change:?} is {}", changes.position()));
             }
             match &change {
                 Change::Commit(commit) => self.commit(commit, order)?,
@@ -101,6 +104,12 @@ impl Follower {
                 other => return Err(format!("what is {other:?}?")),
             }
             self.position = changes.position();
+            // A consumer may be restarted after every change: the next feed must go on where this one stopped.
+            changes = match db.changes(self.position) {
+                Ok(changes) => changes,
+                Err(e) if e.kind() == ErrorKind::NotFound && !kept => return self.follow(db, settings),
+                Err(e) => return Err(format!("the feed is not reopened at {}: {e}", self.position)),
+            };
         }
         self.position = changes.position();
         Ok(())

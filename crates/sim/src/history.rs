@@ -105,8 +105,8 @@ pub enum Op {
     Get { family: usize, key: Bytes, snapshot: Option<usize> },
     /// Many point reads at once, now or in a snapshot.
     MultiGet { family: usize, keys: Vec<Bytes>, snapshot: Option<usize> },
-    /// A bulk load with so much memory.
-    Load { family: usize, entries: Vec<(Bytes, Value)>, memory: usize },
+    /// A bulk load with so much memory; the same entries into each of these families, which are finished together.
+    Load { families: Vec<usize>, entries: Vec<(Bytes, Value)>, memory: usize },
     /// Presence, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
     /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
@@ -327,7 +327,10 @@ impl Generator {
         if self.rng.percent(40) {
             entries.sort_by(|a, b| a.0.cmp(&b.0));
         }
-        Op::Load { family, entries, memory: self.rng.pick(&[1, 200, 1 << 10, 1 << 20]) }
+        let other = self.rng.index(FAMILIES);
+        let families =
+            if other == family || self.rng.percent(40) { vec![family] } else { vec![family, other] };
+        Op::Load { families, entries, memory: self.rng.pick(&[1, 200, 1 << 10, 1 << 20]) }
     }
 
     fn rare(&mut self) -> Op {

@@ -162,7 +162,10 @@ impl Target for Oracle {
     fn perform(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { writes, .. } => self.write(writes),
-            Op::Load { family, entries, .. } => self.write(&loaded(*family, entries)),
+            Op::Load { families, entries, .. } => {
+                let writes: Vec<Write> = families.iter().flat_map(|f| loaded(*f, entries)).collect();
+                self.write(&writes)
+            }
             Op::Get { family, key, snapshot } => {
                 self.read(*family, *snapshot, |map| Outcome::Value(self.value(map, key)))
             }

@@ -27,6 +27,8 @@ pub struct Settings {
     pub verify_outputs: bool,
     /// Bytes of a file of the log for people; 0: none.
     pub log_file_bytes: u64,
+    /// Files that the database may have open; 0: its share of what the process may.
+    pub open_files: u32,
     /// Bytes of the log that stay for the feed of changes.
     pub log_retention: u64,
     /// How far back versions are kept.
@@ -66,6 +68,7 @@ impl Settings {
             min_free_space: rng.pick(&[0, 2 << 10]),
             durability: Durability::None,
             verify_outputs: rng.percent(50),
+            open_files: 4,
             log_file_bytes: rng.pick(&[0, 0, 0, 500]),
             scrub_us: rng.pick(&[0, 0, 1, 200_000]),
             log_retention: rng.pick(&[0, 3 << 10, KEPT, KEPT]),
@@ -118,7 +121,7 @@ impl Settings {
             .block_cache_bytes(self.cache_bytes)
             .memory_budget(self.memory_budget)
             .min_free_space(self.min_free_space)
-            .max_open_files(4)
+            .max_open_files(self.open_files)
             .verify_outputs(self.verify_outputs)
             .scrub_interval(Duration::from_micros(self.scrub_us))
             .log_retention(self.log_retention)

@@ -79,7 +79,7 @@ fn main() {
         drop(t);
         let t = Arc::new(Memtable::new(order));
         insert(&t, &thousands);
-        let get = |i: u64| t.get(black_box(&key(i)), order.filter_hash(&key(i)), SeqNo::MAX);
+        let get = |i: u64| t.get(black_box(&key(i)), SeqNo::MAX);
         time(&format!("{name}: get, hit"), n, || (0..n).for_each(|i| assert!(get(i * 7919 % n).is_some())));
         time(&format!("{name}: get, miss"), n, || (n..2 * n).for_each(|i| assert!(get(i).is_none())));
         time(&format!("{name}: first seek (sorts)"), n, || t.cursor().seek_first());

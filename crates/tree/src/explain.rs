@@ -63,10 +63,9 @@ pub fn explain(
     let view = &View { now: Arc::new(Kept::of(&view.now)), ..view.clone() };
     let mut steps = Vec::new();
     let timed = |since: u64| clock().saturating_sub(since);
-    let hash = view.version.order.filter_hash(key);
     for (number, memtable) in view.memtables().enumerate() {
         let since = clock();
-        let found = get::newer(memtable.get(key, hash, at), memtable.cover(key, at));
+        let found = get::newer(memtable.get(key, at), memtable.cover(key, at));
         let outcome = outcome(view, &Ok(found));
         steps.push(Step { place: Place::Memtable(number), outcome, ns: timed(since) });
         if outcome != Outcome::Nothing {

@@ -63,17 +63,17 @@ pub(crate) fn look(
     mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, Found)>>,
 ) -> Result<Option<(SeqNo, Found)>> {
     let order = view.version.order;
-    let hash = order.filter_hash(key);
     if let Some(own) = &view.own
-        && let Some(found) = written(own, order, key, hash)?
+        && let Some(found) = written(own, order, key)?
     {
         return Ok(Some(found));
     }
     for memtable in view.memtables() {
-        if let Some(found) = newer(memtable.get(key, hash, at), memtable.cover(key, at)) {
+        if let Some(found) = newer(memtable.get(key, at), memtable.cover(key, at)) {
             return certain(view, found);
         }
     }
+    let hash = order.filter_hash(key);
     for (number, run) in view.version.runs().enumerate() {
         let Some(table) = run.covering(order, key) else { continue };
         let cover = cover(table, view, key, at);
@@ -99,23 +99,17 @@ fn certain(view: &View, (seq, found): (SeqNo, Found)) -> Result<Option<(SeqNo, F
 }
 
 /// What a transaction last did to `key`.
-fn written(own: &Own, order: KeyOrder, key: &[u8], hash: u64) -> Result<Option<(SeqNo, Found)>> {
-    let found = in_own(own.memtable(), own.shown(), order, key, hash);
+fn written(own: &Own, order: KeyOrder, key: &[u8]) -> Result<Option<(SeqNo, Found)>> {
+    let found = in_own(own.memtable(), own.shown(), order, key);
     match own.spilled().filter(|_| found.is_none()) {
-        Some(spilled) => in_spilled(spilled, own.shown(), order, key, hash),
+        Some(spilled) => in_spilled(spilled, own.shown(), order, key, order.filter_hash(key)),
         None => Ok(found),
     }
 }
 
 /// What the memtable of a transaction says last of `key`.
-pub fn in_own(
-    memtable: &Memtable,
-    shown: Shown<'_>,
-    order: KeyOrder,
-    key: &[u8],
-    hash: u64,
-) -> Option<(SeqNo, Found)> {
-    newer(shown.point(memtable, key, hash), shown.cover(memtable, order, key))
+pub fn in_own(memtable: &Memtable, shown: Shown<'_>, order: KeyOrder, key: &[u8]) -> Option<(SeqNo, Found)> {
+    newer(shown.point(memtable, key), shown.cover(memtable, order, key))
 }
 
 /// What the runs of a transaction say last of `key`.

@@ -54,14 +54,14 @@ fn gather(view: &View, key: &[u8], at: SeqNo, cause: Cause) -> Result<Chain> {
     let mut chain = Chain::default();
     if let Some(own) = &view.own {
         let cover = own.cover(order, key);
-        own.versions(key, hash, |seq, found| chain.take(view, seq, found, cover));
+        own.versions(key, |seq, found| chain.take(view, seq, found, cover));
         if !chain.goes_on(cover) {
             return Ok(chain);
         }
     }
     for memtable in view.memtables() {
         let cover = memtable.cover(key, at);
-        memtable.versions(key, hash, at, |seq, found| chain.take(view, seq, found, cover));
+        memtable.versions(key, at, |seq, found| chain.take(view, seq, found, cover));
         if !chain.goes_on(cover) {
             return Ok(chain);
         }

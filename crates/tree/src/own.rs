@@ -76,8 +76,8 @@ impl Shown<'_> {
         found
     }
     /// What a memtable of own entries says last of `key` itself.
-    pub fn point(&self, memtable: &Memtable, key: &[u8], hash: u64) -> Option<(SeqNo, Found)> {
-        self.newest(|at| memtable.get(key, hash, at))
+    pub fn point(&self, memtable: &Memtable, key: &[u8]) -> Option<(SeqNo, Found)> {
+        self.newest(|at| memtable.get(key, at))
     }
     /// The newest of a stretch's range tombstones; `older` answers with the newest at or before a number.
     pub fn range(&self, older: impl Fn(SeqNo) -> Option<SeqNo>) -> Option<SeqNo> {
@@ -129,9 +129,9 @@ impl Own {
         self.shown().sees(seq)
     }
     /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen enough (false).
-    pub fn versions(&self, key: &[u8], hash: u64, mut show: impl FnMut(SeqNo, Found) -> bool) {
+    pub fn versions(&self, key: &[u8], mut show: impl FnMut(SeqNo, Found) -> bool) {
         let last = SeqNo(self.end).prev();
-        self.memtable.versions(key, hash, last, |seq, found| !self.sees(seq) || show(seq, found));
+        self.memtable.versions(key, last, |seq, found| !self.sees(seq) || show(seq, found));
     }
     /// The newest of its range tombstones in memory over `key`.
     pub fn cover(&self, order: KeyOrder, key: &[u8]) -> Option<SeqNo> {

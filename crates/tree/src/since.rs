@@ -35,7 +35,7 @@ pub fn newest(view: &View, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
     let hash = order.filter_hash(key);
     let newer = |point: Option<SeqNo>, cover: Option<SeqNo>| point.max(cover).filter(|seq| *seq > since);
     for m in newer_memtables(view, since) {
-        let point = m.get(key, hash, SeqNo::MAX).map(|(seq, _)| seq);
+        let point = m.get(key, SeqNo::MAX).map(|(seq, _)| seq);
         if let Some(seq) = newer(point, m.cover(key, SeqNo::MAX)) {
             return Ok(Some(seq));
         }

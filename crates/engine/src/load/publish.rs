@@ -13,6 +13,8 @@
 //! 4. *All or nothing after a crash.* Files and their names are durable, and the log is durable up to G, before the edit is
 //!    written. Without the edit the files are orphans, and G is a number that nothing has.
 //! 5. *Snapshots* have numbers below G or were taken after the watermark moved.
+//! 6. *One event, one number.* The entries of all families have number G; the events that tell of them have G, G + 1, ..., one for
+//!    each family. The watermark moves past all of them at once.
 //!
 //! A transaction larger than memory goes the same way. Its tables hold tombstones too: they hide what lies beneath them, and by 2
 //! everything older does. Its range tombstones have number G - 1, which nobody reads at; what they hid of the transaction's own
@@ -88,7 +90,7 @@ impl Asked<'_> {
     }
 }
 
-/// Installs the parts; returns their number.
+/// Installs the parts; returns the last of their numbers.
 ///
 /// # Errors
 /// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
@@ -128,20 +130,29 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
     leave_prepared_alone(core, parts)?;
     empty_memtables(core, &mut appender, parts)?;
     asked.as_ref().map_or(Ok(()), |a| a.enter(core))?;
-    let seq = number::take(core, &mut appender, parts.iter().any(Part::has_ranges))?;
+    let ranges = u64::from(parts.iter().any(Part::has_ranges));
+    let first = number::take(core, &mut appender, ranges + parts.len() as u64)?;
+    let seq = first.plus(ranges);
+    let last = event_number(seq, parts.len().saturating_sub(1));
     let installed = install(core, parts, seq);
-    // Also after a failure: then the number is one that nothing has.
+    // Also after a failure: then the numbers are ones that nothing has.
     let mut told = Vec::new();
     if installed.is_ok() && asked.is_some() {
         // The thread that commits the transaction is this one.
         let due = |p: &Part| {
-            let event = Arc::new(Event::loaded(seq, p.entries()));
+            let event = Arc::new(Event::loaded(last, p.entries()));
             Some(Due { owner: this_thread(), family: p.family.id, hook: p.family.hook()?, event })
         };
         told.extend(parts.iter().filter_map(due));
     }
-    publish_up_to(core, seq, told);
-    installed.map(|()| seq)
+    publish_up_to(core, last, told);
+    installed.map(|()| last)
+}
+
+/// Sequence number of the event of the n-th family. Each has one of its own, so that a position of the feed lies between any two;
+/// the entries of all families have the first, so that a snapshot at any of these numbers shows the whole load.
+fn event_number(seq: SeqNo, n: usize) -> SeqNo {
+    seq.plus(n as u64)
 }
 
 /// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that counts.
@@ -231,8 +242,9 @@ fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
                 durable: Some(core.wal.durable()),
                 ..Edit::default()
             };
-            for p in parts {
-                edit.events.push(FamilyEvent { at: seq, family: p.family.id, what: Befell::Loaded });
+            for (n, p) in parts.iter().enumerate() {
+                let at = if bug::on(Bug::LoadEventsShareNumber) { seq } else { event_number(seq, n) };
+                edit.events.push(FamilyEvent { at, family: p.family.id, what: Befell::Loaded });
                 p.family.check()?;
                 let change = version_edit(p, seq, run);
                 let opener = PartOpener { core, open: &p.open };

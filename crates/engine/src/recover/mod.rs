@@ -41,10 +41,10 @@ use crate::watermark::Watermark;
 use catch_up::{Span, catch_up};
 use perigee_base::bug::{self, Bug};
 use perigee_base::stats::Counters;
-use perigee_base::{ErrorKind, Result};
+use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env, OpenDir};
-use perigee_file::{BlockCache, Shelf, name};
+use perigee_file::{BlockCache, Handles, Limit, Shelf};
 use perigee_tree::version::Opener;
 use perigee_tree::{Tree, Version, VersionEdit};
 pub use readonly::open_read_only;
@@ -105,9 +105,9 @@ pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Resul
     let counters = Arc::new(Counters::default());
     let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
     let cache = Arc::new(BlockCache::new(memory.cache_max.min(memory.budget)));
-    let open_files = open_files(&env, &settings);
+    let handles = handles(&env, &dir, &settings);
     let shelf =
-        Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), open_files);
+        Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), handles);
     let shelf = Arc::new(shelf.with_buffer_bytes(memory::buffer_bytes(memory.budget)));
     let clock = Arc::clone(&env.clock);
     let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
@@ -313,13 +313,19 @@ fn budget(env: &Env, settings: &Settings) -> u64 {
     }
 }
 
-/// Half of what the process may have open: the other half is the application's.
-fn open_files(env: &Env, settings: &Settings) -> usize {
+/// The open files of the directory. Without a limit of its own the databases of the process share half of what it may have
+/// open: the other half is the application's.
+fn handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<Handles> {
+    let files = env.fs.files();
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let limit = match settings.max_open_files {
-        0 => env.fs.open_files().map_or(u64::MAX, |n| n / 2),
-        limit => limit,
+        0 => {
+            files.set_limit(count(env.fs.open_files().map_or(u64::MAX, |n| n / 2)));
+            Limit::Shared(Arc::clone(&files))
+        }
+        limit => Limit::Own(count(limit)),
     };
-    usize::try_from(limit).unwrap_or(usize::MAX)
+    Handles::new(Arc::clone(dir), limit, &files)
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.

@@ -246,7 +246,7 @@ impl Writes {
             _ => {
                 self.lay()?;
                 let laid = self.memtables.iter().find(|l| l.family == family);
-                let found = laid.and_then(|l| get::in_own(&l.memtable, self.shown(), order, key, hash));
+                let found = laid.and_then(|l| get::in_own(&l.memtable, self.shown(), order, key));
                 found.map(|(_, found)| found)
             }
         };

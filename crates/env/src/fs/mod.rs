@@ -3,16 +3,19 @@
 //! Names are plain file names (no separators, no `..`); implementations refuse anything else. Errors carry the
 //! file's name; a full disk is `NoSpace`.
 
+use open_files::OpenFiles;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
 mod name;
+pub mod open_files;
 pub mod fault;
 pub mod readonly;
 pub mod posix;
 pub mod memory;
+pub mod closable;
 
 /// How to open a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,10 @@ pub trait Fs: Send + Sync + Debug {
     /// Files that the process may have open, if that is known.
     fn open_files(&self) -> Option<u64> {
         None
+    }
+    /// The open files that all databases on this file system share: of the process, on the real one.
+    fn files(&self) -> Arc<OpenFiles> {
+        Arc::default()
     }
     /// Renames a directory inside its parent, and makes that durable. `to` may be an empty directory; anything else there
     /// is `AlreadyExists`, and nothing happened. Atomic: after a crash the directory has one of the two names.

@@ -10,6 +10,7 @@ mod heap;
 mod together;
 mod dir;
 
+use super::open_files::OpenFiles;
 use super::{Dir, Fs, OpenDir};
 use crate::rand::{Rand, RealRand};
 use dir::PosixDir;
@@ -80,6 +81,10 @@ impl Fs for PosixFs {
 
     fn open_files(&self) -> Option<u64> {
         machine::open_files()
+    }
+
+    fn files(&self) -> Arc<OpenFiles> {
+        OpenFiles::of_process()
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {

@@ -114,6 +114,12 @@ pub fn yield_now() {
     }
 }
 
+/// A moment at which it matters what other threads do, and where no lock and no I/O is that would let them run: they run now. On an
+/// ordinary thread, nothing.
+pub fn seam() {
+    sched::yield_now();
+}
+
 /// Whether the calling thread is a simulated one.
 pub fn is_simulated() -> bool {
     sched::simulated()

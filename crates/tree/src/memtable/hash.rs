@@ -81,6 +81,14 @@ impl HashIndex {
         }
     }
 
+    /// Slots that a search for a key that is not there looks at.
+    #[cfg(test)]
+    pub fn probes(&self, hash: u64) -> usize {
+        let Some(table) = self.table() else { return 0 };
+        let first = (hash >> 32) as usize;
+        (0..table.len()).take_while(|i| table[(first + i) & (table.len() - 1)].load(Relaxed) != 0).count()
+    }
+
     /// Makes room for `n` more keys, by the writer; returns the bytes of memory newly taken.
     pub fn reserve(&self, n: u32) -> Result<u64> {
         let mut grown = 0;

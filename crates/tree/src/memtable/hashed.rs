@@ -10,6 +10,7 @@ use super::entries::{Entries, Node};
 use super::hash::HashIndex;
 use super::sorted::{Item, Keys, Prefix, Sorted, shared};
 use super::sync::{AtomicU32, AtomicU64};
+use perigee_base::checksum::seeded_key_hash;
 use perigee_base::shared::Buffer;
 use perigee_base::{EntryKind, Error, KeyOrder, Result, SeqNo};
 use perigee_file::log::Op;
@@ -26,10 +27,21 @@ const LINE: usize = 64;
 /// The batches of a memtable.
 pub type Batches = Slots<Buffer>;
 
+/// Seeds the hash of keys in memtables that are made from now on, in the whole process, unless that was done before. A number
+/// that nobody can guess: keys could be made that all have one hash, and then each insert would pass all others.
+pub fn seed_hashes(seed: u64) {
+    let _ = SEED.compare_exchange(UNSEEDED, seed.max(UNSEEDED + 1), Relaxed, Relaxed);
+}
+
+/// The seed of new memtables. In the simulation nobody sets it: every run is the same.
+static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(UNSEEDED);
+const UNSEEDED: u64 = 0;
+
 /// Entries found by hash.
 #[derive(Debug)]
 pub struct Hashed {
     order: KeyOrder,
+    seed: u64,
     entries: Entries,
     index: HashIndex,
     /// Entries that readers may look at.
@@ -60,6 +72,7 @@ impl Hashed {
     pub fn new(order: KeyOrder, expected: u64) -> Hashed {
         Hashed {
             order,
+            seed: SEED.load(Relaxed),
             entries: Entries::new(),
             index: HashIndex::new(expected),
             published: AtomicU32::new(0),
@@ -68,6 +81,21 @@ impl Hashed {
             sorted_bytes: AtomicU64::new(0),
             sorting: Mutex::new(()),
         }
+    }
+
+    /// The same with a seed of its own.
+    #[cfg(test)]
+    pub fn seeded(self, seed: u64) -> Hashed {
+        Hashed { seed, ..self }
+    }
+    /// Slots of the index that a search for `key` looks at.
+    #[cfg(test)]
+    pub fn probes(&self, key: &[u8]) -> usize {
+        self.index.probes(self.hash(key))
+    }
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        seeded_key_hash(self.seed, key)
     }
 
     /// Different keys in it.
@@ -99,7 +127,7 @@ impl Hashed {
             let mut hashes = [0; AHEAD];
             let mut seen = 0;
             for ((op, _), hash) in ops.iter().zip(&mut hashes) {
-                *hash = self.order.filter_hash(&buf[op.key.clone()]);
+                *hash = self.hash(&buf[op.key.clone()]);
                 seen |= self.index.touch(*hash);
             }
             std::hint::black_box(seen);
@@ -141,18 +169,20 @@ impl Hashed {
         Ok(())
     }
 
-    /// The newest version of `key`, whose hash is `hash`, that a reader at `at` sees.
+    /// The newest version of `key` that a reader at `at` sees.
     #[inline]
-    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo, batches: &Batches) -> Option<Node> {
-        let keys = KeysOf(&self.entries, batches);
-        let newest = self.index.find(hash, |e| keys.key(e) == key)?;
-        self.entries.visible(newest, at).map(|e| self.entries.node(e))
+    pub fn get(&self, key: &[u8], at: SeqNo, batches: &Batches) -> Option<Node> {
+        self.find(key, at, batches).map(|e| self.entries.node(e))
     }
 
     /// The same by its number; [`Hashed::older`] leads on from there.
-    pub fn find(&self, key: &[u8], hash: u64, at: SeqNo, batches: &Batches) -> Option<u32> {
+    #[inline]
+    pub fn find(&self, key: &[u8], at: SeqNo, batches: &Batches) -> Option<u32> {
+        if self.index.keys() == 0 {
+            return None;
+        }
         let keys = KeysOf(&self.entries, batches);
-        let newest = self.index.find(hash, |e| keys.key(e) == key)?;
+        let newest = self.index.find(self.hash(key), |e| keys.key(e) == key)?;
         self.entries.visible(newest, at)
     }
     /// The version of its key before entry `i`.

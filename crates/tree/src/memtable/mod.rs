@@ -244,10 +244,10 @@ impl Memtable {
         ValueRef::decode(n.kind, stored).expect("the batch was decoded before it was inserted")
     }
 
-    /// The newest version of `key` that a reader at `at` sees; `hash` is the key's [`KeyOrder::filter_hash`].
-    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Option<(SeqNo, Found)> {
+    /// The newest version of `key` that a reader at `at` sees.
+    pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, Found)> {
         let node = match &self.index {
-            Index::Hashed(table) => table.get(key, hash, at, &self.batches)?,
+            Index::Hashed(table) => table.get(key, at, &self.batches)?,
             Index::Listed(list) => {
                 let node = list.node(list.seek(key, at, |n| self.key_of(n), self.order)?);
                 self.order.equal(self.key_of(&node), key).then_some(node)?
@@ -266,10 +266,10 @@ impl Memtable {
     }
 
     /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it has seen enough (false).
-    pub fn versions(&self, key: &[u8], hash: u64, at: SeqNo, mut show: impl FnMut(SeqNo, Found) -> bool) {
+    pub fn versions(&self, key: &[u8], at: SeqNo, mut show: impl FnMut(SeqNo, Found) -> bool) {
         match &self.index {
             Index::Hashed(table) => {
-                let mut next = table.find(key, hash, at, &self.batches);
+                let mut next = table.find(key, at, &self.batches);
                 while let Some(i) = next {
                     let node = table.node(i);
                     if !show(node.seq, self.found(&node)) {

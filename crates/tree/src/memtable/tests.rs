@@ -94,8 +94,7 @@ fn check_all(t: &Arc<Memtable>, model: &Model, x: &mut u64) {
     check_cursor(&c, model, None);
     for _ in 0..300 {
         let (key, at) = (some_key(x), rng(x) % (n as u64 + 2));
-        let hash = model.0.filter_hash(&key);
-        let (got, want) = (t.get(&key, hash, SeqNo(at)), model.get(&key, at));
+        let (got, want) = (t.get(&key, SeqNo(at)), model.get(&key, at));
         assert_eq!(got.as_ref().map(|(s, _)| s.0), want.map(|(_, s, _)| *s));
         match got {
             Some((_, Found::Value(v))) => assert_eq!(Some(&v[..]), want.unwrap().2.as_deref()),
@@ -274,7 +273,7 @@ fn beside_the_writer(order: KeyOrder) {
                 // The newest write of a key up to `at` is known, because each writes its own number's key.
                 let seq = 1 + rng(&mut x) % at.0.max(1);
                 let key = digits(seq);
-                let got = t.get(&key, order.filter_hash(&key), at);
+                let got = t.get(&key, at);
                 if at.0 > 0 {
                     let (found, _) = got.expect("a published key is missing");
                     let newest = (0..).map(|n| seq + n * 4096).take_while(|s| *s <= at.0).last().unwrap();
@@ -319,4 +318,32 @@ fn what_was_written_is_counted() {
             assert_eq!(Memtable::new(order).following(&next).written(), given + 1);
         }
     }
+}
+
+/// The story: the hash of keys had no seed, so anybody could make keys that all begin their search at one slot, and each insert
+/// looked at all that were there. Slots are counted, not time.
+#[test]
+fn crafted_keys_do_not_gather_at_one_slot() {
+    let crafted: Vec<Vec<u8>> = (0u64..)
+        .map(|i| i.to_le_bytes().to_vec())
+        .filter(|key| (perigee_base::checksum::key_hash(key) >> 32) & 0xfff == 0)
+        .take(300)
+        .collect();
+    let longest = |t: &Memtable| {
+        for (i, key) in crafted.iter().enumerate() {
+            insert(t, 1 + i as u64, &[(key, Some(b"v"))]);
+        }
+        let Index::Hashed(table) = &t.index else { panic!("found by hash") };
+        assert!(crafted.iter().all(|key| t.get(key, SeqNo::MAX).is_some()));
+        crafted.iter().map(|key| table.probes(key)).max().unwrap()
+    };
+    let unseeded = Hashed::new(KeyOrder::Bytes, 0).seeded(0);
+    let before = Memtable { index: Index::Hashed(Box::new(unseeded)), ..Memtable::new(KeyOrder::Bytes) };
+    assert!(longest(&before) >= 300, "the keys are crafted well");
+    hashed::seed_hashes(0x9e37_79b9_7f4a_7c15);
+    let after = Memtable::new(KeyOrder::Bytes);
+    assert!(longest(&after) < 60, "{} slots", longest(&Memtable::new(KeyOrder::Bytes)));
+    hashed::seed_hashes(1);
+    let later = Memtable::new(KeyOrder::Bytes);
+    assert_eq!(longest(&later), longest(&after), "the first seed stays");
 }

@@ -6,6 +6,7 @@
 
 use crate::get;
 use crate::version::Version;
+use perigee_base::shared::Brief;
 use perigee_base::{EntryRef, Error, LevelNo, Result, Shared, ValueRef, limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,7 +44,7 @@ pub struct FilterEntry<'a> {
 
 impl std::fmt::Debug for FilterEntry<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FilterEntry({})", self.key.escape_ascii())
+        write!(f, "FilterEntry({:?})", Brief(self.key))
     }
 }
 

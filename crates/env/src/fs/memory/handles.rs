@@ -54,8 +54,9 @@ impl SimDir {
         }
     }
 
-    fn appender(&self, file: Arc<File>, name: &str) -> Arc<dyn Append> {
+    fn appender(&self, state: &mut State, file: Arc<File>, name: &str) -> Arc<dyn Append> {
         let len = AtomicU64::new(file.pages().len() as u64);
+        state.handles += 1;
         Arc::new(SimAppend { core: self.core.clone(), file, name: name.to_owned(), len })
     }
 
@@ -119,22 +120,28 @@ impl Dir for SimDir {
     fn create(&self, name: &str) -> Result<Arc<dyn Append>> {
         name::check(name)?;
         let mut state = self.enter()?;
+        state.check_handles("create").map_err(|e| e.in_file(name))?;
         self.check_free(&state, self.id, name)?;
         let outcome = state.decide(Op::Create, "create")?;
         let made = outcome.finish(|| state.tree.create(self.id, name)).map_err(|e| e.in_file(name));
+        let made = made.map(|file| self.appender(&mut state, file, name));
         drop(state);
         sched::io_point();
-        Ok(self.appender(made?, name))
+        made
     }
 
     fn append_to(&self, name: &str) -> Result<Arc<dyn Append>> {
-        let state = self.enter()?;
-        Ok(self.appender(self.file(&state, name)?, name))
+        let mut state = self.enter()?;
+        state.check_handles("open").map_err(|e| e.in_file(name))?;
+        let file = self.file(&state, name)?;
+        Ok(self.appender(&mut state, file, name))
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>> {
-        let state = self.enter()?;
+        let mut state = self.enter()?;
+        state.check_handles("open").map_err(|e| e.in_file(name))?;
         let file = self.file(&state, name)?;
+        state.handles += 1;
         Ok(Arc::new(SimRead { core: self.core.clone(), file, name: name.to_owned() }))
     }
 
@@ -194,6 +201,7 @@ impl Dir for SimDir {
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
         let mut state = self.enter()?;
+        state.check_handles("lock").map_err(|e| e.in_file(name))?;
         let file = match self.entry(&state, name)? {
             Some(Entry::File(file)) => file,
             Some(Entry::Dir(_)) => return Err(Error::invalid("not a regular file").in_file(name)),
@@ -205,6 +213,7 @@ impl Dir for SimDir {
         if !state.locks.insert(file.id) {
             return Err(crate::fs::locked_error(&self.path.join(name)));
         }
+        state.handles += 1;
         Ok(Box::new(SimLock { core: self.core.clone(), id: file.id }))
     }
 
@@ -258,7 +267,9 @@ impl DirLock for SimLock {}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.core.state().locks.remove(&self.id);
+        let mut state = self.core.state();
+        state.locks.remove(&self.id);
+        state.handles -= 1;
     }
 }
 
@@ -430,6 +441,18 @@ impl Append for SimAppend {
         drop(state);
         sched::io_point();
         Ok(())
+    }
+}
+
+impl Drop for SimAppend {
+    fn drop(&mut self) {
+        self.core.state().handles -= 1;
+    }
+}
+
+impl Drop for SimRead {
+    fn drop(&mut self) {
+        self.core.state().handles -= 1;
     }
 }
 

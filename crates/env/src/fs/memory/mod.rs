@@ -17,6 +17,7 @@ pub use super::fault::Fault;
 pub use crash::Crash;
 
 use super::fault::{Faults, Op, Verdict, crash_error};
+use super::open_files::{OpenFiles, too_many_error};
 use super::{Dir, Fs, OpenDir};
 use crate::rand::Seeded;
 use crate::sched;
@@ -36,6 +37,7 @@ pub struct SimDisk {
 /// What the disk shares with its open handles.
 struct Core {
     state: Mutex<State>,
+    files: Arc<OpenFiles>,
 }
 
 struct State {
@@ -48,6 +50,9 @@ struct State {
     capacity: u64,
     /// Whether files can be linked.
     links: bool,
+    /// Open files (locks too), and how many there may be.
+    handles: usize,
+    handles_max: Option<usize>,
 }
 
 /// How a mutating call ends: whether it takes effect, and what the caller is told.
@@ -66,8 +71,10 @@ impl SimDisk {
 
     fn from_parts(rng: Seeded, boot_id: u64, tree: Tree) -> Arc<SimDisk> {
         let (locks, faults) = (BTreeSet::new(), Faults::default());
-        let state = State { rng, boot_id, tree, locks, faults, capacity: u64::MAX, links: true };
-        Arc::new(SimDisk { core: Arc::new(Core { state: Mutex::new(state) }) })
+        let (capacity, links) = (u64::MAX, true);
+        let state =
+            State { rng, boot_id, tree, locks, faults, capacity, links, handles: 0, handles_max: None };
+        Arc::new(SimDisk { core: Arc::new(Core { state: Mutex::new(state), files: Arc::default() }) })
     }
 
     /// Mutating calls so far.
@@ -114,6 +121,19 @@ impl SimDisk {
     }
 }
 
+impl SimDisk {
+    /// From now on so many files may be open at once; more are refused as a process's limit does (`EMFILE`). Those that are open stay
+    /// so.
+    pub fn set_open_files(&self, limit: Option<usize>) {
+        self.core.state().handles_max = limit;
+    }
+
+    /// Files that are open now, locks among them.
+    pub fn open_handles(&self) -> usize {
+        self.core.state().handles
+    }
+}
+
 impl Fs for SimDisk {
     fn open_dir(&self, path: &Path, mode: OpenDir) -> Result<Arc<dyn Dir>> {
         sched::io_point();
@@ -150,6 +170,14 @@ impl Fs for SimDisk {
 
     fn boot_id(&self) -> u64 {
         self.core.state().boot_id
+    }
+
+    fn open_files(&self) -> Option<u64> {
+        self.core.state().handles_max.map(|n| n as u64)
+    }
+
+    fn files(&self) -> Arc<OpenFiles> {
+        Arc::clone(&self.core.files)
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {
@@ -221,6 +249,14 @@ impl Core {
 }
 
 impl State {
+    /// Refuses one more open file than there may be.
+    fn check_handles(&self, doing: &str) -> Result<()> {
+        match self.handles_max {
+            Some(max) if self.handles >= max => Err(too_many_error(doing)),
+            _ => Ok(()),
+        }
+    }
+
     /// Counts a mutating call that touches names or metadata, and decides about it.
     fn decide(&mut self, op: Op, doing: &str) -> Result<Outcome> {
         Ok(match self.faults.next(op)? {

@@ -1,0 +1,139 @@
+//! Open files: all databases of a process share what it may have open, idle ones give way where the system has no more, and a
+//! close leaves none, whoever still holds a handle.
+//!
+//! The story: each database took half of the limit for itself, so the second one in a process failed with `EMFILE`; and a closed
+//! database kept its files open until its last iterator was dropped. Linux only, where `/proc` and `ulimit` show it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use perigee::{Db, ErrorKind, FamilyOptions, Options, TxnOptions};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Says that the process was started with few files.
+const CHILD: &str = "PERIGEE_TEST_FEW_FILES";
+const TABLES: u32 = 50;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let path = std::env::temp_dir().join(format!("perigee-files-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Dir(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A database with many tables; everything else by default, but no cache, so that each read needs its file.
+fn fill(path: &Path) -> Db {
+    let family = FamilyOptions::new().value_threshold(100);
+    let db = Db::open(path, Options::new().default_family(family).block_cache_bytes(0)).unwrap();
+    db.cancel_background_work().unwrap();
+    for i in 0..TABLES {
+        db.put(i.to_be_bytes(), vec![i as u8; 200]).unwrap();
+        db.put((i + 1000).to_be_bytes(), "short").unwrap();
+        db.flush().unwrap();
+    }
+    assert!(db.files().len() >= TABLES as usize);
+    db
+}
+
+fn read_all(db: &Db) {
+    for i in 0..TABLES {
+        assert_eq!(db.get(i.to_be_bytes()).unwrap(), Some(vec![i as u8; 200]), "{}", db.path().display());
+        assert!(db.contains((i + 1000).to_be_bytes()).unwrap());
+    }
+}
+
+/// What this process has open below a directory, or of it.
+fn open_in(path: &Path) -> Vec<PathBuf> {
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = fds.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    targets.filter(|target| target.starts_with(path)).collect()
+}
+
+#[test]
+#[ignore = "a process of its own, started by the next test"]
+fn child_with_few_files() {
+    if std::env::var(CHILD).is_err() {
+        return;
+    }
+    let dir = Dir::new("child");
+    let all: Vec<Db> = (0..4).map(|n| fill(&dir.0.join(n.to_string()))).collect();
+    for _ in 0..3 {
+        all.iter().for_each(read_all);
+    }
+    let tables: usize = all.iter().map(|db| db.stats().open_files.0).sum();
+    assert!(tables <= 64, "{tables} of 64 files that all of them may have");
+    // The application takes every file that is left.
+    let mut taken: Vec<File> = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    all.iter().for_each(read_all);
+    all[0].put("one more", "entry").unwrap();
+    all[0].flush().unwrap();
+    taken.clear();
+    for db in &all {
+        db.close().unwrap();
+        assert_eq!(open_in(db.path()), Vec::<PathBuf>::new());
+    }
+    println!("four databases were read");
+}
+
+#[test]
+fn four_databases_live_within_the_limit_of_one_process() {
+    let program = std::env::current_exe().unwrap();
+    let script = format!(
+        "ulimit -n 128 && exec '{}' --exact child_with_few_files --ignored --nocapture --test-threads 1",
+        program.display()
+    );
+    let out = Command::new("sh").arg("-c").arg(script).env(CHILD, "1").output().unwrap();
+    let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(out.status.success() && text.contains("four databases were read"), "{text}");
+}
+
+#[test]
+fn a_close_leaves_no_file_open_whoever_holds_a_handle() {
+    let dir = Dir::new("close");
+    let path = dir.0.join("db");
+    let db = fill(&path);
+    db.put("in the log", "").unwrap();
+    let (clone, family, snapshot) = (db.clone(), db.default_family(), db.snapshot().unwrap());
+    let mut cursor = db.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    let mut iter = snapshot.iter(&family).unwrap();
+    iter.next().unwrap().unwrap();
+    let txn = db.begin(TxnOptions::new()).unwrap();
+    let mut load = db.bulk_load(&db.create_family("loaded", FamilyOptions::new()).unwrap()).unwrap();
+    load.put("a", "b").unwrap();
+    let feed = db.changes(db.latest_seq()).unwrap();
+    let reader = Db::open(&path, Options::new().read_only(true)).unwrap();
+    read_all(&reader);
+    let seen = reader.iter().unwrap();
+    assert!(open_in(&dir.0).len() > 20, "the test sees what is open");
+
+    reader.close().unwrap();
+    read_all(&db);
+    db.close().unwrap();
+    assert_eq!(open_in(&dir.0), Vec::<PathBuf>::new());
+    let closed = |e: perigee::Error| assert_eq!(e.kind(), ErrorKind::Closed, "{e}");
+    closed(clone.get("a").unwrap_err());
+    closed(snapshot.get(&family, 0u32.to_be_bytes()).unwrap_err());
+    closed(cursor.next().unwrap_err());
+    closed(iter.next().unwrap().unwrap_err());
+    closed(txn.get(&family, "a").unwrap_err());
+    closed(reader.get("a").unwrap_err());
+    assert_eq!(clone.stats().open_files.0, 0);
+    drop((seen, feed, load, cursor, iter, txn));
+    assert_eq!(open_in(&dir.0), Vec::<PathBuf>::new());
+    read_all(&Db::open(&path, Options::new()).unwrap());
+}

@@ -49,7 +49,7 @@ fn status(field: &str) -> u64 {
 
 /// Writes a log that is in no table, and dies without closing.
 fn log(dir: Option<&String>, mb: u64, families: u64) -> Done {
-    let large = FamilyOptions::new().memtable_bytes(4 << 30);
+    let large = FamilyOptions::new().memtable_bytes(1 << 30);
     let options = Options::new().durability(Durability::None).min_free_space(0).memory_budget(64 << 30);
     let db = Db::open(dir.ok_or("no directory")?, options.default_family(large.clone()))?;
     let families: Vec<_> =

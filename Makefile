@@ -9,6 +9,7 @@ TXN_CASES   ?= 2000
 MODEL_OPS   ?= 1000000
 KILL_CASES  ?= 100
 PREPARED_CASES ?= 60
+RECOVERY_CASES ?= 60
 SIM     = target/proof/perigee-sim
 
 .PHONY: all demo test prove lint unit tools bench clean fuzz install
@@ -52,6 +53,7 @@ prove:
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) prepared --cases $(PREPARED_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) recovery --cases 300 --seed $(SEED) --jobs $(JOBS)
+	$(SIM) recovery --cases $(RECOVERY_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) isolation --cases 4000 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)

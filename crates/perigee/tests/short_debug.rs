@@ -222,6 +222,7 @@ fn every_handle_is_short_in_debug_output() {
     assert!((1..LIMIT).contains(&filtered), "FilterEntry takes {filtered} bytes");
     db.close().unwrap();
     shown.check("Db", &db);
+    shown.check("KeptLock", &perigee::KeptLock::default());
 
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in std::fs::read_dir(src).unwrap() {

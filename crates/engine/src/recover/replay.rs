@@ -163,8 +163,11 @@ impl Replay<'_> {
         let same_boot = log.header().b == boot && boot != 0;
         self.rebooted = !same_boot && boot != 0 && log.header().b != 0;
         loop {
-            // What follows was copied to the successor by an open that kept this segment.
             if self.reached_successor(i) {
+                // Records here were copied to the successor by an open that kept this segment. Anything else belongs to nothing.
+                if let Step::Bad(bad) = log.next_record()? {
+                    self.cut(i, &log, log.end() - log.offset(), &bad.why);
+                }
                 return Ok(true);
             }
             let step = log.next_record()?;

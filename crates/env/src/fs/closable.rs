@@ -208,6 +208,9 @@ impl Append for ClosableAppend {
     fn allocate(&self, len: u64) -> Result<bool> {
         self.0.slot.get()?.allocate(len)
     }
+    fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.0.slot.get()?.rewrite(offset, bytes)
+    }
     fn truncate(&self, len: u64) -> Result<()> {
         self.0.slot.get()?.truncate(len)
     }

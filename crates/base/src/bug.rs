@@ -188,6 +188,8 @@ bugs! {
     FullDiskCopiesLog = 323,
     /// A read-only open ends with the number of a load or clear that it does not show: a change feed that starts there misses it.
     ReaderKeepsPendingNumber = 302,
+    /// A read-only open believes the end of a log segment that an open of the database has truncated meanwhile.
+    ReaderTrustsTrimmedLog = 303,
     /// A directory that belongs to another program is opened as an empty database.
     ForeignFilesIgnored = 350,
     /// The commit hooks that are due run on whichever thread commits next.

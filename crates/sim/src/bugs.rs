@@ -79,7 +79,10 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
         | Bug::DecisionNotSynced
         | Bug::PrepareLostWithSegment
         | Bug::WriterPassesPrepared => &[&PREPARED],
-        Bug::ReplayKeepsEverything | Bug::ReplayForgetsLog | Bug::KeepUnsyncedLog => &[&RECOVERY],
+        Bug::ReplayKeepsEverything
+        | Bug::ReplayForgetsLog
+        | Bug::KeepUnsyncedLog
+        | Bug::ReaderTrustsTrimmedLog => &[&RECOVERY],
         Bug::FullDiskCopiesLog => &[&FAULTS],
         Bug::NoFilesReclaimed | Bug::CloseKeepsFiles => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],

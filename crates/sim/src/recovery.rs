@@ -1,7 +1,9 @@
 //! `perigee-sim recovery`: opens with a memory budget that is a small part of the log. A database is written with plenty of
 //! memory, so that all of it is in the log, crashes, and is opened with a budget of a tenth: crashes in the middle of that,
-//! again and again, then opens and must hold what the ledger owes, within the budget.
+//! again and again, then opens and must hold what the ledger owes, within the budget. Read-only opens beside such an open show
+//! everything, too: it copies the end of the log into a new segment, and truncates the old one.
 
+use crate::contents::read_all;
 use crate::engine::PATH;
 use crate::ledger::{Ledger, Owed};
 use crate::rng::{Rng, mix};
@@ -71,6 +73,9 @@ fn one_case(case: &Case) -> Result<(), String> {
     let log = log_bytes(&disk);
     case.count("log bytes", log);
     look_at_memory(case, &disk.deep_clone(), &small, log)?;
+    for _ in 0..4 {
+        read_beside(case, &disk.deep_clone(), &small, rng.next())?;
+    }
     for round in 0..rng.below(4) {
         let when = if rng.percent(80) { When::Io(rng.log_uniform(300)) } else { When::End };
         let scripts = (0..writers).map(|w| script(&mut rng, w, 10)).collect();
@@ -97,6 +102,32 @@ fn one_case(case: &Case) -> Result<(), String> {
 fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
     let logs = disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal"));
     logs.map(|p| disk.read_raw(&p).iter().rposition(|b| *b != 0).map_or(0, |at| at as u64)).sum()
+}
+
+/// What a read-only open shows is the same before, during and after an open that replays the log.
+fn read_beside(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed);
+    world.lock_switch_probability(0.5);
+    world.run(disk.clone(), |env| -> Result<(), String> {
+        let read = || -> perigee::Result<_> {
+            let db = Db::open(PATH, settings.options(env.clone()).read_only(true))?;
+            let all = read_all(&db)?;
+            db.close().map(|()| all)
+        };
+        let read = || read().map_err(|e| format!("read-only open beside an open: {e}"));
+        let before = read()?;
+        let options = settings.options(env.clone());
+        let open = move || drop(Db::open(PATH, options).and_then(|db| db.close()));
+        let opener = env.spawn.spawn("opener", Box::new(open)).map_err(|e| e.to_string())?;
+        for _ in 0..4 {
+            let beside = read()?;
+            case.count("read-only opens beside an open", 1);
+            if beside != before {
+                return Err("a read-only open beside an open lacks commits, or shows others".to_owned());
+            }
+        }
+        opener.join().map_err(|panic| format!("the open panicked: {panic}"))
+    })
 }
 
 /// The memory that an open accounts for is within the budget, beside the one commit that may exceed it; and so is what stays.

@@ -184,8 +184,9 @@ impl CatchUp<'_> {
         }
         match flush_all(core) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                self.is_full = !ballast::give_up(&*core.dir)? || is_no_space(&flush_all(core));
-                Ok(())
+                let again = if ballast::give_up(&*core.dir)? { flush_all(core) } else { Err(e) };
+                self.is_full = is_no_space(&again);
+                if self.is_full { Ok(()) } else { again }
             }
             done => done,
         }

@@ -41,6 +41,8 @@ pub struct ManifestFollower<'a> {
     /// Every change that the pinned catalog lacks has a larger number.
     known: SeqNo,
     change: Option<Change>,
+    /// The manifest was replaced since the catalog was pinned.
+    is_replaced: bool,
 }
 
 impl<'a> ManifestFollower<'a> {
@@ -48,7 +50,7 @@ impl<'a> ManifestFollower<'a> {
     pub fn new(dir: &'a ReadOnlyDir, boot: u64) -> Result<ManifestFollower<'a>> {
         let manifest = open(dir, boot)?;
         let known = last_change(manifest.catalog());
-        Ok(ManifestFollower { dir, boot, manifest, known, change: None })
+        Ok(ManifestFollower { dir, boot, manifest, known, change: None, is_replaced: false })
     }
 
     /// The boot of the machine now.
@@ -95,6 +97,7 @@ impl<'a> ManifestFollower<'a> {
         }
         self.release_unnamed();
         (self.known, self.change) = (last_change(self.catalog()), None);
+        self.is_replaced = false;
         self.manifest.found()
     }
 
@@ -102,6 +105,17 @@ impl<'a> ManifestFollower<'a> {
     pub fn change_up_to(&mut self, last: u64) -> Result<Option<Change>> {
         self.read_on()?;
         Ok(self.change.filter(|change| !matches!(change, Change::At(seq) if seq.0 > last)))
+    }
+
+    /// Whether a pinned segment of the log may have lost its end: an open of the database keeps a segment, copies what is not known to be
+    /// synced into a new one, replaces the manifest, and then truncates the segment. As of the last [`ManifestFollower::read_on`].
+    pub fn may_have_lost_log(&self, pinned: &Catalog) -> bool {
+        let now = self.catalog();
+        let stays = |id: FileId| {
+            now.logs.iter().any(|(log, _)| *log == id) || now.retained.iter().any(|s| s.id == id)
+        };
+        let newest = |catalog: &Catalog| catalog.logs.last().map(|(id, _)| *id);
+        self.is_replaced && newest(now) != newest(pinned) && pinned.logs.iter().any(|(id, _)| stays(*id))
     }
 
     /// Reads on; returns the files that came and are still named.
@@ -116,6 +130,7 @@ impl<'a> ManifestFollower<'a> {
         // Asked after reading: the edits of a manifest that is still current were all there.
         if !self.manifest.is_current(self.dir)? {
             self.manifest = open(self.dir, self.boot)?;
+            self.is_replaced = true;
             added = all_files(self.catalog());
             let (catalog, known) = (self.manifest.catalog(), self.known);
             let first = catalog.events.iter().map(|e| e.at).filter(|at| *at > known).min();

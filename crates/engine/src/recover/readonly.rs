@@ -187,6 +187,10 @@ fn replay_prefix(
             return Err(Error::new(ErrorKind::Busy, "the manifest was replaced during the replay"));
         }
     }
+    follower.borrow_mut().read_on()?;
+    if follower.borrow().may_have_lost_log(&found.catalog) && !bug::on(Bug::ReaderTrustsTrimmedLog) {
+        return Err(Error::new(ErrorKind::Busy, "another process opened the database during the replay"));
+    }
     let mut replayed = replayed?;
     leave_out_pending_number(&mut replayed, &found.catalog);
     // Settings have no number. A merge operator is in the manifest before the first operand is in the log.

@@ -236,13 +236,14 @@ fn rewrite_unsynced(anew: Anew<'_>) -> Result<NewLog> {
     let all = replayed.segments.iter().filter(|s| s.first < s.end).copied();
     let (spent, kept): (Vec<_>, Vec<_>) = all.partition(|s| s.end <= replayed.first);
     for span in kept.iter().filter(|s| s.end > replayed.synced + 1 && !bug::on(Bug::KeepUnsyncedLog)) {
-        rewrite(&**anew.dir, span)?;
+        rewrite(&**anew.dir, anew.found.database, span)?;
     }
     Copies::new(anew, 0).finish(kept, spent)
 }
 
-/// Writes a segment over itself, and syncs it.
-fn rewrite(dir: &dyn Dir, span: &LogSpan) -> Result<()> {
+/// Writes a segment over itself, verifies it, and syncs it. Verified after it is written: a page whose sync had failed may have been
+/// dropped from the page cache since the replay, and then the disk's older bytes were read.
+fn rewrite(dir: &dyn Dir, database: u64, span: &LogSpan) -> Result<()> {
     let file = name::file_name(span.id, FileKind::Wal);
     let (from, to) = (dir.open(&file)?, dir.append_to(&file)?);
     let mut buf = vec![0; REWRITTEN_BYTES];
@@ -252,6 +253,12 @@ fn rewrite(dir: &dyn Dir, span: &LogSpan) -> Result<()> {
         from.read_exact_at(part, at)?;
         to.rewrite(at, part)?;
         at += part.len() as u64;
+    }
+    let mut log = open_to_read(dir, database, span.id, span.first)?;
+    let mut next = span.first;
+    while next < span.end {
+        let record = read(&mut log, &file)?;
+        next = record.header.lsn + u64::from(record.header.count);
     }
     to.sync()
 }

@@ -213,9 +213,12 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether the next record is the first of the successor of segment `i`, as the manifest says.
+    /// Whether the next record is the first of the successor of segment `i`, as the manifest says; in a salvage, which may have passed
+    /// over records, or a later one.
     fn reached_successor(&self, i: usize) -> bool {
-        self.found.catalog.logs.get(i + 1).is_some_and(|(_, first)| *first == self.out.next)
+        let next = self.out.next;
+        let reached = |first: u64| first == next || (self.mode.salvage && first > 0 && first < next);
+        self.found.catalog.logs.get(i + 1).is_some_and(|(_, first)| reached(*first))
     }
 
     /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that could say.

@@ -75,6 +75,14 @@ fn open(survey: &Survey, id: FileId, coverage: &mut Coverage) -> Result<Option<L
     }
 }
 
+/// LSN with which the successor of a segment begins, if the manifest says so: an open that kept the segment copied what followed into
+/// the successor, or cut it and gave its numbers to other records. [`u64::MAX`]: not known.
+fn first_of_successor(survey: &Survey, id: FileId) -> u64 {
+    let logs = &survey.catalog.logs;
+    let next = logs.iter().position(|(log, _)| *log == id).and_then(|i| logs.get(i + 1));
+    next.map(|(_, first)| *first).filter(|first| *first > 0 && survey.whole).unwrap_or(u64::MAX)
+}
+
 fn one(
     survey: &Survey,
     id: FileId,
@@ -86,9 +94,14 @@ fn one(
     let file = name::file_name(id, FileKind::Wal);
     let Some(mut log) = open(survey, id, &mut progress.coverage)? else { return Ok(()) };
     let mut next_lsn = progress.coverage.first_of(id);
+    let end = first_of_successor(survey, id);
     loop {
+        if next_lsn >= end {
+            return Ok(());
+        }
         match log.next_record()? {
             Step::End => return Ok(()),
+            Step::Record(r) if r.header.lsn >= end => return Ok(()),
             Step::Record(r) => {
                 report.records += 1;
                 let (offset, lsn) = (r.offset, r.header.lsn);

@@ -4,9 +4,15 @@
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use perigee::{Db, ErrorKind, Options, Result};
+use std::io::{Read, Write};
 
 /// Runs `child` in a forked process; its answer.
 fn in_child(child: impl FnOnce() -> bool) -> bool {
+    beside_child(child, || {})
+}
+
+/// Runs `child` in a forked process, and `parent` meanwhile; the child's answer.
+fn beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool {
     // SAFETY: this test is the only one of its program, so that no other thread holds a lock that the child needs.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
@@ -18,6 +24,7 @@ fn in_child(child: impl FnOnce() -> bool) -> bool {
             libc::_exit(i32::from(!fine));
         }
     }
+    parent();
     let mut status = 0;
     // SAFETY: a place for the answer.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
@@ -64,7 +71,15 @@ fn a_forked_child_is_refused_and_leaves_the_database_alone() {
     let again = Db::open(&dir, Options::new());
     assert_eq!(again.unwrap_err().kind(), ErrorKind::Locked, "the parent's lock is gone");
     family.put("d", "4").unwrap();
-    db.close().unwrap();
+    // When the parent has closed it, a child may open the database.
+    let (mut told, mut tell) = std::io::pipe().unwrap();
+    let opens = || {
+        told.read_exact(&mut [0]).is_ok() && Db::open(&dir, Options::new()).is_ok_and(|db| db.close().is_ok())
+    };
+    assert!(beside_child(opens, || {
+        db.close().unwrap();
+        tell.write_all(&[1]).unwrap();
+    }));
     drop((db, family));
     let db = Db::open(&dir, Options::new()).unwrap();
     let family = db.family("users").unwrap();

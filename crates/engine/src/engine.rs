@@ -24,6 +24,7 @@ use perigee_base::checksum::key_hash;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
+use perigee_env::fork::Process;
 use perigee_env::fs::closable::ClosableDir;
 use perigee_env::sim::is_simulated;
 use perigee_env::sync::Mutex;
@@ -35,6 +36,21 @@ use perigee_tree::memtable::hashed::seed_hashes;
 use perigee_tree::{Pin, View};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The lock on a directory whose recovery has failed.
+#[derive(Debug)]
+pub struct KeptLock {
+    dir: Arc<dyn Dir>,
+    process: Process,
+    lock: Box<dyn DirLock>,
+}
+
+impl KeptLock {
+    /// Whether it is this process's, and on the directory that is at `path` now: that one may have been replaced meanwhile.
+    fn is_for(&self, path: &Path) -> Result<bool> {
+        Ok(!self.process.is_forked() && self.dir.is_at(path)?)
+    }
+}
 
 /// An open database. Dropping the last handle closes it.
 pub struct Engine {
@@ -65,7 +81,7 @@ impl Engine {
         env: Env,
         path: &Path,
         settings: Settings,
-        kept: &mut Option<Box<dyn DirLock>>,
+        kept: &mut Option<KeptLock>,
     ) -> Result<Engine> {
         let listener = settings.listener.clone();
         Engine::open_unheard(env, path, settings, kept).inspect_err(|e| events::refused(listener, e))
@@ -74,7 +90,7 @@ impl Engine {
         env: Env,
         path: &Path,
         settings: Settings,
-        kept: &mut Option<Box<dyn DirLock>>,
+        kept: &mut Option<KeptLock>,
     ) -> Result<Engine> {
         let _span = events::span("open", &path.to_string_lossy());
         settings.check()?;
@@ -87,7 +103,7 @@ impl Engine {
         }
         let files = env.fs.files();
         let inner = files.retry(|| env.fs.open_dir(path, mode))?;
-        let closable = Arc::new(ClosableDir::over(inner, files)?);
+        let closable = Arc::new(ClosableDir::over(Arc::clone(&inner), files)?);
         let dir: Arc<dyn Dir> = Arc::clone(&closable) as _;
         recover::foreign::check(&env, &*dir, settings.create_if_missing)?;
         if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
@@ -104,13 +120,13 @@ impl Engine {
             return Ok(Engine::around(Arc::new(core), None, recovery, path, (closable, None)));
         }
         let lock = match kept.take() {
-            Some(lock) => lock,
-            None => dir.lock(name::LOCK)?,
+            Some(kept) if kept.is_for(path)? => kept.lock,
+            _ => dir.lock(name::LOCK)?,
         };
         let (core, recovery) = match recover::open(env, dir, boot, settings) {
             Ok(opened) => opened,
             Err(e) => {
-                *kept = Some(lock);
+                *kept = Some(KeptLock { dir: inner, process: Process::this(), lock });
                 return Err(e);
             }
         };

@@ -42,7 +42,7 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
     let total = total + out.bytes;
     for log in logs {
         let checked = check_log(core, &log);
-        take(&mut out, log.end, checked);
+        take(&mut out, log.end, checked)?;
         progress(out.bytes, total);
     }
     for view in &views {
@@ -52,25 +52,29 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
             let checked =
                 t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
             out.entries += t.meta.summary.entries;
-            take(&mut out, t.meta.summary.bytes, checked);
+            take(&mut out, t.meta.summary.bytes, checked)?;
         }
         for v in view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)) {
             core.health.check_open()?;
             let before = out.bytes;
             let checked = v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
-            take(&mut out, v.meta.bytes, checked);
+            take(&mut out, v.meta.bytes, checked)?;
         }
     }
     progress(total, total);
     Ok(out)
 }
 
-fn take(out: &mut Verified, bytes: u64, checked: Result<()>) {
+/// Counts a file and its error. A database that was closed meanwhile ends the pass: its files are not damaged.
+fn take(out: &mut Verified, bytes: u64, checked: Result<()>) -> Result<()> {
     out.files += 1;
     out.bytes += bytes;
-    if let Err(e) = checked {
-        out.errors.push(e);
+    match checked {
+        Err(e) if e.kind() == ErrorKind::Closed => return Err(e),
+        Err(e) => out.errors.push(e),
+        Ok(()) => {}
     }
+    Ok(())
 }
 
 /// Bytes of a version's files but for those `seen` already: clones share files.

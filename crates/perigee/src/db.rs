@@ -1,6 +1,6 @@
 //! The database handle.
 
-use crate::env::{DirLock, Env};
+use crate::env::Env;
 use crate::{
     Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
     WriteBatch, WriteOptions, translate,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The lock on a directory, kept between two attempts to open the database in it: see [`Db::open_keeping`].
 #[derive(Debug, Default)]
-pub struct KeptLock(Option<Box<dyn DirLock>>);
+pub struct KeptLock(Option<perigee_engine::engine::KeptLock>);
 
 impl KeptLock {
     /// Whether a lock is kept.

@@ -98,7 +98,16 @@ fn any_other_file_is_refused_by_name() {
 #[test]
 fn what_a_first_open_may_find_is_accepted() {
     let dir = Scratch::new("accepted");
-    for name in ["LOCK", "LOG", "BALLAST", "MANIFEST.tmp", "perigee.toml", ".gitkeep", "trash/000002.klog"] {
+    for name in [
+        "LOCK",
+        "LOG",
+        "BALLAST",
+        "MANIFEST.tmp",
+        "perigee.toml",
+        "perigee.toml.tmp",
+        ".gitkeep",
+        "trash/000002.klog",
+    ] {
         dir.write(name, b"");
     }
     fs::create_dir(dir.0.join("lost+found")).unwrap();

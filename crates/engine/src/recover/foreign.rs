@@ -17,6 +17,8 @@ use std::path::Path;
 
 /// The options file that the public interface and the command line write.
 const OPTIONS_FILE: &str = "perigee.toml";
+/// The options file while it is written.
+const OPTIONS_FILE_TMP: &str = "perigee.toml.tmp";
 /// So many subdirectories are looked into: databases of TidesDB may have thousands of column families.
 const SUBDIRECTORIES_MAX: usize = 256;
 
@@ -82,7 +84,7 @@ impl Foreign {
 fn may_be_there(file: &str) -> bool {
     name::parse(file).is_some()
         || name::is_info_log(file)
-        || [name::LOCK, name::MANIFEST_TMP, name::BALLAST, OPTIONS_FILE].contains(&file)
+        || [name::LOCK, name::MANIFEST_TMP, name::BALLAST, OPTIONS_FILE, OPTIONS_FILE_TMP].contains(&file)
         || file.starts_with('.')
 }
 

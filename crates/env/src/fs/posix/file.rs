@@ -62,6 +62,7 @@ impl Append for PosixAppend {
     }
 
     fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.process.check()?;
         if offset + bytes.len() as u64 > self.len() {
             return Err(Error::invalid("rewrite beyond the end").at(&self.name, offset));
         }

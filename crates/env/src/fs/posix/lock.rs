@@ -4,7 +4,7 @@
 use crate::fork::Process;
 use crate::fs::{DirLock, locked_error};
 use perigee_base::{Error, Result};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,10 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Device and inode of a locked file.
 type FileKey = (u64, u64);
 
-/// Files that this process has locked.
-static HELD: Mutex<BTreeSet<FileKey>> = Mutex::new(BTreeSet::new());
+/// Files that this process has locked, or a process that it was forked from: those count no more.
+static HELD: Mutex<BTreeMap<FileKey, Process>> = Mutex::new(BTreeMap::new());
 
-fn held() -> MutexGuard<'static, BTreeSet<FileKey>> {
+fn held() -> MutexGuard<'static, BTreeMap<FileKey, Process>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn take(file: File, path: &Path) -> Result<Box<dyn DirLock>> {
     let meta = file.metadata().map_err(|e| failed(&e))?;
     let key = (meta.dev(), meta.ino());
     let mut held = held();
-    if held.contains(&key) {
+    if held.get(&key).is_some_and(|process| !process.is_forked()) {
         return Err(locked_error(path));
     }
     match file.try_lock() {
@@ -56,6 +56,7 @@ pub(super) fn take(file: File, path: &Path) -> Result<Box<dyn DirLock>> {
         Err(TryLockError::WouldBlock) => return Err(locked_error(path)),
         Err(TryLockError::Error(e)) => return Err(failed(&e)),
     }
-    held.insert(key);
-    Ok(Box::new(PosixLock { file, key, process: Process::this() }))
+    let process = Process::this();
+    held.insert(key, process);
+    Ok(Box::new(PosixLock { file, key, process }))
 }

@@ -21,7 +21,7 @@ pub fn key_hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
-/// The hash of a user key for tables in memory: without the seed nobody can find many keys with one hash.
+/// The hash of a user key for tables in memory: an attacker who does not know the seed cannot construct keys with one hash.
 pub fn seeded_key_hash(seed: u64, key: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, key)
 }

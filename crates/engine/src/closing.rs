@@ -61,7 +61,7 @@ impl Engine {
         marked
     }
 
-    /// No file stays open, whoever still has a handle, a snapshot or an iterator.
+    /// No file stays open, even while handles, snapshots or iterators exist.
     fn close_files(&self) {
         self.core.shelf.handles().close();
         self.dir.close();

@@ -72,7 +72,7 @@ pub struct Due {
     pub family: FamilyId,
     /// Its hook.
     pub hook: Hook,
-    /// What the hook is told.
+    /// The event that is passed to the hook.
     pub event: Arc<Event>,
 }
 

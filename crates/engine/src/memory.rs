@@ -266,7 +266,7 @@ impl Memory {
     pub fn memtables(&self) -> (u64, u64) {
         (self.active.load(Relaxed), self.sealed.load(Relaxed))
     }
-    /// Copies of a log that is larger than memory are cut into segments of so many bytes.
+    /// Copies of a log that is larger than memory are cut into segments of this size.
     pub fn segment_bytes(&self) -> u64 {
         (self.budget / 4).clamp(4 << 10, 16 << 20)
     }

@@ -63,7 +63,7 @@ impl Db {
         Db::open_keeping(path, options, &mut KeptLock::default())
     }
     /// As [`Db::open`]; if that fails, for example because a comparator is not registered yet, the lock on the directory stays in `kept`,
-    /// and the next open with it takes it over: in between nobody else can open the database. Dropping `kept` frees the lock.
+    /// and the next open with it takes it over: in between no other process can open the database. Dropping `kept` frees the lock.
     ///
     /// # Errors
     /// Those of [`Db::open`].

@@ -13,7 +13,7 @@ use std::process::Command;
 #[global_allocator]
 static HEAP: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
-/// What a process of this test is told to do.
+/// The task of a child process of this test.
 const WRITE: &str = "PERIGEE_TEST_WRITE_LOG";
 const OPEN: &str = "PERIGEE_TEST_OPEN_LOG";
 /// What is not worth an owner: threads, handles, buffers of this test.

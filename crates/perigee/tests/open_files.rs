@@ -1,5 +1,5 @@
 //! Open files: all databases of a process share what it may have open, idle ones give way where the system has no more, and a
-//! close leaves none, whoever still holds a handle.
+//! close leaves none, even while handles exist.
 //!
 //! The story: each database took half of the limit for itself, so the second one in a process failed with `EMFILE`; and a closed
 //! database kept its files open until its last iterator was dropped. Linux only, where `/proc` and `ulimit` show it.

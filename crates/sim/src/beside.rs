@@ -30,7 +30,7 @@ const START: [&str; 3] = ["default", "a", "b"];
 const BUSY_BEFORE: u64 = 150;
 /// Opens beside a busy writer.
 const BUSY_OPENS: u64 = 3;
-/// The busy writer ends after so many flushes, whatever the reader does.
+/// The busy writer ends after this number of flushes, whatever the reader does.
 const BUSY_FLUSHES: u64 = 20_000;
 
 /// Key and new value; `None` deletes.

@@ -52,7 +52,7 @@ enum Damage {
 }
 
 const SECTOR: usize = 512;
-/// Of the damages to tables and value logs, every so many are repaired and salvaged, too.
+/// Of the damages to tables and value logs, one in this number is repaired and salvaged, too.
 const REPAIRED: u64 = 8;
 
 /// Runs the command; whether nothing was silent.

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::SeqCst;
 /// Runs in level 0 of one family after which tables are merged before more are made.
 const LEVEL0_RUNS: u64 = 12;
 
-/// Families that would be flushed with fewer bytes than these, because there are so many, are replayed group by group.
+/// Families that would be flushed with fewer bytes than this, because of their number, are replayed in groups.
 const FLUSH_BYTES_MIN: u64 = 256 << 10;
 
 /// What is replayed.
@@ -150,7 +150,7 @@ impl CatchUp<'_> {
         for (n, op) in Ops::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
             let op = op?;
             let seq = SeqNo(n as u64);
-            // Families that are gone, and operations of nobody, were looked at when the log was verified.
+            // Families that are gone, and operations that only take a number, were checked when the log was verified.
             if self.families.get(&op.family).is_some_and(|(_, flushed)| seq.plus(base) > *flushed) {
                 parts.entry(op.family).or_default().push((op, seq));
             }

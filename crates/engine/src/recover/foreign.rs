@@ -160,7 +160,7 @@ pub fn check(env: &Env, dir: &dyn Dir, create: bool) -> Result<()> {
     Err(Error::new(kind, foreign.describe(&dir.path().display().to_string())))
 }
 
-/// The same for a path; a missing directory belongs to nobody.
+/// The same for a path; a missing directory is accepted.
 ///
 /// # Errors
 /// `InvalidArgument`, `Io`.

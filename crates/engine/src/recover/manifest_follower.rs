@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// Rounds in a row in which files vanish before they are open. Only damage, or a writer that removes files faster than they can be
 /// opened, comes near.
 const ROUNDS_MAX: u32 = 10_000;
-/// Handles of files that are no longer named are closed once in so many rounds.
+/// Handles of files that are no longer named are closed once in this number of rounds.
 const ROUNDS_KEPT: u32 = 64;
 
 /// A file that a catalog names, with the family that it is of (a segment of the log: [`FamilyId::NOBODY`]). Clones share files.
@@ -67,7 +67,7 @@ impl<'a> ManifestFollower<'a> {
     }
 
     /// Holds open every file that the newest catalog names, and returns that catalog. A file that is missing although the manifest names
-    /// it, or that cannot be opened, is reported by whoever reads it.
+    /// it, or that cannot be opened, is reported when it is read.
     ///
     /// # Errors
     /// `Busy` if the writer removed files before they could be opened, very often in a row.

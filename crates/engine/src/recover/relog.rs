@@ -55,7 +55,7 @@ pub struct NewLog {
 }
 
 impl NewLog {
-    /// A log that nobody appends to.
+    /// A log without a writer, for read-only opens.
     pub fn none(writer: LogWriter, first: u64) -> NewLog {
         NewLog { kept: Vec::new(), copied: Vec::new(), writer, first, spent: Vec::new() }
     }
@@ -85,7 +85,7 @@ pub struct Anew<'a> {
     pub cut: bool,
     /// Bytes of the log that stay for readers.
     pub retention: u64,
-    /// Copies of a large log are cut into segments of so many bytes, which go one by one as memtables are flushed.
+    /// Copies of a large log are cut into segments of this size, which are removed one by one as memtables are flushed.
     pub segment_bytes: u64,
     /// The next file id.
     pub ids: &'a AtomicU64,

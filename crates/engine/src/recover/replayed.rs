@@ -7,7 +7,7 @@ use perigee_file::log::RecordKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A record that must survive: some of its operations are not in tables, or it is a prepared transaction's that nobody has decided;
+/// A record that must survive: some of its operations are not in tables, or it belongs to an undecided prepared transaction;
 /// or it comes after such a one.
 #[derive(Debug)]
 pub struct Kept {
@@ -49,7 +49,7 @@ pub struct Replayed {
     pub cut_bytes: u64,
     /// Why.
     pub cut_reason: String,
-    /// Prepared transactions that nobody has decided: number and payload of the record, by identifier.
+    /// Undecided prepared transactions: number and payload of the record, by identifier.
     pub undecided: BTreeMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
     /// Batches that several families share.
     pub shared: SharedBatches,

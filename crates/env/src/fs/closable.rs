@@ -1,5 +1,5 @@
 //! A directory whose files close together: what an open database stands on. When the database is closed no file of it stays
-//! open, whoever still has a handle, a snapshot or an iterator; each call on one of them answers `Closed` from then on. A call
+//! open, even while handles, snapshots or iterators exist; each call on one of them answers `Closed` from then on. A call
 //! that has begun ends with the file that it began with.
 //!
 //! Where the system refuses to open another file, idle ones are closed first ([`OpenFiles::retry`]).

@@ -1,6 +1,6 @@
 //! The files that a process may have open, shared by all databases in it.
 //!
-//! Each database keeps files of its tables open although nobody reads them right now. All of them together stay within one
+//! Each database keeps files of its tables open between reads. All of them together stay within one
 //! limit; beyond it the database with the most gives some back. When the system refuses to open another file
 //! (`EMFILE`, `ENFILE`: the rest of the process may have taken them), idle files of every database are closed, and the call is
 //! repeated.
@@ -52,7 +52,7 @@ impl OpenFiles {
         static ALL: OnceLock<Arc<OpenFiles>> = OnceLock::new();
         Arc::clone(ALL.get_or_init(Arc::default))
     }
-    /// Lets the members hold at most so many files from now on.
+    /// Limits the number of files that the members hold.
     pub fn set_limit(&self, files: usize) {
         self.limit.store(files.max(2), Relaxed);
     }

@@ -33,7 +33,7 @@ pub fn seed_hashes(seed: u64) {
     let _ = SEED.compare_exchange(UNSEEDED, seed.max(UNSEEDED + 1), Relaxed, Relaxed);
 }
 
-/// The seed of new memtables. In the simulation nobody sets it: every run is the same.
+/// The seed of new memtables. Not set in the simulation, so that runs are reproducible.
 static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(UNSEEDED);
 const UNSEEDED: u64 = 0;
 

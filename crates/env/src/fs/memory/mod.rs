@@ -122,7 +122,7 @@ impl SimDisk {
 }
 
 impl SimDisk {
-    /// From now on so many files may be open at once; more are refused as a process's limit does (`EMFILE`). Those that are open stay
+    /// Sets the number of files that may be open at once; more are refused as a process's limit does (`EMFILE`). Those that are open stay
     /// so.
     pub fn set_open_files(&self, limit: Option<usize>) {
         self.core.state().handles_max = limit;

@@ -36,7 +36,7 @@ pub enum Copying {
     Nothing,
 }
 
-/// So much of a segment is written over itself at a time.
+/// Bytes of a segment that are read and written back at a time.
 const REWRITTEN_BYTES: usize = 256 << 10;
 
 /// The segments of the opened database.
@@ -46,9 +46,9 @@ pub struct NewLog {
     pub kept: Vec<LogSpan>,
     /// Fresh ones that are complete.
     copied: Vec<Segment>,
-    /// The newest, and its first LSN.
+    /// The newest segment, which the database appends to.
     pub writer: LogWriter,
-    /// Its first LSN.
+    /// First LSN of the newest segment.
     pub first: u64,
     /// Old segments that are not needed any more.
     spent: Vec<LogSpan>,
@@ -70,7 +70,7 @@ impl NewLog {
     }
 }
 
-/// Writes what [`write_anew`] writes.
+/// Input of [`write_anew`].
 #[derive(Clone, Copy)]
 pub struct Anew<'a> {
     /// The directory.

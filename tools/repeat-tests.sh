@@ -4,7 +4,7 @@
 #   tools/repeat-tests.sh [RUNS] [BUSY]      default: 20 runs beside 8 busy processes
 #
 # PROFILE   the cargo profile (default: proof)
-# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test listener"
+# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test log_listener"
 #
 # Everything is built once, before the machine gets busy. Documentation tests, which are compiled whenever they run, are left
 # to `make unit`. Prints every failure with its run, then how often each test failed, then "N passed, M failed" of all runs;

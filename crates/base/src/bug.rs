@@ -205,12 +205,12 @@ bugs! {
 }
 
 /// Plants one bug (or none), for the whole process.
-pub fn plant(bug: Option<Bug>) {
+pub fn activate(bug: Option<Bug>) {
     ACTIVE.store(bug.map_or(0, |b| b as u32), Relaxed);
 }
 
 /// Whether that bug is planted.
 #[inline]
-pub fn on(bug: Bug) -> bool {
+pub fn is_active(bug: Bug) -> bool {
     cfg!(feature = "bugs") && ACTIVE.load(Relaxed) == bug as u32
 }

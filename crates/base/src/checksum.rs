@@ -12,7 +12,7 @@ pub fn checksum(file: FileId, offset: u64, bytes: &[u8]) -> u64 {
 
 /// The checksum of a log payload, which is computed before the payload has a place. The record header,
 /// which carries it, is checksummed in place.
-pub fn checksum_placeless(bytes: &[u8]) -> u64 {
+pub fn payload_checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(bytes.len() as u64, bytes)
 }
 
@@ -28,12 +28,12 @@ pub fn seeded_key_hash(seed: u64, key: &[u8]) -> u64 {
 
 /// A running checksum over a whole file.
 #[derive(Clone)]
-pub struct Running(Box<XxHash3_64>);
+pub struct FileChecksum(Box<XxHash3_64>);
 
-impl Running {
+impl FileChecksum {
     /// Starts for file `file`.
     pub fn new(file: FileId) -> Self {
-        Running(Box::new(XxHash3_64::with_seed(seed(file, u64::MAX))))
+        FileChecksum(Box::new(XxHash3_64::with_seed(seed(file, u64::MAX))))
     }
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
@@ -45,7 +45,7 @@ impl Running {
     }
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for FileChecksum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Running")
     }
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_matters() {
+    fn checksum_depends_on_file_and_offset() {
         let b = b"the same bytes";
         assert_ne!(checksum(FileId(1), 0, b), checksum(FileId(1), 8, b));
         assert_ne!(checksum(FileId(1), 0, b), checksum(FileId(2), 0, b));
     }
 
-    const FIGURES: [(usize, u64, u64); 9] = [
+    const REFERENCE_SUMS: [(usize, u64, u64); 9] = [
         (0, 0xe7a2_4c12_cc48_56bf, 0x2d06_8005_38d3_94c2),
         (5, 0x4fa3_79cc_9210_dccf, 0x5599_35c0_f3f7_327f),
         (16, 0x6130_5ad9_5a35_0bf5, 0x9da2_3836_adf2_be1e),
@@ -78,21 +78,21 @@ mod tests {
         (1025, 0xa9bb_6de4_bdbd_e439, 0xe1d9_cd94_6277_ae26),
         (5000, 0xfa0c_3874_aefc_f745, 0x6abe_8be5_abcb_2760),
     ];
-    const RUNNING: u64 = 0x2708_5cbc_b6f8_50d5;
+    const REFERENCE_FILE_SUM: u64 = 0x2708_5cbc_b6f8_50d5;
 
     /// The figures of another library: whatever instructions the processor has, the checksum is the one of the format.
     #[test]
-    fn the_function_is_the_one_of_the_format() {
+    fn checksums_match_reference_values() {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7) as u8).collect();
-        for (len, sum, hash) in FIGURES {
+        for (len, sum, hash) in REFERENCE_SUMS {
             let b = &bytes[..len];
             assert_eq!((checksum(FileId(7), 72, b), key_hash(b)), (sum, hash), "{len} bytes");
         }
         for cut in [0, 1, 300, 4999] {
-            let mut running = Running::new(FileId(7));
+            let mut running = FileChecksum::new(FileId(7));
             running.update(&bytes[..cut]);
             running.update(&bytes[cut..]);
-            assert_eq!(running.finish(), RUNNING);
+            assert_eq!(running.finish(), REFERENCE_FILE_SUM);
         }
     }
 }

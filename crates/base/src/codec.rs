@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_round_trip_and_are_unique() {
+    fn varints_round_trip_in_shortest_form() {
         for v in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut b = Vec::new();
             put_varint(&mut b, v);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_length_allocates_nothing() {
+    fn huge_length_allocates_nothing() {
         let mut b = Vec::new();
         put_varint(&mut b, u64::MAX);
         assert!(Decoder::new(&b).bytes(usize::MAX).is_err());

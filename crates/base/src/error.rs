@@ -75,10 +75,10 @@ impl ErrorKind {
 
 /// An error: kind, message, and where.
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error(Arc<ErrorFields>);
 
 #[derive(Clone)]
-struct Inner {
+struct ErrorFields {
     kind: ErrorKind,
     message: String,
     file: Option<String>,
@@ -93,7 +93,7 @@ struct Inner {
 impl Error {
     /// An error of `kind` with a message that says what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Arc::new(Inner {
+        Error(Arc::new(ErrorFields {
             kind,
             message: message.into(),
             file: None,
@@ -132,11 +132,11 @@ impl Error {
             _ => ErrorKind::Io,
         };
         let mut err = Self::new(kind, format!("{doing}: {e}"));
-        err.inner().os = e.raw_os_error();
+        err.fields_mut().os = e.raw_os_error();
         err
     }
 
-    fn inner(&mut self) -> &mut Inner {
+    fn fields_mut(&mut self) -> &mut ErrorFields {
         Arc::make_mut(&mut self.0)
     }
 
@@ -144,7 +144,7 @@ impl Error {
     #[must_use]
     pub fn at(mut self, file: impl fmt::Display, offset: u64) -> Self {
         if self.0.file.is_none() {
-            let inner = self.inner();
+            let inner = self.fields_mut();
             inner.file = Some(file.to_string());
             inner.offset = Some(offset);
         }
@@ -155,7 +155,7 @@ impl Error {
     #[must_use]
     pub fn in_file(mut self, file: impl fmt::Display) -> Self {
         if self.0.file.is_none() {
-            self.inner().file = Some(file.to_string());
+            self.fields_mut().file = Some(file.to_string());
         }
         self
     }
@@ -163,7 +163,7 @@ impl Error {
     /// The same error with what was expected and what was found.
     #[must_use]
     pub fn expected(mut self, expected: impl fmt::Display, got: impl fmt::Display) -> Self {
-        let inner = self.inner();
+        let inner = self.fields_mut();
         inner.expected = Some(expected.to_string());
         inner.got = Some(got.to_string());
         self
@@ -175,7 +175,7 @@ impl Error {
         let more = if shown.len() < key.len() { "..." } else { "" };
         let text = format!("{message}: family {family:?}, key \"{}{more}\"", shown.escape_ascii());
         let mut e = Error::new(ErrorKind::Conflict, text);
-        let inner = e.inner();
+        let inner = e.fields_mut();
         (inner.family, inner.key) = (Some(family.to_string()), Some(key.into()));
         e
     }
@@ -183,7 +183,7 @@ impl Error {
     /// The same error under another kind, its message kept behind `context`.
     #[must_use]
     pub fn wrap(mut self, kind: ErrorKind, context: &str) -> Self {
-        let inner = self.inner();
+        let inner = self.fields_mut();
         inner.message = format!("{context}: {}", inner.message);
         inner.kind = kind;
         self
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_and_where() {
+    fn display_has_message_location_and_values() {
         let e = Error::corruption("block checksum differs").at("000007.klog", 4096).expected("0x1", "0x2");
         assert_eq!(
             e.to_string(),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_no_space() {
+    fn full_disk_maps_to_no_space() {
         let full = std::io::Error::from_raw_os_error(28);
         assert_eq!(Error::io("append", &full).kind(), ErrorKind::NoSpace);
         assert!(Error::io("append", &full).is_retryable());

@@ -34,7 +34,7 @@ impl FamilyId {
     /// The family that every database has.
     pub const DEFAULT: FamilyId = FamilyId(0);
     /// No family has this number: an operation on it, in the log, only takes a sequence number.
-    pub const NOBODY: FamilyId = FamilyId(u32::MAX);
+    pub const NONE: FamilyId = FamilyId(u32::MAX);
 }
 
 impl LevelNo {

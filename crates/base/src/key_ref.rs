@@ -3,7 +3,7 @@
 //!
 //! Invariant: under every order but bytes the prefix is empty (blocks keep that), so the suffix is the key.
 
-use crate::KeyOrder;
+use crate::KeyComparator;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
 /// A key, borrowed in two pieces.
@@ -18,7 +18,7 @@ pub struct KeyRef<'a> {
 impl<'a> KeyRef<'a> {
     /// A key that lies in one piece.
     #[inline]
-    pub fn whole(key: &'a [u8]) -> KeyRef<'a> {
+    pub fn from_key(key: &'a [u8]) -> KeyRef<'a> {
         KeyRef { prefix: &[], suffix: key }
     }
 
@@ -40,9 +40,9 @@ impl<'a> KeyRef<'a> {
 
     /// Whether it is the key `other`.
     #[inline]
-    pub fn is(self, order: KeyOrder, other: &[u8]) -> bool {
-        if !order.is_bytewise() {
-            return order.equal(self.suffix, other);
+    pub fn equals(self, order: KeyComparator, other: &[u8]) -> bool {
+        if !order.has_bytewise_equality() {
+            return order.keys_equal(self.suffix, other);
         }
         // Neighbours differ in their ends.
         self.prefix.len() + self.suffix.len() == other.len()
@@ -52,16 +52,16 @@ impl<'a> KeyRef<'a> {
 
     /// Compares two keys.
     #[inline]
-    pub fn cmp(self, order: KeyOrder, other: KeyRef<'_>) -> Ordering {
+    pub fn cmp(self, order: KeyComparator, other: KeyRef<'_>) -> Ordering {
         match order {
-            KeyOrder::Bytes if self.prefix.len() <= other.prefix.len() => self.cmp_longer(other),
-            KeyOrder::Bytes => other.cmp_longer(self).reverse(),
+            KeyComparator::Bytes if self.prefix.len() <= other.prefix.len() => self.cmp_with_longer_prefix(other),
+            KeyComparator::Bytes => other.cmp_with_longer_prefix(self).reverse(),
             _ => order.cmp(self.suffix, other.suffix),
         }
     }
 
     /// In byte order, with one whose prefix is not shorter.
-    fn cmp_longer(self, other: KeyRef<'_>) -> Ordering {
+    fn cmp_with_longer_prefix(self, other: KeyRef<'_>) -> Ordering {
         let (head, rest) = other.prefix.split_at(self.prefix.len());
         let n = rest.len().min(self.suffix.len());
         let first = self.prefix.cmp(head).then_with(|| self.suffix[..n].cmp(&rest[..n]));
@@ -69,33 +69,33 @@ impl<'a> KeyRef<'a> {
     }
 
     /// How many bytes it has in common with the beginning of `other`.
-    pub fn common(self, other: &[u8]) -> usize {
+    pub fn common_prefix_len(self, other: &[u8]) -> usize {
         let bytes = self.prefix.iter().chain(self.suffix);
         bytes.zip(other).take_while(|(a, b)| a == b).count()
     }
 
     /// Whether it begins with `start`.
-    pub fn begins_with(self, start: &[u8]) -> bool {
-        self.common(start) == start.len()
+    pub fn starts_with(self, start: &[u8]) -> bool {
+        self.common_prefix_len(start) == start.len()
     }
 
     /// A number that grows with the key, never the other way: keys with different heads need no comparison of bytes. In
     /// byte order it is made of the eight bytes behind `skip`, which all keys at hand should begin with (other keys get the
     /// smallest or the largest number).
     #[inline]
-    pub fn head(self, order: KeyOrder, skip: &[u8]) -> u64 {
+    pub fn key_prefix(self, order: KeyComparator, skip: &[u8]) -> u64 {
         match order {
-            KeyOrder::Bytes if skip.is_empty() => lead_of_two(self.prefix, self.suffix),
-            KeyOrder::Bytes => self.head_behind(skip),
-            KeyOrder::Reverse => !lead(self.suffix),
-            KeyOrder::U64 => number(self.suffix, 0),
-            KeyOrder::I64 => number(self.suffix, 1 << 63),
+            KeyComparator::Bytes if skip.is_empty() => first_eight_of_two(self.prefix, self.suffix),
+            KeyComparator::Bytes => self.key_prefix_after(skip),
+            KeyComparator::Reverse => !first_eight_bytes(self.suffix),
+            KeyComparator::U64 => integer_key_prefix(self.suffix, 0),
+            KeyComparator::I64 => integer_key_prefix(self.suffix, 1 << 63),
             // Case, text and users' orders: bytes do not tell.
             _ => 0,
         }
     }
 
-    fn head_behind(self, skip: &[u8]) -> u64 {
+    fn key_prefix_after(self, skip: &[u8]) -> u64 {
         let n = skip.len().min(self.prefix.len());
         let (before, behind) = self.prefix.split_at(n);
         let rest = &skip[n..];
@@ -104,7 +104,7 @@ impl<'a> KeyRef<'a> {
             Less => 0,
             Greater => u64::MAX,
             Equal if m < rest.len() => 0,
-            Equal => lead_of_two(behind, &self.suffix[m..]),
+            Equal => first_eight_of_two(behind, &self.suffix[m..]),
         }
     }
 }
@@ -125,7 +125,7 @@ fn copy_short(from: &[u8], to: &mut [u8]) {
 
 /// The first eight bytes as a number; what is missing counts as zeros.
 #[inline]
-fn lead(bytes: &[u8]) -> u64 {
+fn first_eight_bytes(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(eight) => u64::from_be_bytes(*eight),
         None => bytes.iter().rev().fold(0, |n, b| n >> 8 | u64::from(*b) << 56),
@@ -133,16 +133,16 @@ fn lead(bytes: &[u8]) -> u64 {
 }
 
 #[inline]
-fn lead_of_two(a: &[u8], b: &[u8]) -> u64 {
+fn first_eight_of_two(a: &[u8], b: &[u8]) -> u64 {
     match a.len() {
-        0 => lead(b),
-        1..8 => lead(a) | lead(b) >> (8 * a.len()),
-        _ => lead(a),
+        0 => first_eight_bytes(b),
+        1..8 => first_eight_bytes(a) | first_eight_bytes(b) >> (8 * a.len()),
+        _ => first_eight_bytes(a),
     }
 }
 
 /// Keys of eight bytes by their value, the shorter before them, the longer behind.
-fn number(key: &[u8], sign: u64) -> u64 {
+fn integer_key_prefix(key: &[u8], sign: u64) -> u64 {
     match <[u8; 8]>::try_from(key) {
         Ok(eight) => u64::from_le_bytes(eight) ^ sign,
         Err(_) if key.len() < 8 => 0,
@@ -153,9 +153,9 @@ fn number(key: &[u8], sign: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::BUILT_IN;
+    use crate::comparator::BUILT_IN_COMPARATORS;
 
-    fn rng(x: &mut u64) -> u64 {
+    fn next_random(x: &mut u64) -> u64 {
         *x ^= *x << 13;
         *x ^= *x >> 7;
         *x ^= *x << 17;
@@ -163,30 +163,30 @@ mod tests {
     }
 
     /// Keys of few letters, so that many share their beginnings; cut in two at any place.
-    fn key(x: &mut u64) -> (Vec<u8>, usize) {
-        let n = rng(x) % 14;
-        let key: Vec<u8> = (0..n).map(|_| [0, 1, b'A', b'a', 255][(rng(x) % 5) as usize]).collect();
-        let key = if rng(x) % 2 == 0 { key } else { [&[1u8, 1, 1][..], &key].concat() };
-        let cut = rng(x) as usize % (key.len() + 1);
+    fn random_key(x: &mut u64) -> (Vec<u8>, usize) {
+        let n = next_random(x) % 14;
+        let key: Vec<u8> = (0..n).map(|_| [0, 1, b'A', b'a', 255][(next_random(x) % 5) as usize]).collect();
+        let key = if next_random(x) % 2 == 0 { key } else { [&[1u8, 1, 1][..], &key].concat() };
+        let cut = next_random(x) as usize % (key.len() + 1);
         (key, cut)
     }
 
-    fn split(key: &[u8], at: usize, order: KeyOrder) -> KeyRef<'_> {
-        let (prefix, suffix) = key.split_at(if order == KeyOrder::Bytes { at } else { 0 });
+    fn split_key(key: &[u8], at: usize, order: KeyComparator) -> KeyRef<'_> {
+        let (prefix, suffix) = key.split_at(if order == KeyComparator::Bytes { at } else { 0 });
         KeyRef { prefix, suffix }
     }
 
     #[test]
-    fn two_pieces_are_as_good_as_one() {
+    fn split_keys_compare_like_whole_keys() {
         let x = &mut 77;
         for _ in 0..200_000 {
-            let ((a, cut_a), (b, cut_b)) = (key(x), key(x));
-            for (order, _) in BUILT_IN {
-                let (p, q) = (split(&a, cut_a, order), split(&b, cut_b, order));
+            let ((a, cut_a), (b, cut_b)) = (random_key(x), random_key(x));
+            for (order, _) in BUILT_IN_COMPARATORS {
+                let (p, q) = (split_key(&a, cut_a, order), split_key(&b, cut_b, order));
                 assert_eq!(p.cmp(order, q), order.cmp(&a, &b), "{order:?} {a:?} {b:?}");
-                assert_eq!(p.is(order, &b), order.equal(&a, &b));
-                let skip = &[1, 1, 1, 1][..rng(x) as usize % 5];
-                let (head, other) = (p.head(order, skip), q.head(order, skip));
+                assert_eq!(p.equals(order, &b), order.keys_equal(&a, &b));
+                let skip = &[1, 1, 1, 1][..next_random(x) as usize % 5];
+                let (head, other) = (p.key_prefix(order, skip), q.key_prefix(order, skip));
                 match order.cmp(&a, &b) {
                     Less => assert!(head <= other, "{order:?} {a:?} {b:?} {skip:?}"),
                     Equal => assert_eq!(head, other),
@@ -197,13 +197,13 @@ mod tests {
             let p = KeyRef { prefix: &a[..cut_a], suffix: &a[cut_a..] };
             p.copy_to(&mut whole);
             assert_eq!(whole, a);
-            assert_eq!(p.common(&b), a.iter().zip(&b).take_while(|(a, b)| a == b).count());
-            assert_eq!(p.begins_with(&b), a.starts_with(&b));
+            assert_eq!(p.common_prefix_len(&b), a.iter().zip(&b).take_while(|(a, b)| a == b).count());
+            assert_eq!(p.starts_with(&b), a.starts_with(&b));
         }
     }
 
     #[test]
-    fn a_copy_is_the_key_whatever_was_there() {
+    fn copy_replaces_previous_contents() {
         let bytes: Vec<u8> = (0..40).collect();
         let mut out = Vec::new();
         for len in 0..40 {

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets to a doubling, as a power of two.
-const SUB_BITS: u32 = 3;
-const SUB: u64 = 1 << SUB_BITS;
+const SUB_BUCKET_BITS: u32 = 3;
+const SUB_BUCKETS: u64 = 1 << SUB_BUCKET_BITS;
 /// Doublings: up to 2^43 nanoseconds, more than two hours; what took longer counts as that.
 const OCTAVES: u64 = 41;
-const BUCKETS: usize = (OCTAVES * SUB) as usize;
+const BUCKETS: usize = (OCTAVES * SUB_BUCKETS) as usize;
 
 /// Durations of one operation.
 #[derive(Debug)]
@@ -30,32 +30,32 @@ impl Default for Histogram {
     }
 }
 
-fn bucket(ns: u64) -> usize {
-    if ns < SUB {
+fn bucket_index(ns: u64) -> usize {
+    if ns < SUB_BUCKETS {
         return ns as usize;
     }
-    let octave = ns.ilog2() - SUB_BITS;
-    let sub = (ns >> octave) & (SUB - 1);
-    ((u64::from(octave) + 1) * SUB + sub).min(BUCKETS as u64 - 1) as usize
+    let octave = ns.ilog2() - SUB_BUCKET_BITS;
+    let sub = (ns >> octave) & (SUB_BUCKETS - 1);
+    ((u64::from(octave) + 1) * SUB_BUCKETS + sub).min(BUCKETS as u64 - 1) as usize
 }
 
 /// The longest duration that falls into a bucket.
-fn upper(bucket: usize) -> u64 {
-    let (octave, sub) = (bucket as u64 / SUB, bucket as u64 % SUB);
-    if octave == 0 { sub } else { ((SUB + sub + 1) << (octave - 1)) - 1 }
+fn bucket_upper_bound(bucket: usize) -> u64 {
+    let (octave, sub) = (bucket as u64 / SUB_BUCKETS, bucket as u64 % SUB_BUCKETS);
+    if octave == 0 { sub } else { ((SUB_BUCKETS + sub + 1) << (octave - 1)) - 1 }
 }
 
 impl Histogram {
     /// Adds a duration.
     #[inline]
     pub fn record(&self, ns: u64) {
-        self.buckets[bucket(ns)].fetch_add(1, Relaxed);
+        self.buckets[bucket_index(ns)].fetch_add(1, Relaxed);
         self.sum.fetch_add(ns, Relaxed);
         self.max.fetch_max(ns, Relaxed);
     }
 
     /// What it holds now.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> HistogramSummary {
         let counts: Vec<u64> = self.buckets.iter().map(|b| b.load(Relaxed)).collect();
         let count: u64 = counts.iter().sum();
         let max = self.max.load(Relaxed);
@@ -66,14 +66,14 @@ impl Histogram {
                 seen += n;
                 seen >= rank
             });
-            found.map_or(0, |b| upper(b).min(max))
+            found.map_or(0, |b| bucket_upper_bound(b).min(max))
         };
         let mut below = 0;
         let full = counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(b, n)| {
             below += n;
-            (upper(b), below)
+            (bucket_upper_bound(b), below)
         });
-        Summary {
+        HistogramSummary {
             count,
             sum: self.sum.load(Relaxed),
             max,
@@ -88,7 +88,7 @@ impl Histogram {
 
 /// A histogram at one moment, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct HistogramSummary {
     /// Durations in it.
     pub count: u64,
     /// Their sum.
@@ -152,22 +152,22 @@ operations! {
 
 /// A histogram for each operation.
 #[derive(Debug)]
-pub struct Latencies(Vec<Histogram>);
+pub struct LatencyHistograms(Vec<Histogram>);
 
-impl Default for Latencies {
+impl Default for LatencyHistograms {
     fn default() -> Self {
-        Latencies(OPERATIONS.iter().map(|_| Histogram::default()).collect())
+        LatencyHistograms(OPERATIONS.iter().map(|_| Histogram::default()).collect())
     }
 }
 
-impl Latencies {
+impl LatencyHistograms {
     /// The histogram of an operation.
-    pub fn of(&self, operation: Operation) -> &Histogram {
+    pub fn histogram(&self, operation: Operation) -> &Histogram {
         &self.0[operation as usize]
     }
     /// All of them, in order.
-    pub fn all(&self) -> Vec<(Operation, Summary)> {
-        OPERATIONS.iter().map(|o| (*o, self.of(*o).summary())).collect()
+    pub fn summaries(&self) -> Vec<(Operation, HistogramSummary)> {
+        OPERATIONS.iter().map(|o| (*o, self.histogram(*o).summary())).collect()
     }
 }
 
@@ -176,24 +176,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_holds_what_its_bound_says() {
+    fn bucket_bounds_match_bucket_index() {
         let mut last = None;
         for b in 0..BUCKETS {
-            assert_eq!(bucket(upper(b)), b);
-            assert!(last.is_none_or(|l| l < upper(b)));
-            last = Some(upper(b));
+            assert_eq!(bucket_index(bucket_upper_bound(b)), b);
+            assert!(last.is_none_or(|l| l < bucket_upper_bound(b)));
+            last = Some(bucket_upper_bound(b));
         }
         for ns in (0..2000).chain([1 << 20, (1 << 30) + 12345, 1 << 42]) {
-            let up = upper(bucket(ns));
+            let up = bucket_upper_bound(bucket_index(ns));
             assert!(up >= ns && up as f64 <= ns as f64 * 1.125 + 1.0, "{ns} is in the bucket of {up}");
         }
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        assert_eq!(bucket_index(u64::MAX), BUCKETS - 1);
     }
 
     #[test]
-    fn percentiles_are_upper_bounds() {
+    fn percentiles_are_upper_bounds_within_an_eighth() {
         let h = Histogram::default();
-        assert_eq!(h.summary(), Summary::default());
+        assert_eq!(h.summary(), HistogramSummary::default());
         (1..=1000).for_each(|us| h.record(us * 1000));
         let s = h.summary();
         assert_eq!((s.count, s.sum, s.max), (1000, 500_500_000, 1_000_000));
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_has_its_own() {
-        let l = Latencies::default();
-        l.of(Operation::Seek).record(7);
-        let counts: Vec<u64> = l.all().iter().map(|(_, s)| s.count).collect();
+    fn operations_have_separate_histograms() {
+        let l = LatencyHistograms::default();
+        l.histogram(Operation::Seek).record(7);
+        let counts: Vec<u64> = l.summaries().iter().map(|(_, s)| s.count).collect();
         assert_eq!(counts.iter().sum::<u64>(), 1);
-        assert_eq!(l.all()[Operation::Seek as usize].0.name(), "seek");
+        assert_eq!(l.summaries()[Operation::Seek as usize].0.name(), "seek");
     }
 }

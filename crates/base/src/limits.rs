@@ -35,9 +35,9 @@ pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 10;
 /// Most filter bits a key that may be asked for.
 pub const FILTER_BITS_MAX: u8 = 30;
 /// Longest name of a user's key order, in bytes.
-pub const ORDER_NAME_BYTES_MAX: usize = 96;
+pub const COMPARATOR_NAME_BYTES_MAX: usize = 96;
 /// Most users' key orders in one process: they are never forgotten.
-pub const ORDERS_MAX: usize = 1 << 16;
+pub const COMPARATORS_MAX: usize = 1 << 16;
 /// Longest name of a user's merge operator, and longest separator of the built-in one, in bytes.
 pub const MERGE_NAME_BYTES_MAX: usize = 64;
 /// Raw bytes in one chunk of a value log.
@@ -59,6 +59,6 @@ pub const COMMIT_GROUP_BYTES_MAX: usize = 4 << 20;
 /// Largest manifest edit, encoded.
 pub const EDIT_BYTES_MAX: usize = 256 << 20;
 /// Most lines that wait for a log listener.
-pub const LISTENED_LINES_MAX: usize = 1024;
+pub const LOG_LISTENER_LINES_MAX: usize = 1024;
 /// Runs that level 0 may hold before writers are stopped, whatever the options say.
 pub const LEVEL0_RUNS_MAX: usize = 64;

@@ -55,16 +55,16 @@ pub trait MergeOperator: Send + Sync {
 
 /// Adds signed integers of 8 bytes, little-endian; the sum wraps around, which alone is associative.
 #[derive(Debug)]
-struct Counter;
+struct CounterOperator;
 
-fn number(bytes: &[u8]) -> Result<i64> {
+fn decode_counter(bytes: &[u8]) -> Result<i64> {
     let eight = bytes.try_into().map_err(|_| {
         Error::invalid("a counter is 8 bytes, a signed integer, little-endian").expected(8, bytes.len())
     })?;
     Ok(i64::from_le_bytes(eight))
 }
 
-impl MergeOperator for Counter {
+impl MergeOperator for CounterOperator {
     fn name(&self) -> &str {
         "counter"
     }
@@ -72,26 +72,26 @@ impl MergeOperator for Counter {
         self.merge_all(key, left, &[right], out)
     }
     fn merge_all(&self, _: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
-        let mut sum = left.map_or(Ok(0), number)?;
+        let mut sum = left.map_or(Ok(0), decode_counter)?;
         for right in rights {
-            sum = sum.wrapping_add(number(right)?);
+            sum = sum.wrapping_add(decode_counter(right)?);
         }
         out.extend_from_slice(&sum.to_le_bytes());
         Ok(())
     }
     fn check(&self, operand: &[u8]) -> Result<()> {
-        number(operand).map(drop)
+        decode_counter(operand).map(drop)
     }
 }
 
 /// Appends, with a separator between any two.
 #[derive(Debug)]
-struct Append {
+struct AppendOperator {
     name: String,
     separator: String,
 }
 
-impl MergeOperator for Append {
+impl MergeOperator for AppendOperator {
     fn name(&self) -> &str {
         &self.name
     }
@@ -102,7 +102,7 @@ impl MergeOperator for Append {
         let all = || left.into_iter().chain(rights.iter().copied());
         let bytes: usize = all().map(|part| part.len() + self.separator.len()).sum();
         if bytes > VALUE_BYTES_MAX + self.separator.len() {
-            return Err(too_long(bytes));
+            return Err(too_long_error(bytes));
         }
         out.reserve_exact(bytes);
         for (i, part) in all().enumerate() {
@@ -115,7 +115,7 @@ impl MergeOperator for Append {
     }
 }
 
-fn too_long(bytes: usize) -> Error {
+fn too_long_error(bytes: usize) -> Error {
     Error::invalid("the merged value is too long")
         .expected(format_args!("at most {VALUE_BYTES_MAX} bytes"), bytes)
 }
@@ -135,31 +135,31 @@ pub enum MergeRule {
     User(String),
 }
 
-const COUNTER: &str = "counter";
-const APPEND: &str = "append:";
-const USER: &str = "user:";
+const COUNTER_NAME: &str = "counter";
+const APPEND_PREFIX: &str = "append:";
+const USER_PREFIX: &str = "user:";
 
 impl MergeRule {
     /// The word that is stored.
-    pub fn word(&self) -> String {
+    pub fn stored_name(&self) -> String {
         match self {
-            MergeRule::Counter => COUNTER.to_owned(),
-            MergeRule::Append(separator) => format!("{APPEND}{separator}"),
-            MergeRule::User(name) => format!("{USER}{name}"),
+            MergeRule::Counter => COUNTER_NAME.to_owned(),
+            MergeRule::Append(separator) => format!("{APPEND_PREFIX}{separator}"),
+            MergeRule::User(name) => format!("{USER_PREFIX}{name}"),
         }
     }
     /// The rule of a word.
     ///
     /// # Errors
     /// `FormatTooNew` for one that nobody knows here.
-    pub fn of_word(word: &str) -> Result<MergeRule> {
-        if word == COUNTER {
+    pub fn from_stored_name(word: &str) -> Result<MergeRule> {
+        if word == COUNTER_NAME {
             return Ok(MergeRule::Counter);
         }
-        if let Some(separator) = word.strip_prefix(APPEND) {
+        if let Some(separator) = word.strip_prefix(APPEND_PREFIX) {
             return Ok(MergeRule::Append(separator.to_owned()));
         }
-        match word.strip_prefix(USER) {
+        match word.strip_prefix(USER_PREFIX) {
             Some(name) => Ok(MergeRule::User(name.to_owned())),
             None => Err(Error::new(
                 ErrorKind::FormatTooNew,
@@ -190,15 +190,15 @@ impl MergeRule {
 
 /// The users' operators that were registered, by name.
 #[derive(Clone, Default)]
-pub struct Operators(BTreeMap<String, Arc<dyn MergeOperator>>);
+pub struct MergeOperators(BTreeMap<String, Arc<dyn MergeOperator>>);
 
-impl std::fmt::Debug for Operators {
+impl std::fmt::Debug for MergeOperators {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-impl Operators {
+impl MergeOperators {
     /// Adds one; a second one of its name takes its place.
     pub fn register(&mut self, operator: Arc<dyn MergeOperator>) {
         self.0.insert(operator.name().to_owned(), operator);
@@ -207,45 +207,45 @@ impl Operators {
     ///
     /// # Errors
     /// `InvalidArgument` for a user's operator that is not here.
-    pub fn check_known(&self, rule: Option<&MergeRule>) -> Result<()> {
+    pub fn check_registered(&self, rule: Option<&MergeRule>) -> Result<()> {
         match rule {
-            Some(MergeRule::User(name)) if !self.0.contains_key(name) => Err(missing(name)),
+            Some(MergeRule::User(name)) if !self.0.contains_key(name) => Err(unregistered_error(name)),
             _ => Ok(()),
         }
     }
     /// The operator of a rule; if it is not here, one that always fails.
-    pub fn merger(&self, rule: Option<&MergeRule>) -> Option<Arc<Merger>> {
+    pub fn merger(&self, rule: Option<&MergeRule>) -> Option<Arc<OperandMerger>> {
         let rule = rule?;
         let operator: Option<Arc<dyn MergeOperator>> = match rule {
-            MergeRule::Counter => Some(Arc::new(Counter)),
+            MergeRule::Counter => Some(Arc::new(CounterOperator)),
             MergeRule::Append(separator) => {
-                Some(Arc::new(Append { name: rule.word(), separator: separator.clone() }))
+                Some(Arc::new(AppendOperator { name: rule.stored_name(), separator: separator.clone() }))
             }
             MergeRule::User(name) => self.0.get(name).cloned(),
         };
-        Some(Arc::new(Merger { rule: rule.clone(), operator }))
+        Some(Arc::new(OperandMerger { rule: rule.clone(), operator }))
     }
 }
 
-fn missing(name: &str) -> Error {
+fn unregistered_error(name: &str) -> Error {
     Error::invalid(format!(
         "the merge operator {name:?} is not registered: give it to Options::register_merge_operator at open"
     ))
 }
 
 /// A family's operator, called with care.
-pub struct Merger {
+pub struct OperandMerger {
     rule: MergeRule,
     operator: Option<Arc<dyn MergeOperator>>,
 }
 
-impl std::fmt::Debug for Merger {
+impl std::fmt::Debug for OperandMerger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Merger({:?})", self.rule)
     }
 }
 
-impl Merger {
+impl OperandMerger {
     /// Which it is.
     pub fn rule(&self) -> &MergeRule {
         &self.rule
@@ -253,7 +253,7 @@ impl Merger {
     fn operator(&self) -> Result<&dyn MergeOperator> {
         match (&self.operator, &self.rule) {
             (Some(operator), _) => Ok(&**operator),
-            (None, MergeRule::User(name)) => Err(missing(name)),
+            (None, MergeRule::User(name)) => Err(unregistered_error(name)),
             (None, _) => Err(Error::internal("a built-in merge operator is missing")),
         }
     }
@@ -261,33 +261,33 @@ impl Merger {
     ///
     /// # Errors
     /// The operator's.
-    pub fn check(&self, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.call(key, |operator| operator.check(operand))
+    pub fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.call_operator(key, |operator| operator.check(operand))
     }
     /// What `left` becomes when operands are merged into it, oldest first; `None`: nothing is below, and nothing ever will be.
     ///
     /// # Errors
     /// The operator's, with its name and the key; a result that is too long.
-    pub fn fold(&self, key: &[u8], left: Option<&[u8]>, rights: &[&[u8]]) -> Result<Vec<u8>> {
-        self.call(key, |operator| {
+    pub fn full_merge(&self, key: &[u8], left: Option<&[u8]>, rights: &[&[u8]]) -> Result<Vec<u8>> {
+        self.call_operator(key, |operator| {
             let mut out = Vec::new();
             operator.merge_all(key, left, rights, &mut out)?;
-            if out.len() > VALUE_BYTES_MAX { Err(too_long(out.len())) } else { Ok(out) }
+            if out.len() > VALUE_BYTES_MAX { Err(too_long_error(out.len())) } else { Ok(out) }
         })
     }
     /// Several operands as one, oldest first.
     ///
     /// # Errors
     /// As [`Merger::fold`].
-    pub fn join(&self, key: &[u8], operands: &[&[u8]]) -> Result<Vec<u8>> {
+    pub fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Result<Vec<u8>> {
         match operands {
             [] => Err(Error::internal("a join of no operand")),
             [one] => Ok(one.to_vec()),
-            [oldest, newer @ ..] => self.fold(key, Some(oldest), newer),
+            [oldest, newer @ ..] => self.full_merge(key, Some(oldest), newer),
         }
     }
 
-    fn call<T>(&self, key: &[u8], work: impl FnOnce(&dyn MergeOperator) -> Result<T>) -> Result<T> {
+    fn call_operator<T>(&self, key: &[u8], work: impl FnOnce(&dyn MergeOperator) -> Result<T>) -> Result<T> {
         let operator = self.operator()?;
         let done = catch_unwind(AssertUnwindSafe(|| work(operator)));
         done.unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidArgument, "it panicked"))).map_err(|e| {
@@ -295,7 +295,7 @@ impl Merger {
             let more = if shown.len() < key.len() { "..." } else { "" };
             let of = format!(
                 "the merge operator {:?} failed, key \"{}{more}\"",
-                self.rule.word(),
+                self.rule.stored_name(),
                 shown.escape_ascii()
             );
             let kind = e.kind();
@@ -308,36 +308,36 @@ impl Merger {
 mod tests {
     use super::*;
 
-    fn merger(rule: MergeRule) -> Arc<Merger> {
-        Operators::default().merger(Some(&rule)).unwrap()
+    fn merger(rule: MergeRule) -> Arc<OperandMerger> {
+        MergeOperators::default().merger(Some(&rule)).unwrap()
     }
 
     #[test]
-    fn a_counter_adds_and_wraps_and_refuses_other_lengths() {
+    fn counter_adds_wraps_and_refuses_other_lengths() {
         let m = merger(MergeRule::Counter);
         let n = |n: i64| n.to_le_bytes();
-        assert_eq!(m.fold(b"k", Some(&n(5)), &[&n(-7), &n(3)]).unwrap(), n(1));
-        assert_eq!(m.fold(b"k", None, &[&n(i64::MAX), &n(1)]).unwrap(), n(i64::MIN));
-        let e = m.fold(b"tide", Some(b"seven"), &[&n(1)]).unwrap_err();
+        assert_eq!(m.full_merge(b"k", Some(&n(5)), &[&n(-7), &n(3)]).unwrap(), n(1));
+        assert_eq!(m.full_merge(b"k", None, &[&n(i64::MAX), &n(1)]).unwrap(), n(i64::MIN));
+        let e = m.full_merge(b"tide", Some(b"seven"), &[&n(1)]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
         assert!(e.to_string().contains("\"counter\" failed, key \"tide\""), "{e}");
-        assert!(m.check(b"k", b"123").is_err() && m.check(b"k", &n(1)).is_ok());
+        assert!(m.check_operand(b"k", b"123").is_err() && m.check_operand(b"k", &n(1)).is_ok());
     }
 
     #[test]
-    fn append_separates_any_two_and_is_associative() {
+    fn append_inserts_separators_and_is_associative() {
         let m = merger(MergeRule::Append(", ".into()));
-        assert_eq!(m.fold(b"k", Some(b"a"), &[b"b", b"c"]).unwrap(), b"a, b, c");
-        assert_eq!(m.fold(b"k", None, &[b"b", b"c"]).unwrap(), b"b, c");
-        assert_eq!(m.fold(b"k", Some(b""), &[b"c"]).unwrap(), b", c");
-        let joined = m.join(b"k", &[b"b", b"", b"c"]).unwrap();
-        let at_once = m.fold(b"k", Some(b"a"), &[b"b", b"", b"c"]).unwrap();
-        assert_eq!(m.fold(b"k", Some(b"a"), &[&joined]).unwrap(), at_once);
+        assert_eq!(m.full_merge(b"k", Some(b"a"), &[b"b", b"c"]).unwrap(), b"a, b, c");
+        assert_eq!(m.full_merge(b"k", None, &[b"b", b"c"]).unwrap(), b"b, c");
+        assert_eq!(m.full_merge(b"k", Some(b""), &[b"c"]).unwrap(), b", c");
+        let joined = m.partial_merge(b"k", &[b"b", b"", b"c"]).unwrap();
+        let at_once = m.full_merge(b"k", Some(b"a"), &[b"b", b"", b"c"]).unwrap();
+        assert_eq!(m.full_merge(b"k", Some(b"a"), &[&joined]).unwrap(), at_once);
     }
 
     /// Counts its calls; joins by concatenation between brackets that tell nothing of the grouping.
-    struct Own;
-    impl MergeOperator for Own {
+    struct ConcatOperator;
+    impl MergeOperator for ConcatOperator {
         fn name(&self) -> &str {
             "own"
         }
@@ -350,34 +350,34 @@ mod tests {
     }
 
     #[test]
-    fn a_users_own_joins_halves_and_its_panic_is_an_error() {
-        let mut all = Operators::default();
+    fn user_operator_joins_halves_and_its_panic_is_an_error() {
+        let mut all = MergeOperators::default();
         let rule = MergeRule::User("own".into());
-        assert!(all.check_known(Some(&rule)).is_err());
-        assert!(all.merger(Some(&rule)).unwrap().fold(b"k", None, &[b"a"]).is_err(), "it is not there");
-        all.register(Arc::new(Own));
-        all.check_known(Some(&rule)).unwrap();
+        assert!(all.check_registered(Some(&rule)).is_err());
+        assert!(all.merger(Some(&rule)).unwrap().full_merge(b"k", None, &[b"a"]).is_err(), "it is not there");
+        all.register(Arc::new(ConcatOperator));
+        all.check_registered(Some(&rule)).unwrap();
         let m = all.merger(Some(&rule)).unwrap();
         let parts: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; usize::from(i % 3)]).collect();
         let borrowed: Vec<&[u8]> = parts.iter().map(|p| &p[..]).collect();
         for n in 1..borrowed.len() {
-            assert_eq!(m.fold(b"k", Some(b"base"), &borrowed[..n]).unwrap(), {
+            assert_eq!(m.full_merge(b"k", Some(b"base"), &borrowed[..n]).unwrap(), {
                 let mut all = b"base".to_vec();
                 all.extend(parts[..n].concat());
                 all
             });
         }
-        let e = m.fold(b"k", None, &[b"panic"]).unwrap_err();
+        let e = m.full_merge(b"k", None, &[b"panic"]).unwrap_err();
         assert!(e.to_string().contains("\"user:own\" failed, key \"k\": it panicked"), "{e}");
     }
 
     #[test]
-    fn rules_are_words() {
+    fn merge_rules_round_trip_through_stored_names() {
         for rule in [MergeRule::Counter, MergeRule::Append("; ".into()), MergeRule::User("max".into())] {
-            assert_eq!(MergeRule::of_word(&rule.word()).unwrap(), rule);
+            assert_eq!(MergeRule::from_stored_name(&rule.stored_name()).unwrap(), rule);
             rule.check().unwrap();
         }
-        assert_eq!(MergeRule::of_word("sum").unwrap_err().kind(), ErrorKind::FormatTooNew);
+        assert_eq!(MergeRule::from_stored_name("sum").unwrap_err().kind(), ErrorKind::FormatTooNew);
         assert!(MergeRule::User(String::new()).check().is_err());
         assert!(MergeRule::Append("-".repeat(65)).check().is_err());
     }

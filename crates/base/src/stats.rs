@@ -1,9 +1,9 @@
 //! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is promised
 //! between two of them.
 
-use crate::io::Io;
-use crate::latency::Latencies;
-use crate::stripe::StripedCounter;
+use crate::io_stats::IoCounters;
+use crate::latency::LatencyHistograms;
+use crate::thread_stripe::StripedCounter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that only grows.
@@ -38,9 +38,9 @@ macro_rules! counters {
         pub struct Counters {
             $($(#[$doc])* pub $name: counter!($($kind)?),)+
             /// Input and output by cause.
-            pub io: Io,
+            pub io: IoCounters,
             /// How long operations took.
-            pub latency: Latencies,
+            pub latency: LatencyHistograms,
         }
 
         impl Counters {

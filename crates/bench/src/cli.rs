@@ -1,10 +1,10 @@
 //! The command line.
 
-use crate::parent::{self, Order};
+use crate::parent::{self, RunRequest};
 use crate::record::Record;
 use crate::report::{html, summary, table, views};
 use crate::settings::{Settings, count};
-use crate::shows::Asked;
+use crate::question_suites::SuiteArgs;
 use crate::suite::{self, Suite};
 use crate::{engines, workload};
 use clap::parser::ValueSource;
@@ -39,7 +39,7 @@ enum Command {
         #[command(flatten)]
         settings: Settings,
         #[command(flatten)]
-        out: Out,
+        out: OutputArgs,
     },
     /// Runs a named set of workloads
     #[command(after_help = EXAMPLES)]
@@ -58,7 +58,7 @@ enum Command {
         #[command(flatten)]
         settings: Settings,
         #[command(flatten)]
-        out: Out,
+        out: OutputArgs,
     },
     /// Tables and reports from records made earlier; of several files together
     Report {
@@ -68,7 +68,7 @@ enum Command {
         #[arg(long, value_enum)]
         suite: Option<Suite>,
         #[command(flatten)]
-        out: Out,
+        out: OutputArgs,
     },
     /// Sets the records of two runs side by side, such as two of our versions
     Compare { before: PathBuf, after: PathBuf },
@@ -111,12 +111,12 @@ enum TraceCommand {
         #[command(flatten)]
         settings: Box<Settings>,
         #[command(flatten)]
-        out: Out,
+        out: OutputArgs,
     },
 }
 
 #[derive(Debug, Args)]
-struct Out {
+struct OutputArgs {
     /// Write the records
     #[arg(long)]
     json: Option<PathBuf>,
@@ -146,7 +146,7 @@ pub fn main() -> ExitCode {
     let sized = matches
         .subcommand()
         .is_some_and(|(name, m)| name == "suite" && m.value_source("num") == Some(ValueSource::CommandLine));
-    match act(cli, sized) {
+    match execute(cli, sized) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -157,12 +157,12 @@ pub fn main() -> ExitCode {
 }
 
 /// Whether all went well.
-fn act(cli: Cli, sized: bool) -> Result<bool, String> {
+fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
             let order =
-                Order::plain(engine_names(&engines, &settings)?, workload_names(&workloads)?, reps, settings);
-            measure(&[order], &out)
+                RunRequest::without_suite(engine_names(&engines, &settings)?, workload_names(&workloads)?, reps, settings);
+            run_and_report(&[order], &out)
         }
         Some(Command::Suite { suite, nums, engines, reps, settings, out }) => {
             let mut engines = engine_names(&engines, &settings)?;
@@ -170,44 +170,44 @@ fn act(cli: Cli, sized: bool) -> Result<bool, String> {
                 engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
             }
             let num = sized.then_some(settings.num);
-            let asked = Asked { engines: &engines, reps, num, nums: &nums, settings: &settings };
-            measure(&suite::orders(suite, asked), &out)
+            let asked = SuiteArgs { engines: &engines, reps, num, nums: &nums, settings: &settings };
+            run_and_report(&suite::suite_requests(suite, asked), &out)
         }
         Some(Command::Report { records, suite, out }) => {
             let mut all = Vec::new();
             for file in &records {
-                all.extend(read(file)?);
+                all.extend(read_records(file)?);
             }
             let name =
                 suite.and_then(|s| Some(s.to_possible_value()?.get_name().to_owned())).unwrap_or_default();
             all.iter_mut().filter(|r| r.suite.is_empty()).for_each(|r| r.suite.clone_from(&name));
-            tell(&all, &out)
+            write_reports(&all, &out)
         }
         Some(Command::Compare { before, after }) => {
-            println!("{}", table::compare(&read(&before)?, &read(&after)?));
+            println!("{}", table::compare(&read_records(&before)?, &read_records(&after)?));
             Ok(true)
         }
-        Some(Command::Trace { command }) => trace(command),
-        Some(Command::Child) => parent::be_child().map(|()| true),
+        Some(Command::Trace { command }) => run_trace_command(command),
+        Some(Command::Child) => parent::child_main().map(|()| true),
         None => {
             if !cli.list {
                 Cli::command().print_help().map_err(|e| e.to_string())?;
                 println!();
             }
-            list();
+            print_list();
             Ok(true)
         }
     }
 }
 
-fn trace(command: TraceCommand) -> Result<bool, String> {
+fn run_trace_command(command: TraceCommand) -> Result<bool, String> {
     match command {
         TraceCommand::Record { workload, engine, out, settings } => {
             let mut settings = *settings;
             settings.shape.record = Some(std::path::absolute(&out).map_err(|e| e.to_string())?);
             let engines = engine_names(&[engine], &settings)?;
             let workloads = workload_names(&[workload])?;
-            let records = parent::run(&[Order::plain(engines, workloads, 1, settings)], &mut |_| ());
+            let records = parent::run_requests(&[RunRequest::without_suite(engines, workloads, 1, settings)], &mut |_| ());
             let ops: u64 = records.iter().map(|r| r.ops).sum();
             println!("{ops} operations recorded in {}", out.display());
             Ok(!summary::failed(&records) && ops > 0)
@@ -216,12 +216,12 @@ fn trace(command: TraceCommand) -> Result<bool, String> {
             let settings = Settings { trace: Some(trace), ..*settings };
             let engines = engine_names(&engines, &settings)?;
             let workloads = vec![workload::REPLAY.to_owned()];
-            measure(&[Order::plain(engines, workloads, reps, settings)], &out)
+            run_and_report(&[RunRequest::without_suite(engines, workloads, reps, settings)], &out)
         }
     }
 }
 
-fn list() {
+fn print_list() {
     println!("Engines of this build:");
     for e in engines::ENGINES.iter().filter(|e| !e.hidden) {
         println!("  {:<20} {}", e.name, e.about);
@@ -241,7 +241,7 @@ fn engine_names(asked: &[String], settings: &Settings) -> Result<Vec<String>, St
     if !named && asked.iter().any(|e| e == engines::TIDESDB) {
         return Err("the engine `tidesdb` needs its shared library: --tidesdb-lib PATH".into());
     }
-    match asked.iter().find(|name| engines::find(name).is_none()) {
+    match asked.iter().find(|name| engines::find_engine(name).is_none()) {
         Some(name) => Err(format!("no engine `{name}` in this build; see --list")),
         None => Ok(asked.to_vec()),
     }
@@ -252,26 +252,26 @@ fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
         let all = workload::WORKLOADS.iter().filter(|w| w.name != workload::REPLAY);
         return Ok(all.map(|w| w.name.to_owned()).collect());
     }
-    match asked.iter().find(|name| workload::find(name).is_none()) {
+    match asked.iter().find(|name| workload::find_workload(name).is_none()) {
         Some(name) => Err(format!("no workload `{name}`; see --list")),
         None => Ok(asked.to_vec()),
     }
 }
 
-fn measure(orders: &[Order], out: &Out) -> Result<bool, String> {
+fn run_and_report(orders: &[RunRequest], out: &OutputArgs) -> Result<bool, String> {
     // A long run that is cut short leaves the records that it has; a path that cannot be written is told at the end.
     let mut keep = |so_far: &[Record]| {
         if let (Some(path), Ok(text)) = (&out.json, serde_json::to_string_pretty(so_far)) {
             let _ = std::fs::write(path, text);
         }
     };
-    let mut records = parent::run(orders, &mut keep);
-    records.iter_mut().for_each(|r| r.command = command());
-    tell(&records, out)
+    let mut records = parent::run_requests(orders, &mut keep);
+    records.iter_mut().for_each(|r| r.command = command_line());
+    write_reports(&records, out)
 }
 
 /// Writes everything asked for, prints the table, and says whether all went well.
-fn tell(records: &[Record], out: &Out) -> Result<bool, String> {
+fn write_reports(records: &[Record], out: &OutputArgs) -> Result<bool, String> {
     let put = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
         Some(p) => std::fs::write(p, text()).map_err(|e| format!("{}: {e}", p.display())),
         None => Ok(()),
@@ -297,13 +297,13 @@ fn tell(records: &[Record], out: &Out) -> Result<bool, String> {
     Ok(!failed)
 }
 
-fn read(path: &Path) -> Result<Vec<Record>, String> {
+fn read_records(path: &Path) -> Result<Vec<Record>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// The command line as it was typed.
-fn command() -> String {
+fn command_line() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(first) = words.first_mut() {
         *first = "perigee-bench".into();

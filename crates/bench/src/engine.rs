@@ -15,11 +15,11 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// What an adapter was told and what it did instead, by name: goes into the record.
-pub type Told = BTreeMap<String, String>;
+pub type EffectiveOptions = BTreeMap<String, String>;
 
 /// What becomes of entries whose time to live is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
+pub enum TtlSupport {
     /// The engine has no time to live.
     None,
     /// No read shows them.
@@ -31,38 +31,38 @@ pub enum Expiry {
 
 /// A transaction that lost to another one: nothing of it happened, and it may be tried again.
 #[derive(Debug)]
-pub struct Lost;
+pub struct TxnConflict;
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for TxnConflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the transaction lost to another")
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for TxnConflict {}
 
 /// An open database of some engine.
 pub trait Engine: Sync {
     /// Version of the engine (not of the adapter).
     fn version(&self) -> String;
     /// The options in force, and everything that could not be honoured.
-    fn told(&self) -> Told;
+    fn effective_options(&self) -> EffectiveOptions;
     /// Runs `work` with a session of the calling thread.
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()>;
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()>;
     /// Returns when everything acknowledged is in its final place and no background work is due.
-    fn settle(&self) -> Result<()>;
+    fn wait_idle(&self) -> Result<()>;
     /// Closes; everything acknowledged must be there when it is opened again.
     fn close(self: Box<Self>) -> Result<()>;
     /// Whether entries get the time to live of the settings.
-    fn expiry(&self) -> Expiry {
-        Expiry::None
+    fn ttl_support(&self) -> TtlSupport {
+        TtlSupport::None
     }
     /// Whether it has transactions that are protected so.
-    fn transactions(&self, _level: Level) -> bool {
+    fn supports_level(&self, _level: Level) -> bool {
         false
     }
     /// Bytes of the largest value that it takes.
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         u64::MAX
     }
 }
@@ -74,7 +74,7 @@ pub trait Session {
     /// Calls `see` once with the newest value of `key`, without a copy where the engine allows.
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
     /// Fills family 0 with `n` entries in the way that the engine's users are told to; `put` puts the one of a number.
-    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
         const BATCH: u64 = 10_000;
         for from in (0..n).step_by(BATCH as usize) {
             let to = n.min(from + BATCH);
@@ -83,22 +83,22 @@ pub trait Session {
         Ok(())
     }
     /// Begins one view that all gets share until it is ended; `false` where each get has its own.
-    fn view(&mut self, _begin: bool) -> Result<bool> {
+    fn set_shared_view(&mut self, _begin: bool) -> Result<bool> {
         Ok(false)
     }
     /// Runs `work` with a cursor over one view of a family.
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
     /// Runs `work` in a transaction of the settings' level, once, and commits it.
     ///
     /// # Errors
     /// [`Lost`] if another came first.
-    fn transact(&mut self, _work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+    fn run_txn(&mut self, _work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         Err("the engine has no transactions".into())
     }
 }
 
 /// What is done in a transaction; any call may fail with [`Lost`].
-pub trait Deal {
+pub trait TxnOps {
     /// Calls `see` once with the value of `key`; `change`: the transaction will write it.
     fn get(
         &mut self,
@@ -123,4 +123,4 @@ pub trait Cursor {
 }
 
 /// How an engine is opened.
-pub type Open = fn(&Path, &Settings) -> Result<Box<dyn Engine>>;
+pub type OpenEngine = fn(&Path, &Settings) -> Result<Box<dyn Engine>>;

@@ -3,20 +3,20 @@
 //!
 //! Knows neither which engine nor which workload it is.
 
-use crate::engine::{Engine, Expiry, Open, Result};
+use crate::engine::{Engine, TtlSupport, OpenEngine, Result};
 use crate::engines::{self, recorder};
-use crate::keys::{KeyChoice, Keys, Order};
-use crate::meter::{Counter, Meter, Pace, histogram};
-use crate::pick::Zipf;
-use crate::record::{Record, Tail};
+use crate::keys::{KeyChoice, KeyFormat, KeySequence};
+use crate::meter::{ProgressCounter, Meter, Pace, histogram};
+use crate::random::Zipf;
+use crate::record::{Record, TailLatency};
 use crate::settings::{Level, Settings};
 use crate::sys;
 use crate::trace;
-use crate::values::Values;
-use crate::watch::{Amplification, Seen};
-use crate::workload::run::{Part, Plan};
-use crate::workload::txns::{self, Tally};
-use crate::workload::{self, Act, Layout, Pick, Replay, Workload};
+use crate::values::ValueFormat;
+use crate::resource_sampler::{AmplificationTracker, ResourceSampler};
+use crate::workload::worker::{WorkerThread, WorkloadPlan};
+use crate::workload::txns::{self, CommittedSums};
+use crate::workload::{self, OpKind, KeyLayout, KeyDistribution, TraceReplay, Workload};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -25,9 +25,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Bytes of cache for each hot key: its block, however large an engine makes it, within reason.
-const HOT: u64 = 16 << 10;
+const HOT_KEY_CACHE_BYTES: u64 = 16 << 10;
 /// Keys that each thread compares after reopening.
-const CHECKED: u64 = 2000;
+const KEYS_CHECKED: u64 = 2000;
 
 /// What the parent process asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,14 +37,14 @@ pub struct Job {
     pub engine: String,
     pub workload: String,
     /// Reads of what the workload left, after it.
-    pub then: Vec<Step>,
+    pub read_steps: Vec<ReadStep>,
     pub rep: u32,
     pub settings: Settings,
 }
 
 /// A workload that only reads, on the database that another left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct ReadStep {
     pub workload: String,
     /// Operations, if not the workload's own number.
     pub ops: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Step {
 
 impl Job {
     /// A record of one of its workloads, with nothing in it yet.
-    pub fn blank(&self, workload: &str) -> Record {
+    pub fn empty_record(&self, workload: &str) -> Record {
         Record {
             suite: self.suite.clone(),
             engine: self.engine.clone(),
@@ -68,62 +68,62 @@ impl Job {
     }
 }
 
-fn plan(workload: &Workload, s: &Settings) -> Result<Plan> {
-    let mut workload = workload.with(s.pattern);
-    if let (Act::Range(_), Some(entries), false) = (workload.act, s.range, workload.giant) {
-        workload.act = Act::Range(entries.max(1));
+fn make_plan(workload: &Workload, s: &Settings) -> Result<WorkloadPlan> {
+    let mut workload = workload.with_pattern(s.pattern);
+    if let (OpKind::Range(_), Some(entries), false) = (workload.op_kind, s.range, workload.giant) {
+        workload.op_kind = OpKind::Range(entries.max(1));
     }
     let order = match (workload.layout, s.keys) {
-        (Layout::Sequential, _) => Order::Ascending,
-        (Layout::Timestamp, _) => Order::Timestamp,
-        (Layout::Reverse, _) => Order::Descending,
-        (Layout::Scattered, KeyChoice::Counter) => Order::Swapped,
-        (Layout::Scattered, KeyChoice::Random) => Order::Mixed,
+        (KeyLayout::Sequential, _) => KeySequence::Ascending,
+        (KeyLayout::Timestamp, _) => KeySequence::Timestamp,
+        (KeyLayout::Reverse, _) => KeySequence::Descending,
+        (KeyLayout::Scattered, KeyChoice::Counter) => KeySequence::Swapped,
+        (KeyLayout::Scattered, KeyChoice::Random) => KeySequence::Mixed,
     };
-    let keys = Keys { order, bytes: s.key_bytes.unwrap_or(workload.key_bytes).max(8) };
+    let keys = KeyFormat { order, bytes: s.key_bytes.unwrap_or(workload.key_bytes).max(8) };
     let value_bytes = match workload.giant {
         true => usize::try_from(s.giant_bytes)?,
         false => s.value_bytes.unwrap_or(workload.value_bytes),
     };
-    let replay = match (workload.act, &s.trace) {
-        (Act::Replay, Some(file)) => Some(Replay::new(&trace::read(file)?, s.values)?),
-        (Act::Replay, None) => return Err("the workload `replay` needs --trace FILE".into()),
+    let replay = match (workload.op_kind, &s.trace) {
+        (OpKind::Replay, Some(file)) => Some(TraceReplay::new(&trace::read(file)?, s.values)?),
+        (OpKind::Replay, None) => return Err("the workload `replay` needs --trace FILE".into()),
         _ => None,
     };
     let n = if replay.is_some() { 0 } else { (workload.keys)(s.num).max(1) };
-    Ok(Plan {
+    Ok(WorkloadPlan {
         workload,
         keys,
-        values: Values { choice: s.values, bytes: value_bytes.max(8) },
+        values: ValueFormat { choice: s.values, bytes: value_bytes.max(8) },
         n,
         ops: s.ops.unwrap_or_else(|| (workload.ops)(s.num)).max(1),
         threads: if replay.is_some() { 1 } else { s.threads.max(1) as u64 },
         batch: if workload.batch > 1 { s.batch.unwrap_or(workload.batch).max(1) } else { 1 },
         seed: s.seed,
-        hot: (s.cache / HOT).clamp(1, n.max(1)),
-        zipf: matches!(workload.pick, Pick::Zipf | Pick::Latest).then(|| Zipf::new(n)),
-        last: (0..n).map(|i| keys.id(i)).max().unwrap_or(0),
-        families: match (&replay, workload.act) {
+        hot_keys: (s.cache / HOT_KEY_CACHE_BYTES).clamp(1, n.max(1)),
+        zipf: matches!(workload.distribution, KeyDistribution::Zipf | KeyDistribution::Latest).then(|| Zipf::new(n)),
+        last_key_id: (0..n).map(|i| keys.key_id(i)).max().unwrap_or(0),
+        families: match (&replay, workload.op_kind) {
             (Some(replay), _) => replay.families as u64,
-            (None, Act::Txn(kind)) => kind.families(),
+            (None, OpKind::Txn(kind)) => kind.families(),
             (None, _) if workload.families => s.many_families.max(1) as u64,
             (None, _) => 1,
         },
-        ttl: (workload.act == Act::Series).then_some(s.ttl_seconds),
+        ttl: (workload.op_kind == OpKind::Series).then_some(s.ttl_seconds),
         replay,
-        tally: Tally::default(),
+        committed: CommittedSums::default(),
     })
 }
 
 /// Fills the database with every key at version 1, or with what a trace begins from, and lets it settle.
-fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
+fn load_database(engine: &dyn Engine, plan: &WorkloadPlan) -> Result<()> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let batch = (16_000_000 / plan.entry_bytes()).clamp(1, 1000);
-    engine.session(&mut |session| {
+    engine.with_session(&mut |session| {
         if let Some(replay) = &plan.replay {
             return replay.load(session);
         }
-        if let Act::Txn(kind) = plan.workload.act {
+        if let OpKind::Txn(kind) = plan.workload.op_kind {
             return txns::load(kind, plan, session);
         }
         let mut i = 0;
@@ -131,8 +131,8 @@ fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
             let end = plan.n.min(i + batch);
             session.write((end - i) as usize, &mut |sink| {
                 for j in i..end {
-                    let value = plan.values.write(j, 1, &mut value);
-                    sink.put(plan.family(j), plan.keys.write(j, &mut key), value)?;
+                    let value = plan.values.write_value(j, 1, &mut value);
+                    sink.put(plan.family(j), plan.keys.write_key(j, &mut key), value)?;
                 }
                 Ok(())
             })?;
@@ -140,11 +140,11 @@ fn load(engine: &dyn Engine, plan: &Plan) -> Result<()> {
         }
         Ok(())
     })?;
-    engine.settle()
+    engine.wait_idle()
 }
 
 /// Why the machine cannot run this: giant values need memory for copies, and everything needs disk.
-fn lacking(plan: &Plan, dir: &Path) -> Option<String> {
+fn missing_resources(plan: &WorkloadPlan, dir: &Path) -> Option<String> {
     const COPIES: u64 = 6;
     let value = plan.values.bytes as u64;
     let giant = plan.workload.giant && value >= 1 << 20;
@@ -162,25 +162,25 @@ fn lacking(plan: &Plan, dir: &Path) -> Option<String> {
 }
 
 /// Why the engine cannot run this.
-fn unable(engine: &dyn Engine, plan: &Plan, level: Option<Level>) -> Option<String> {
-    if plan.ttl.is_some() && engine.expiry() == Expiry::None {
+fn unsupported_reason(engine: &dyn Engine, plan: &WorkloadPlan, level: Option<Level>) -> Option<String> {
+    if plan.ttl.is_some() && engine.ttl_support() == TtlSupport::None {
         return Some("the engine has no time to live".into());
     }
-    if let Some(level) = level.filter(|level| !engine.transactions(*level)) {
+    if let Some(level) = level.filter(|level| !engine.supports_level(*level)) {
         return Some(format!("the engine has no transactions of this kind ({level:?})"));
     }
-    let (most, need) = (engine.largest_value(), plan.values.bytes as u64);
+    let (most, need) = (engine.max_value_bytes(), plan.values.bytes as u64);
     (need > most).then(|| format!("the engine takes values of {most} bytes at most, not {need}"))
 }
 
 /// Runs `work` of every part on a thread of its own, in a session of its own. All begin together, after `ready` has
 /// returned, which is called when every thread has its session and has done what `before` says.
-fn on_threads<'p, 'c>(
+fn run_on_threads<'p, 'c>(
     engine: &dyn Engine,
-    parts: &mut [Part<'p>],
-    counters: &'c [Counter],
+    parts: &mut [WorkerThread<'p>],
+    counters: &'c [ProgressCounter],
     pace: Pace,
-    (before, work): (Work<'_, 'p, 'c>, Work<'_, 'p, 'c>),
+    (before, work): (ThreadWork<'_, 'p, 'c>, ThreadWork<'_, 'p, 'c>),
     ready: impl FnOnce(),
 ) -> Vec<Meter<'c>> {
     let gate = &Barrier::new(parts.len() + 1);
@@ -190,7 +190,7 @@ fn on_threads<'p, 'c>(
                 scope.spawn(move || {
                     let mut meter = Meter::new(counter, pace);
                     let mut there = false;
-                    let done = engine.session(&mut |session| {
+                    let done = engine.with_session(&mut |session| {
                         before(part, session, &mut meter)?;
                         there = true;
                         gate.wait();
@@ -203,7 +203,7 @@ fn on_threads<'p, 'c>(
                         gate.wait();
                     }
                     if let Err(e) = done {
-                        meter.error(&e.to_string());
+                        meter.record_error(&e.to_string());
                     }
                     meter
                 })
@@ -217,8 +217,8 @@ fn on_threads<'p, 'c>(
 }
 
 /// What a thread does in its session.
-type Work<'w, 'p, 'c> =
-    &'w (dyn Fn(&mut Part<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()> + Sync);
+type ThreadWork<'w, 'p, 'c> =
+    &'w (dyn Fn(&mut WorkerThread<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()> + Sync);
 
 /// Runs the job in this process, and hands over each record as it is made.
 pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
@@ -229,13 +229,13 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> 
     let dir = job.dir(std::process::id());
     std::fs::create_dir_all(&job.settings.dir)?;
     let _ = std::fs::remove_dir_all(&dir);
-    let first = Step { workload: job.workload.clone(), ops: job.settings.ops };
+    let first = ReadStep { workload: job.workload.clone(), ops: job.settings.ops };
     let mut filled = Ok(false);
-    for at in std::iter::once(&first).chain(&job.then) {
-        let mut record = job.blank(&at.workload);
+    for at in std::iter::once(&first).chain(&job.read_steps) {
+        let mut record = job.empty_record(&at.workload);
         record.notes.extend(limited.clone());
         let done = match &filled {
-            Ok(filled) => step(job, at, &dir, *filled, &mut record),
+            Ok(filled) => run_step(job, at, &dir, *filled, &mut record),
             Err(why) => {
                 record.skipped = Some(String::clone(why));
                 Ok(())
@@ -257,49 +257,49 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> 
 }
 
 /// One workload of a job, on a database that is `filled` already or that it fills itself.
-fn step(job: &Job, at: &Step, dir: &Path, filled: bool, record: &mut Record) -> Result<()> {
-    let workload = workload::find(&at.workload).ok_or("no such workload")?;
-    let open = engines::find(&job.engine).ok_or("no such engine")?.open;
-    if filled && (workload.writes() || !workload.loaded) {
+fn run_step(job: &Job, at: &ReadStep, dir: &Path, filled: bool, record: &mut Record) -> Result<()> {
+    let workload = workload::find_workload(&at.workload).ok_or("no such workload")?;
+    let open = engines::find_engine(&job.engine).ok_or("no such engine")?.open;
+    if filled && (workload.is_writing() || !workload.preloaded) {
         return Err(format!("{} does not only read", workload.name).into());
     }
     let mut settings = Settings { ops: at.ops, ..job.settings.clone() };
     settings.sync = workload.sync.unwrap_or(settings.sync);
     record.host = sys::host(&settings.dir);
-    let plan = plan(workload, &settings)?;
+    let plan = make_plan(workload, &settings)?;
     settings.shape.families = (plan.families > 1).then_some(plan.families as usize);
     settings.shape.ttl = plan.ttl;
-    settings.shape.level = matches!(plan.workload.act, Act::Txn(_)).then_some(settings.level);
-    record.skipped = if filled { None } else { lacking(&plan, &settings.dir) };
+    settings.shape.level = matches!(plan.workload.op_kind, OpKind::Txn(_)).then_some(settings.level);
+    record.skipped = if filled { None } else { missing_resources(&plan, &settings.dir) };
     if record.skipped.is_none() {
-        measure(open, dir, &settings, &plan, filled, record)?;
+        measure_workload(open, dir, &settings, &plan, filled, record)?;
     }
     // Facets of the report are of the whole job: what one step did less of is in its record all the same.
     record.settings = Some(Settings { ops: job.settings.ops, ..settings });
     Ok(())
 }
 
-fn measure(
-    open: Open,
+fn measure_workload(
+    open: OpenEngine,
     dir: &Path,
     s: &Settings,
-    plan: &Plan,
+    plan: &WorkloadPlan,
     filled: bool,
     record: &mut Record,
 ) -> Result<()> {
     let mut engine = open(dir, s)?;
-    record.skipped = unable(&*engine, plan, s.shape.level);
+    record.skipped = unsupported_reason(&*engine, plan, s.shape.level);
     if record.skipped.is_some() {
-        record.options = engine.told();
+        record.options = engine.effective_options();
         record.engine_version = engine.version();
         return engine.close();
     }
     if let Some(file) = &s.shape.record {
-        engine = recorder::record(engine, trace::Writer::create(file)?, plan.workload.loaded);
+        engine = recorder::record(engine, trace::TraceWriter::create(file)?, plan.workload.preloaded);
     }
-    if plan.workload.loaded && !filled {
+    if plan.workload.preloaded && !filled {
         let start = Instant::now();
-        load(&*engine, plan)?;
+        load_database(&*engine, plan)?;
         record.load_seconds = start.elapsed().as_secs_f64();
     }
     if s.cold && s.shape.record.is_none() {
@@ -311,75 +311,75 @@ fn measure(
         );
         engine = open(dir, s)?;
     }
-    record.options = engine.told();
+    record.options = engine.effective_options();
     record.engine_version = engine.version();
-    let mut parts: Vec<_> = (0..plan.threads).map(|t| Part::new(plan, t)).collect();
-    let seen = Seen::default();
-    let (begun, amplification) = ask(&*engine, dir, s, plan, &mut parts, &seen, record);
+    let mut parts: Vec<_> = (0..plan.threads).map(|t| WorkerThread::new(plan, t)).collect();
+    let seen = ResourceSampler::default();
+    let (begun, amplification) = run_measured_phase(&*engine, dir, s, plan, &mut parts, &seen, record);
     if let Some(mut a) = amplification {
-        a.look(Duration::from_secs_f64(record.seconds), record.ops, true);
-        (record.amplification, record.space_peak) = (a.samples, a.peak);
+        a.sample(Duration::from_secs_f64(record.seconds), record.ops, true);
+        (record.amplification, record.space_peak) = (a.samples, a.space_peak);
     }
     let settling = Instant::now();
-    if plan.workload.writes() {
-        engine.settle()?;
+    if plan.workload.is_writing() {
+        engine.wait_idle()?;
     }
     record.settle_seconds = settling.elapsed().as_secs_f64();
-    seen.look();
+    seen.sample_memory();
     let (settled, ops) = (sys::cpu(), record.ops.max(1) as f64);
     record.cpu_us_per_op = (settled.total_us - begun.cpu.total_us) / ops;
     record.cpu_system_us_per_op = (settled.system_us - begun.cpu.system_us) / ops;
     record.peak_rss_mb = seen.peak_rss.load(Ordering::Relaxed) as f64 / 1e6;
     record.peak_anon_mb = seen.peak_anon.load(Ordering::Relaxed) as f64 / 1e6;
     if let Some(ttl) = plan.ttl {
-        expire(&*engine, ttl, record)?;
+        wait_for_expiry(&*engine, ttl, record)?;
     }
     let closing = Instant::now();
     engine.close()?;
     record.close_ms = closing.elapsed().as_secs_f64() * 1e3;
-    written(record, plan, sys::io().since(begun.io));
+    set_write_amp(record, plan, sys::io().since(begun.io));
     record.db_bytes = sys::disk_bytes(dir);
-    let live: u64 = parts.iter().map(Part::live_bytes).sum();
+    let live: u64 = parts.iter().map(WorkerThread::live_bytes).sum();
     record.space_amp = if live > 0 { record.db_bytes as f64 / live as f64 } else { 0.0 };
-    reopen(open, dir, s, &mut parts, record)
+    check_after_reopen(open, dir, s, &mut parts, record)
 }
 
 /// What had been used when the measured part began.
-struct Begun {
+struct UsageBaseline {
     io: sys::Io,
     cpu: sys::Cpu,
-    at: Instant,
+    started_at: Instant,
 }
 
 /// The measured part.
-fn ask<'d>(
+fn run_measured_phase<'d>(
     engine: &dyn Engine,
     dir: &'d Path,
     s: &Settings,
-    plan: &Plan,
-    parts: &mut [Part<'_>],
-    seen: &Seen,
+    plan: &WorkloadPlan,
+    parts: &mut [WorkerThread<'_>],
+    seen: &ResourceSampler,
     record: &mut Record,
-) -> (Begun, Option<Amplification<'d>>) {
-    let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
+) -> (UsageBaseline, Option<AmplificationTracker<'d>>) {
+    let counters: Vec<_> = parts.iter().map(|_| ProgressCounter::default()).collect();
     let pace = Pace {
-        between: s.rate.map(|r| Duration::from_secs_f64(plan.threads as f64 / r.max(1) as f64)),
-        at_most: s.seconds.map(Duration::from_secs),
-        mixed: plan.workload.mixed(),
+        interval: s.rate.map(|r| Duration::from_secs_f64(plan.threads as f64 / r.max(1) as f64)),
+        time_limit: s.seconds.map(Duration::from_secs),
+        mixed: plan.workload.is_mixed(),
     };
-    let warm = s.warm && !plan.workload.writes();
-    let before: Work<'_, '_, '_> = &|p, session, meter| if warm { p.run(session, meter) } else { Ok(()) };
-    let mut amplification = Amplification::of(plan, dir);
-    let mut begun = Begun { io: sys::io(), cpu: sys::cpu(), at: Instant::now() };
+    let warm = s.warm && !plan.workload.is_writing();
+    let before: ThreadWork<'_, '_, '_> = &|p, session, meter| if warm { p.run(session, meter) } else { Ok(()) };
+    let mut amplification = AmplificationTracker::for_plan(plan, dir);
+    let mut begun = UsageBaseline { io: sys::io(), cpu: sys::cpu(), started_at: Instant::now() };
     let meters = std::thread::scope(|scope| {
         let mut watch = None;
         let (watched, counted) = (&mut amplification, &counters);
         let ready = || {
-            begun = Begun { io: sys::io(), cpu: sys::cpu(), at: Instant::now() };
-            watch = Some(scope.spawn(move || seen.watch(counted, watched)));
+            begun = UsageBaseline { io: sys::io(), cpu: sys::cpu(), started_at: Instant::now() };
+            watch = Some(scope.spawn(move || seen.run(counted, watched)));
         };
-        let meters = on_threads(engine, parts, &counters, pace, (before, &|p, s, m| p.run(s, m)), ready);
-        record.seconds = begun.at.elapsed().as_secs_f64();
+        let meters = run_on_threads(engine, parts, &counters, pace, (before, &|p, s, m| p.run(s, m)), ready);
+        record.seconds = begun.started_at.elapsed().as_secs_f64();
         seen.stop();
         let timeline = watch.take().and_then(|w| w.join().ok()).expect("the watching thread panicked");
         (record.timeline, record.worst) = (timeline.ops, timeline.worst);
@@ -388,43 +388,43 @@ fn ask<'d>(
     let asked = sys::cpu();
     let read = sys::io().since(begun.io);
     record.read_bytes = read.rchar.max(read.read);
-    sum(record, &meters);
+    add_meters(record, &meters);
     record.cpu_asked_us_per_op = (asked.total_us - begun.cpu.total_us) / record.ops.max(1) as f64;
-    if meters.iter().any(|m| m.over) && record.ops < plan.ops && plan.workload.act != Act::Iterate {
+    if meters.iter().any(|m| m.time_up) && record.ops < plan.ops && plan.workload.op_kind != OpKind::Iterate {
         record.cut_short = Some(record.ops as f64 / plan.ops as f64);
     }
     (begun, amplification)
 }
 
 /// Waits until every entry is past its time, and looks at what is still shown.
-fn expire(engine: &dyn Engine, ttl: u64, record: &mut Record) -> Result<()> {
+fn wait_for_expiry(engine: &dyn Engine, ttl: u64, record: &mut Record) -> Result<()> {
     std::thread::sleep(Duration::from_secs(ttl + 2));
-    let shown = workload::visible(engine)?;
+    let shown = workload::count_visible(engine)?;
     let all = record.ops;
     record
         .notes
         .push(format!("{} s after the last write {shown} of about {all} entries were still shown", ttl + 2));
-    if shown > 0 && engine.expiry() == Expiry::OnRead {
+    if shown > 0 && engine.ttl_support() == TtlSupport::OnRead {
         record.wrong += 1;
         let failure = format!("wrong: {shown} entries were shown after their time");
         record.first_failure.get_or_insert(failure);
     }
-    engine.settle()
+    engine.wait_idle()
 }
 
 /// Opens again and compares a sample of what should be there.
-fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: &mut Record) -> Result<()> {
+fn check_after_reopen(open: OpenEngine, dir: &Path, s: &Settings, parts: &mut [WorkerThread<'_>], record: &mut Record) -> Result<()> {
     let opening = Instant::now();
     let engine = open(dir, s)?;
     record.open_ms = opening.elapsed().as_secs_f64() * 1e3;
     let refused = record.errors > 0;
-    let counters: Vec<_> = parts.iter().map(|_| Counter::default()).collect();
-    let nothing: Work<'_, '_, '_> = &|_, _, _| Ok(());
-    let check: Work<'_, '_, '_> = &|p, s, m| {
-        p.check(s, m, CHECKED);
+    let counters: Vec<_> = parts.iter().map(|_| ProgressCounter::default()).collect();
+    let nothing: ThreadWork<'_, '_, '_> = &|_, _, _| Ok(());
+    let check: ThreadWork<'_, '_, '_> = &|p, s, m| {
+        p.check_sample(s, m, KEYS_CHECKED);
         Ok(())
     };
-    for meter in on_threads(&*engine, parts, &counters, Pace::default(), (nothing, check), || ()) {
+    for meter in run_on_threads(&*engine, parts, &counters, Pace::default(), (nothing, check), || ()) {
         // Where writes were refused, what should be there is not known; the run has failed already.
         if !refused {
             record.errors += meter.errors;
@@ -434,8 +434,8 @@ fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: 
         }
     }
     if let Some(plan) = parts.first().map(|p| p.plan())
-        && let Act::Txn(kind) = plan.workload.act
-        && let Some(why) = txns::broken(kind, plan, &*engine)?.filter(|_| !refused)
+        && let OpKind::Txn(kind) = plan.workload.op_kind
+        && let Some(why) = txns::check_sums(kind, plan, &*engine)?.filter(|_| !refused)
     {
         record.wrong += 1;
         record.first_failure.get_or_insert(format!("wrong: {why}"));
@@ -443,7 +443,7 @@ fn reopen(open: Open, dir: &Path, s: &Settings, parts: &mut [Part<'_>], record: 
     engine.close()
 }
 
-fn sum(record: &mut Record, meters: &[Meter<'_>]) {
+fn add_meters(record: &mut Record, meters: &[Meter<'_>]) {
     let (mut latency, mut writes) = (histogram(), histogram());
     for m in meters {
         latency.add(&m.latency).expect("all histograms have the same bounds");
@@ -454,8 +454,8 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
         record.errors += m.errors;
         record.wrong += m.wrong;
         record.aborts += m.aborts;
-        record.user_bytes += m.given;
-        record.seen_bytes += m.seen;
+        record.user_bytes += m.written_bytes;
+        record.seen_bytes += m.read_bytes;
         record.first_failure = record.first_failure.take().or_else(|| m.first_failure.clone());
     }
     record.threads = meters.len();
@@ -466,23 +466,23 @@ fn sum(record: &mut Record, meters: &[Meter<'_>]) {
     let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
     record.avg_us = latency.mean() / 1e3;
     (record.p95_us, record.p9999_us) = (us(0.95), us(0.9999));
-    let of = tail(&latency);
+    let of = tail_latency(&latency);
     (record.p50_us, record.p99_us, record.p999_us, record.max_us) =
         (of.p50_us, of.p99_us, of.p999_us, of.max_us);
-    record.writes = (!writes.is_empty()).then(|| tail(&writes));
+    record.writes = (!writes.is_empty()).then(|| tail_latency(&writes));
     record.cv = if latency.mean() > 0.0 { latency.stdev() / latency.mean() } else { 0.0 };
     let curve = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
     record.curve = curve.iter().map(|p| (*p, us(p / 100.0))).collect();
 }
 
-fn tail(latency: &Histogram<u64>) -> Tail {
+fn tail_latency(latency: &Histogram<u64>) -> TailLatency {
     let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
-    Tail { p50_us: us(0.5), p99_us: us(0.99), p999_us: us(0.999), max_us: latency.max() as f64 / 1e3 }
+    TailLatency { p50_us: us(0.5), p99_us: us(0.99), p999_us: us(0.999), max_us: latency.max() as f64 / 1e3 }
 }
 
-fn written(record: &mut Record, plan: &Plan, io: sys::Io) {
+fn set_write_amp(record: &mut Record, plan: &WorkloadPlan, io: sys::Io) {
     // Of a walk a thousand entries count as a call.
-    (record.num, record.batch) = (plan.n, if plan.workload.act == Act::Iterate { 1000 } else { plan.batch });
+    (record.num, record.batch) = (plan.n, if plan.workload.op_kind == OpKind::Iterate { 1000 } else { plan.batch });
     (record.key_bytes, record.value_bytes) = (plan.keys.bytes, plan.values.bytes);
     // Mapped files are written without a system call, cached ones without the device: the larger is nearer the truth.
     record.written_bytes = io.wchar.max(io.written);

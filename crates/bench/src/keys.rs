@@ -17,7 +17,7 @@ pub enum KeyChoice {
 
 /// In which order numbers become keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum KeySequence {
     Ascending,
     Swapped,
     Mixed,
@@ -28,16 +28,16 @@ pub enum Order {
 
 /// All keys of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Keys {
-    pub order: Order,
+pub struct KeyFormat {
+    pub order: KeySequence,
     pub bytes: usize,
 }
 
 /// Microseconds since 1970 of the first timestamp, and the mean gap between two.
-const EPOCH: u64 = 1_700_000_000_000_000;
-const GAP: u64 = 1000;
+const TIMESTAMP_EPOCH_US: u64 = 1_700_000_000_000_000;
+const TIMESTAMP_GAP_US: u64 = 1000;
 
-const FILL: u8 = b'0';
+const PADDING_BYTE: u8 = b'0';
 
 /// The finaliser of MurmurHash3 (Appleby): a bijection of 64 bits.
 pub fn mix(mut x: u64) -> u64 {
@@ -67,33 +67,33 @@ fn unmix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-impl Keys {
+impl KeyFormat {
     /// Eight bytes whose order is the order of the keys.
-    pub fn id(&self, i: u64) -> u64 {
+    pub fn key_id(&self, i: u64) -> u64 {
         match self.order {
-            Order::Ascending => i,
-            Order::Swapped => i.swap_bytes(),
-            Order::Mixed => mix(i),
-            Order::Timestamp => EPOCH.wrapping_add(i.wrapping_mul(GAP)).wrapping_add(mix(i) % GAP),
-            Order::Descending => u64::MAX - i,
+            KeySequence::Ascending => i,
+            KeySequence::Swapped => i.swap_bytes(),
+            KeySequence::Mixed => mix(i),
+            KeySequence::Timestamp => TIMESTAMP_EPOCH_US.wrapping_add(i.wrapping_mul(TIMESTAMP_GAP_US)).wrapping_add(mix(i) % TIMESTAMP_GAP_US),
+            KeySequence::Descending => u64::MAX - i,
         }
     }
-    fn number(&self, id: u64) -> u64 {
+    fn number_of_id(&self, id: u64) -> u64 {
         match self.order {
-            Order::Ascending => id,
-            Order::Swapped => id.swap_bytes(),
-            Order::Mixed => unmix(id),
-            Order::Timestamp => id.wrapping_sub(EPOCH) / GAP,
-            Order::Descending => u64::MAX - id,
+            KeySequence::Ascending => id,
+            KeySequence::Swapped => id.swap_bytes(),
+            KeySequence::Mixed => unmix(id),
+            KeySequence::Timestamp => id.wrapping_sub(TIMESTAMP_EPOCH_US) / TIMESTAMP_GAP_US,
+            KeySequence::Descending => u64::MAX - id,
         }
     }
     /// The key of `i`; `out` becomes exactly as long as a key.
-    pub fn write<'a>(&self, i: u64, out: &'a mut Vec<u8>) -> &'a [u8] {
-        let id = self.id(i);
+    pub fn write_key<'a>(&self, i: u64, out: &'a mut Vec<u8>) -> &'a [u8] {
+        let id = self.key_id(i);
         out.clear();
         out.extend_from_slice(&id.to_be_bytes());
-        out.resize(self.bytes, FILL);
-        if self.order == Order::Mixed {
+        out.resize(self.bytes, PADDING_BYTE);
+        if self.order == KeySequence::Mixed {
             let mut word = id;
             for chunk in out[8..].chunks_mut(8) {
                 word = mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -103,10 +103,10 @@ impl Keys {
         out
     }
     /// The number of a key, if it is one of ours, to the last byte.
-    pub fn read(&self, key: &[u8], scratch: &mut Vec<u8>) -> Option<u64> {
+    pub fn parse_key(&self, key: &[u8], scratch: &mut Vec<u8>) -> Option<u64> {
         let id = u64::from_be_bytes(*key.first_chunk()?);
-        let i = self.number(id);
-        (self.write(i, scratch) == key).then_some(i)
+        let i = self.number_of_id(id);
+        (self.write_key(i, scratch) == key).then_some(i)
     }
 }
 
@@ -115,18 +115,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gives_its_number_back_and_no_other_bytes_do() {
-        for order in [Order::Ascending, Order::Swapped, Order::Mixed, Order::Timestamp, Order::Descending] {
+    fn keys_round_trip_and_other_bytes_are_rejected() {
+        for order in [KeySequence::Ascending, KeySequence::Swapped, KeySequence::Mixed, KeySequence::Timestamp, KeySequence::Descending] {
             for bytes in [8, 16, 21, 256] {
-                let keys = Keys { order, bytes };
+                let keys = KeyFormat { order, bytes };
                 let (mut a, mut b) = (Vec::new(), Vec::new());
                 for i in (0..1000).chain([u64::MAX >> 12, 1 << 40]) {
-                    keys.write(i, &mut a);
+                    keys.write_key(i, &mut a);
                     assert_eq!(a.len(), bytes);
-                    assert_eq!(keys.read(&a, &mut b), Some(i));
+                    assert_eq!(keys.parse_key(&a, &mut b), Some(i));
                     if bytes > 8 {
                         a[bytes - 1] ^= 1;
-                        assert_eq!(keys.read(&a, &mut b), None);
+                        assert_eq!(keys.parse_key(&a, &mut b), None);
                     }
                 }
             }

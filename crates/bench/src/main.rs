@@ -5,7 +5,7 @@
 
 mod keys;
 mod values;
-mod pick;
+mod random;
 mod settings;
 mod engine;
 mod meter;
@@ -14,10 +14,10 @@ mod record;
 mod trace;
 mod engines;
 mod workload;
-mod watch;
+mod resource_sampler;
 mod job;
 mod parent;
-mod shows;
+mod question_suites;
 mod suite;
 mod report;
 mod cli;

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest latency that is told apart, in nanoseconds (ten minutes).
-const LONGEST: u64 = 600_000_000_000;
+const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
 /// Operations done and the longest call since somebody looked, on a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Counter {
+pub struct ProgressCounter {
     done: AtomicU64,
     worst: AtomicU64,
 }
 
-impl Counter {
-    pub fn get(&self) -> u64 {
+impl ProgressCounter {
+    pub fn ops_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
     /// The longest call in nanoseconds since this was asked last.
@@ -41,16 +41,16 @@ impl Counter {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
     /// Time between calls of a fixed-rate run.
-    pub between: Option<Duration>,
+    pub interval: Option<Duration>,
     /// When to end, done or not.
-    pub at_most: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// Whether writes are counted by themselves, too.
     pub mixed: bool,
 }
 
 /// An empty histogram: three significant digits from one nanosecond on.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are constant and valid")
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are constant and valid")
 }
 
 /// Measures the calls of one thread.
@@ -65,12 +65,12 @@ pub struct Meter<'a> {
     /// Transactions that lost and were tried again.
     pub aborts: u64,
     /// Bytes of keys and values given to be written, and read.
-    pub given: u64,
-    pub seen: u64,
+    pub written_bytes: u64,
+    pub read_bytes: u64,
     pub first_failure: Option<String>,
     /// Whether its time is over.
-    pub over: bool,
-    done: &'a Counter,
+    pub time_up: bool,
+    progress: &'a ProgressCounter,
     /// Start, and time between calls, of a fixed-rate run.
     pace: Option<(Instant, Duration)>,
     end: Option<Instant>,
@@ -78,7 +78,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub fn new(done: &'a Counter, pace: Pace) -> Self {
+    pub fn new(done: &'a ProgressCounter, pace: Pace) -> Self {
         let now = Instant::now();
         Meter {
             latency: histogram(),
@@ -87,62 +87,62 @@ impl<'a> Meter<'a> {
             errors: 0,
             wrong: 0,
             aborts: 0,
-            given: 0,
-            seen: 0,
+            written_bytes: 0,
+            read_bytes: 0,
             first_failure: None,
-            over: false,
-            done,
-            pace: pace.between.map(|b| (now, b)),
-            end: pace.at_most.map(|d| now + d),
+            time_up: false,
+            progress: done,
+            pace: pace.interval.map(|b| (now, b)),
+            end: pace.time_limit.map(|d| now + d),
             calls: 0,
         }
     }
     /// Begins the measured part: what was counted before is forgotten, but for failures.
     pub fn begin(&mut self, pace: Pace) {
         let (errors, wrong, first_failure) = (self.errors, self.wrong, self.first_failure.take());
-        self.done.clear();
-        *self = Meter { errors, wrong, first_failure, ..Meter::new(self.done, pace) };
+        self.progress.clear();
+        *self = Meter { errors, wrong, first_failure, ..Meter::new(self.progress, pace) };
     }
     /// Makes one call of `ops` operations and counts it, whatever comes of it.
-    pub fn call(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
-        self.timed(ops, call);
+    pub fn time_call(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
+        self.measure_call(ops, call);
     }
     /// The same for a write of a workload that also reads.
-    pub fn write(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
-        let took = self.timed(ops, call);
+    pub fn time_write(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
+        let took = self.measure_call(ops, call);
         if let Some(writes) = &mut self.writes {
             writes.saturating_record(took);
         }
     }
-    fn timed(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) -> u64 {
-        let start = self.due();
+    fn measure_call(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) -> u64 {
+        let start = self.call_start();
         let result = call();
         let now = Instant::now();
         let took = ((now - start).as_nanos() as u64).max(1);
         self.latency.saturating_record(took);
-        self.over = self.end.is_some_and(|end| now >= end);
+        self.time_up = self.end.is_some_and(|end| now >= end);
         match result {
             Ok(()) => {
                 self.ops += ops;
-                self.done.add(ops, took);
+                self.progress.add(ops, took);
             }
-            Err(e) => self.error(&e.to_string()),
+            Err(e) => self.record_error(&e.to_string()),
         }
         took
     }
     /// Counts what was done since `since`, within one call that goes on, and begins anew.
-    pub fn lap(&mut self, since: &mut Instant, ops: u64) {
+    pub fn record_since(&mut self, since: &mut Instant, ops: u64) {
         if ops > 0 {
             let now = Instant::now();
             let took = ((now - *since).as_nanos() as u64).max(1);
             self.latency.saturating_record(took);
             self.ops += ops;
-            self.done.add(ops, took);
+            self.progress.add(ops, took);
             *since = now;
         }
     }
     /// When the next call counts as begun: now, or, at a fixed rate, when it was due.
-    fn due(&mut self) -> Instant {
+    fn call_start(&mut self) -> Instant {
         let Some((start, between)) = self.pace else { return Instant::now() };
         let due = start + between * self.calls;
         self.calls += 1;
@@ -153,12 +153,12 @@ impl<'a> Meter<'a> {
         due
     }
     /// An engine refused.
-    pub fn error(&mut self, what: &str) {
+    pub fn record_error(&mut self, what: &str) {
         self.errors += 1;
         self.first_failure.get_or_insert_with(|| format!("error: {what}"));
     }
     /// An engine answered, wrongly.
-    pub fn wrong(&mut self, what: impl FnOnce() -> String) {
+    pub fn record_wrong(&mut self, what: impl FnOnce() -> String) {
         self.wrong += 1;
         self.first_failure.get_or_insert_with(|| format!("wrong: {}", what()));
     }

@@ -3,7 +3,7 @@
 //! A child writes one record on each line. One that is killed, by the system for its memory or by the parent for its time,
 //! leaves the records that it has; the next is said to be killed, which is a finding and no failure.
 
-use crate::job::{self, Job, Step};
+use crate::job::{self, Job, ReadStep};
 use crate::record::Record;
 use crate::settings::Settings;
 use crate::sys;
@@ -18,28 +18,28 @@ pub const CHILD: &str = "child";
 
 /// What is to be run.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct RunRequest {
     /// The suite that it belongs to, or nothing.
     pub suite: String,
     pub engines: Vec<String>,
     pub workloads: Vec<String>,
     /// Reads of what each of the workloads left.
-    pub then: Vec<Step>,
+    pub read_steps: Vec<ReadStep>,
     pub reps: u32,
     pub settings: Settings,
 }
 
-impl Order {
+impl RunRequest {
     /// Workloads that belong to no suite of one question.
-    pub fn plain(engines: Vec<String>, workloads: Vec<String>, reps: u32, settings: Settings) -> Order {
-        Order { suite: String::new(), engines, workloads, then: Vec::new(), reps, settings }
+    pub fn without_suite(engines: Vec<String>, workloads: Vec<String>, reps: u32, settings: Settings) -> RunRequest {
+        RunRequest { suite: String::new(), engines, workloads, read_steps: Vec::new(), reps, settings }
     }
 }
 
 /// Runs everything, and shows `so_far` what there is after each repetition; one that could not be run at all is a record
 /// with an error.
-pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
-    let jobs = orders.iter().flat_map(jobs).collect::<Vec<_>>();
+pub fn run_requests(orders: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
+    let jobs = orders.iter().flat_map(make_jobs).collect::<Vec<_>>();
     let bar = ProgressBar::new(jobs.len() as u64);
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -52,7 +52,7 @@ pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
             eprintln!("{:>4} s {}/{} {what}", start.elapsed().as_secs(), at + 1, jobs.len());
         }
         bar.set_message(what);
-        for record in child(job) {
+        for record in run_job(job) {
             let say = |what: &str, why: &Option<String>| {
                 let Some(why) = why else { return };
                 let line = format!("{what} {} on {}: {why}", record.workload, record.engine);
@@ -71,14 +71,14 @@ pub fn run(orders: &[Order], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
     records
 }
 
-fn jobs(order: &Order) -> Vec<Job> {
+fn make_jobs(order: &RunRequest) -> Vec<Job> {
     let mut jobs = Vec::new();
     for workload in &order.workloads {
         for rep in 0..order.reps {
             for engine in &order.engines {
                 let (engine, workload, settings) = (engine.clone(), workload.clone(), order.settings.clone());
-                let (suite, then) = (order.suite.clone(), order.then.clone());
-                jobs.push(Job { suite, engine, workload, then, rep, settings });
+                let (suite, then) = (order.suite.clone(), order.read_steps.clone());
+                jobs.push(Job { suite, engine, workload, read_steps: then, rep, settings });
             }
         }
     }
@@ -86,16 +86,16 @@ fn jobs(order: &Order) -> Vec<Job> {
 }
 
 /// The records of a job: one for each of its workloads, whatever comes of it.
-fn child(job: &Job) -> Vec<Record> {
+fn run_job(job: &Job) -> Vec<Record> {
     let mut records = Vec::new();
-    let why = match talk(job, &mut records) {
-        Ok(()) if records.len() > job.then.len() => return records,
-        Ok(()) => End::Failed("the measuring process told too little".into()),
+    let why = match run_child(job, &mut records) {
+        Ok(()) if records.len() > job.read_steps.len() => return records,
+        Ok(()) => ChildFailure::Failed("the measuring process told too little".into()),
         Err(end) => end,
     };
-    let steps = std::iter::once(&job.workload).chain(job.then.iter().map(|s| &s.workload));
+    let steps = std::iter::once(&job.workload).chain(job.read_steps.iter().map(|s| &s.workload));
     for (at, workload) in steps.enumerate().skip(records.len()).collect::<Vec<_>>() {
-        let mut record = job.blank(workload);
+        let mut record = job.empty_record(workload);
         record.settings = Some(job.settings.clone());
         record.host = sys::host(&job.settings.dir);
         match &why {
@@ -104,8 +104,8 @@ fn child(job: &Job) -> Vec<Record> {
             {
                 record.skipped = Some(format!("{} was killed, so there is nothing to read", job.workload));
             }
-            End::Killed(why) => record.killed = Some(why.clone()),
-            End::Failed(why) => (record.errors, record.first_failure) = (1, Some(why.clone())),
+            ChildFailure::Killed(why) => record.killed = Some(why.clone()),
+            ChildFailure::Failed(why) => (record.errors, record.first_failure) = (1, Some(why.clone())),
         }
         records.push(record);
     }
@@ -113,14 +113,14 @@ fn child(job: &Job) -> Vec<Record> {
 }
 
 /// Why a child did not tell all.
-enum End {
+enum ChildFailure {
     Killed(String),
     Failed(String),
 }
 
 /// Starts a child, and hears its records until it ends.
-fn talk(job: &Job, records: &mut Vec<Record>) -> Result<(), End> {
-    let say = |what: &str, e: &dyn std::fmt::Display| End::Failed(format!("{what}: {e}"));
+fn run_child(job: &Job, records: &mut Vec<Record>) -> Result<(), ChildFailure> {
+    let say = |what: &str, e: &dyn std::fmt::Display| ChildFailure::Failed(format!("{what}: {e}"));
     let me = std::env::current_exe().map_err(|e| say("own path", &e))?;
     let mut command = Command::new(me);
     let mut child = (command.arg(CHILD).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
@@ -129,7 +129,7 @@ fn talk(job: &Job, records: &mut Vec<Record>) -> Result<(), End> {
     let text = serde_json::to_vec(job).map_err(|e| say("job", &e))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(mut stderr)) = (stdin, stdout, stderr) else {
-        return Err(End::Failed("no pipes to the child".into()));
+        return Err(ChildFailure::Failed("no pipes to the child".into()));
     };
     stdin.write_all(&text).map_err(|e| say("telling the child", &e))?;
     drop(stdin);
@@ -144,10 +144,10 @@ fn talk(job: &Job, records: &mut Vec<Record>) -> Result<(), End> {
             let lines = std::io::BufReader::new(stdout).lines().map_while(Result::ok);
             records.extend(lines.filter_map(|l| serde_json::from_str(&l).ok()));
         });
-        let (status, late) = wait(&mut child, allowed(job));
+        let (status, late) = wait_for_child(&mut child, time_allowed(job));
         (status, late, complaint.join().unwrap_or_default())
     });
-    sys::remove_limit(pid);
+    sys::remove_memory_limit(pid);
     let status = status.map_err(|e| say("waiting", &e))?;
     if status.success() {
         return Ok(());
@@ -155,26 +155,26 @@ fn talk(job: &Job, records: &mut Vec<Record>) -> Result<(), End> {
     // A child that was killed could not clean up.
     let _ = std::fs::remove_dir_all(job.dir(pid));
     if late {
-        return Err(End::Killed(format!(
+        return Err(ChildFailure::Killed(format!(
             "still at work after {} s",
-            allowed(job).unwrap_or_default().as_secs()
+            time_allowed(job).unwrap_or_default().as_secs()
         )));
     }
     if job.settings.memory.is_some() && status.signal() == Some(9) {
-        return Err(End::Killed("by the system, for want of memory".into()));
+        return Err(ChildFailure::Killed("by the system, for want of memory".into()));
     }
     let last = complaint.trim().lines().last().unwrap_or("no message").to_owned();
-    Err(End::Failed(format!("the measuring process ended with {status}: {last}")))
+    Err(ChildFailure::Failed(format!("the measuring process ended with {status}: {last}")))
 }
 
 /// Where the measured part has a limit, the rest (loading, settling, checking) is given twice as much and a minute.
-fn allowed(job: &Job) -> Option<Duration> {
-    let steps = 1 + job.then.len() as u64;
+fn time_allowed(job: &Job) -> Option<Duration> {
+    let steps = 1 + job.read_steps.len() as u64;
     job.settings.seconds.map(|s| Duration::from_secs(steps * (3 * s + 60)))
 }
 
 /// Waits for the end of a child; whether it was ended because its time was over.
-fn wait(child: &mut Child, allowed: Option<Duration>) -> (std::io::Result<ExitStatus>, bool) {
+fn wait_for_child(child: &mut Child, allowed: Option<Duration>) -> (std::io::Result<ExitStatus>, bool) {
     let start = Instant::now();
     let Some(allowed) = allowed else { return (child.wait(), false) };
     while start.elapsed() < allowed {
@@ -189,7 +189,7 @@ fn wait(child: &mut Child, allowed: Option<Duration>) -> (std::io::Result<ExitSt
 }
 
 /// The child's side: a job on standard input, a record on each line of standard output.
-pub fn be_child() -> Result<(), String> {
+pub fn child_main() -> Result<(), String> {
     // A thread that panics would leave the others waiting for it.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |why| {

@@ -1,6 +1,6 @@
 //! A record: everything known about one repetition of one workload on one engine. Data; reports read nothing else.
 
-use crate::engine::Told;
+use crate::engine::EffectiveOptions;
 use crate::settings::Settings;
 use crate::sys::Host;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub struct Record {
     /// The longest call, in microseconds, of those that ended in each tenth of a second.
     pub worst: Vec<f64>,
     /// Latency of the writes alone, in workloads that read and write.
-    pub writes: Option<Tail>,
+    pub writes: Option<TailLatency>,
     /// Tenths of a second without a single operation.
     pub stalls: u64,
     /// Largest resident size while measuring and settling; and without mapped files.
@@ -64,7 +64,7 @@ pub struct Record {
     /// Bytes read, while measuring, for each byte shown.
     pub read_amp: f64,
     /// Amplification second by second, where every key was there from the beginning.
-    pub amplification: Vec<Sample>,
+    pub amplification: Vec<AmplificationSample>,
     /// Disk bytes for each byte of live keys and values.
     pub space_amp: f64,
     /// The largest that it was at any tenth of a second while keys were overwritten.
@@ -85,7 +85,7 @@ pub struct Record {
     pub killed: Option<String>,
     /// The part of its operations that it did in the seconds it had, where that is less than all.
     pub cut_short: Option<f64>,
-    pub options: Told,
+    pub options: EffectiveOptions,
     pub notes: Vec<String>,
     /// The command line of the run.
     pub command: String,
@@ -96,7 +96,7 @@ pub struct Record {
 /// Latencies of some calls, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Tail {
+pub struct TailLatency {
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
@@ -106,7 +106,7 @@ pub struct Tail {
 /// Amplification at a moment: of writes and reads in the time since the sample before, of space as it is.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Sample {
+pub struct AmplificationSample {
     pub seconds: f64,
     /// Operations done by then.
     pub ops: u64,

@@ -3,7 +3,7 @@
 use crate::keys::KeyChoice;
 use crate::values::ValueChoice;
 use clap::{Args, ValueEnum};
-use perigee::human::{parse_bytes, parse_seconds};
+use perigee::value_syntax::{parse_bytes, parse_seconds};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -144,12 +144,12 @@ pub struct Settings {
     pub dir: PathBuf,
     /// What the workload at hand needs of the engine.
     #[arg(skip)]
-    pub shape: Shape,
+    pub shape: WorkloadNeeds,
 }
 
 /// What a workload needs of an engine beyond one family of entries that stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct WorkloadNeeds {
     /// Families, if more than one.
     pub families: Option<usize>,
     /// What transactions are protected from, if it must have them.
@@ -166,7 +166,7 @@ impl Settings {
         self.shape.families.unwrap_or(1).max(1)
     }
     /// Write buffer of each family: its part, and not less than 64 KiB.
-    pub fn memtable_of_each(&self) -> u64 {
+    pub fn memtable_per_family(&self) -> u64 {
         (self.memtable / self.families() as u64).max(self.memtable.min(64 << 10))
     }
 }
@@ -198,7 +198,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 }
 
 /// `64 MiB`, for people.
-pub fn shown(bytes: u64) -> String {
+pub fn human_bytes(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 => format!("{} MiB", b >> 20),
         b => format!("{} KiB", b >> 10),
@@ -210,7 +210,7 @@ pub mod tests {
     use super::Settings;
 
     /// Settings from a command line.
-    pub fn with(args: &[&str]) -> Settings {
+    pub fn parse_settings(args: &[&str]) -> Settings {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -222,12 +222,12 @@ pub mod tests {
 
     #[test]
     fn sizes_are_read() {
-        let settings = with(&["--memtable", "64M", "--cache", "64 MiB", "--giant-bytes", "64MB"]);
+        let settings = parse_settings(&["--memtable", "64M", "--cache", "64 MiB", "--giant-bytes", "64MB"]);
         assert_eq!(
             (settings.memtable, settings.cache, settings.giant_bytes),
             (64 << 20, 64 << 20, 64_000_000)
         );
-        let settings = with(&["--seconds", "2m", "--ttl", "3"]);
+        let settings = parse_settings(&["--seconds", "2m", "--ttl", "3"]);
         assert_eq!((settings.seconds, settings.ttl_seconds), (Some(120), 3));
         assert!(super::seconds("1500ms").is_err() && super::seconds("x").is_err());
         assert_eq!(

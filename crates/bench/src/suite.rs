@@ -1,9 +1,9 @@
 //! Named sets of workloads with the settings that belong to them.
 
 use crate::keys::KeyChoice;
-use crate::parent::Order;
+use crate::parent::RunRequest;
 use crate::settings::Settings;
-use crate::shows::{self, Asked};
+use crate::question_suites::{self, SuiteArgs};
 use crate::values::ValueChoice;
 use crate::workload::WORKLOADS;
 use clap::ValueEnum;
@@ -66,42 +66,42 @@ const GIANT: &[&str] = &["giant_put", "giant_get", "giant_range"];
 const LARGE: &[&str] =
     &["write_random", "read_random", "read_zipf", "seek_random", "range100_random", "churn"];
 
-fn order(engines: &[String], workloads: &[&str], reps: u32, settings: Settings) -> Order {
+fn plain_request(engines: &[String], workloads: &[&str], reps: u32, settings: Settings) -> RunRequest {
     let workloads = workloads.iter().map(|w| (*w).to_owned()).collect();
-    Order::plain(engines.to_vec(), workloads, reps, settings)
+    RunRequest::without_suite(engines.to_vec(), workloads, reps, settings)
 }
 
 /// What a suite runs, given the user's settings; `num` and `reps` are the suite's own unless the user gave them.
-pub fn orders(suite: Suite, asked: Asked<'_>) -> Vec<Order> {
-    let Asked { engines, reps, num, settings: s, .. } = asked;
+pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let SuiteArgs { engines, reps, num, settings: s, .. } = asked;
     let with = |n: u64| Settings { num: num.unwrap_or(n), ..s.clone() };
     let half = |s: Settings| Settings { keys: KeyChoice::Random, values: ValueChoice::Half, ..s };
     match suite {
         Suite::Quick => {
             // Data several times the buffers: in a database that fits into its memtable everybody looks good.
             let small = Settings { memtable: s.memtable / 8, cache: s.cache / 8, ..half(with(300_000)) };
-            vec![order(engines, QUICK, reps.unwrap_or(3), small)]
+            vec![plain_request(engines, QUICK, reps.unwrap_or(3), small)]
         }
         Suite::Seed => {
             let names: Vec<_> = WORKLOADS.iter().map(|w| w.name).filter(|n| !beyond_seed(n)).collect();
             vec![
-                order(engines, &names, reps.unwrap_or(3), with(1_000_000)),
-                order(engines, &names, reps.unwrap_or(3), half(with(1_000_000))),
+                plain_request(engines, &names, reps.unwrap_or(3), with(1_000_000)),
+                plain_request(engines, &names, reps.unwrap_or(3), half(with(1_000_000))),
             ]
         }
         Suite::Ycsb => {
             let names: Vec<_> = WORKLOADS.iter().map(|w| w.name).filter(|n| n.starts_with("ycsb")).collect();
             let settings = half(with(500_000));
             let settings = Settings { value_bytes: s.value_bytes.or(Some(1000)), ..settings };
-            vec![order(engines, &names, reps.unwrap_or(3), settings)]
+            vec![plain_request(engines, &names, reps.unwrap_or(3), settings)]
         }
-        Suite::Sqlite => shows::sqlite(asked),
-        Suite::Growth => shows::growth(asked),
-        Suite::Inside => shows::inside(asked),
-        Suite::Latency => shows::latency(asked),
-        Suite::Churn => shows::churn(asked),
-        Suite::Threads => shows::threads(asked),
-        Suite::Transactions => shows::transactions(asked),
+        Suite::Sqlite => question_suites::sqlite(asked),
+        Suite::Growth => question_suites::growth(asked),
+        Suite::Inside => question_suites::inside(asked),
+        Suite::Latency => question_suites::latency(asked),
+        Suite::Churn => question_suites::churn(asked),
+        Suite::Threads => question_suites::threads(asked),
+        Suite::Transactions => question_suites::transactions(asked),
         Suite::LargeThanMemory => {
             let memory = s.memory.unwrap_or(512 << 20);
             let settings = Settings {
@@ -113,11 +113,11 @@ pub fn orders(suite: Suite, asked: Asked<'_>) -> Vec<Order> {
                 ops: s.ops.or(num.is_none().then_some(1_000_000)),
                 ..with(memory * 5 / 2 / 216)
             };
-            vec![order(engines, LARGE, reps.unwrap_or(1), settings)]
+            vec![plain_request(engines, LARGE, reps.unwrap_or(1), settings)]
         }
         Suite::Beyond => vec![
-            order(engines, BEYOND, reps.unwrap_or(3), half(with(1_000_000))),
-            order(engines, GIANT, reps.unwrap_or(1), Settings { threads: 1, ..half(with(1)) }),
+            plain_request(engines, BEYOND, reps.unwrap_or(3), half(with(1_000_000))),
+            plain_request(engines, GIANT, reps.unwrap_or(1), Settings { threads: 1, ..half(with(1)) }),
         ],
         Suite::All => [
             Suite::Quick,
@@ -134,7 +134,7 @@ pub fn orders(suite: Suite, asked: Asked<'_>) -> Vec<Order> {
             Suite::Transactions,
         ]
         .iter()
-        .flat_map(|suite| orders(*suite, asked))
+        .flat_map(|suite| suite_requests(*suite, asked))
         .collect(),
     }
 }

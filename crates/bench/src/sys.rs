@@ -121,7 +121,7 @@ pub fn limit_memory(bytes: u64) -> Result<String, String> {
 }
 
 /// Removes the cgroup of a process that has ended.
-pub fn remove_limit(pid: u32) {
+pub fn remove_memory_limit(pid: u32) {
     for root in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         let _ = fs::remove_dir(format!("{root}/perigee-bench-{pid}"));
     }

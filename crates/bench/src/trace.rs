@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum TraceOp {
     Put {
         family: usize,
         key: Vec<u8>,
@@ -42,7 +42,7 @@ pub enum Op {
 /// A line as it is in the file. What it does not know is ignored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Line {
+struct TraceLine {
     op: String,
     #[serde(skip_serializing_if = "is_zero")]
     family: usize,
@@ -65,8 +65,8 @@ fn is_zero(n: &usize) -> bool {
 }
 
 /// Largest value of a trace, and most families.
-const MOST_BYTES: usize = 1 << 30;
-const MOST_FAMILIES: usize = 10_000;
+const VALUE_BYTES_MAX: usize = 1 << 30;
+const FAMILIES_MAX: usize = 10_000;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -78,31 +78,31 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-impl Op {
-    fn line(&self) -> Line {
-        let keyed = |op: &str, family: usize, key: &[u8]| Line {
+impl TraceOp {
+    fn to_line(&self) -> TraceLine {
+        let keyed = |op: &str, family: usize, key: &[u8]| TraceLine {
             op: op.into(),
             family,
             key: Some(hex(key)),
-            ..Line::default()
+            ..TraceLine::default()
         };
         match self {
-            Op::Put { family, key, bytes } => Line { bytes: Some(*bytes), ..keyed("put", *family, key) },
-            Op::Delete { family, key } => keyed("delete", *family, key),
-            Op::Get { family, key } => keyed("get", *family, key),
-            Op::Scan { family, key, entries } => {
-                Line { entries: Some(*entries), ..keyed("scan", *family, key) }
+            TraceOp::Put { family, key, bytes } => TraceLine { bytes: Some(*bytes), ..keyed("put", *family, key) },
+            TraceOp::Delete { family, key } => keyed("delete", *family, key),
+            TraceOp::Get { family, key } => keyed("get", *family, key),
+            TraceOp::Scan { family, key, entries } => {
+                TraceLine { entries: Some(*entries), ..keyed("scan", *family, key) }
             }
-            Op::Batch { n } => Line { op: "batch".into(), n: Some(*n), ..Line::default() },
-            Op::Measure => Line { op: "measure".into(), ..Line::default() },
+            TraceOp::Batch { n } => TraceLine { op: "batch".into(), n: Some(*n), ..TraceLine::default() },
+            TraceOp::Measure => TraceLine { op: "measure".into(), ..TraceLine::default() },
         }
     }
     /// The operation of a line, or what is wrong with it.
-    fn parse(text: &str) -> std::result::Result<Op, String> {
-        let line: Line = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    fn parse(text: &str) -> std::result::Result<TraceOp, String> {
+        let line: TraceLine = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let family = line.family;
-        if family >= MOST_FAMILIES {
-            return Err(format!("family {family}: at most {MOST_FAMILIES}"));
+        if family >= FAMILIES_MAX {
+            return Err(format!("family {family}: at most {FAMILIES_MAX}"));
         }
         let key = || match (&line.key, &line.text) {
             (Some(hex), None) => {
@@ -115,16 +115,16 @@ impl Op {
         Ok(match line.op.as_str() {
             "put" => {
                 let bytes = number(line.bytes, "bytes")?;
-                if bytes > MOST_BYTES {
-                    return Err(format!("a value of {bytes} bytes: at most {MOST_BYTES}"));
+                if bytes > VALUE_BYTES_MAX {
+                    return Err(format!("a value of {bytes} bytes: at most {VALUE_BYTES_MAX}"));
                 }
-                Op::Put { family, key: key()?, bytes }
+                TraceOp::Put { family, key: key()?, bytes }
             }
-            "delete" => Op::Delete { family, key: key()? },
-            "get" => Op::Get { family, key: key()? },
-            "scan" => Op::Scan { family, key: key()?, entries: line.entries.unwrap_or(1).max(1) },
-            "batch" => Op::Batch { n: number(line.n, "n")? },
-            "measure" => Op::Measure,
+            "delete" => TraceOp::Delete { family, key: key()? },
+            "get" => TraceOp::Get { family, key: key()? },
+            "scan" => TraceOp::Scan { family, key: key()?, entries: line.entries.unwrap_or(1).max(1) },
+            "batch" => TraceOp::Batch { n: number(line.n, "n")? },
+            "measure" => TraceOp::Measure,
             other => Err(format!("`{other}` is none of put, delete, get, scan, batch, measure"))?,
         })
     }
@@ -132,14 +132,14 @@ impl Op {
 
 /// Writes a trace.
 #[derive(Debug)]
-pub struct Writer(BufWriter<File>);
+pub struct TraceWriter(BufWriter<File>);
 
-impl Writer {
-    pub fn create(path: &Path) -> Result<Writer> {
-        Ok(Writer(BufWriter::new(File::create(path).map_err(|e| format!("{}: {e}", path.display()))?)))
+impl TraceWriter {
+    pub fn create(path: &Path) -> Result<TraceWriter> {
+        Ok(TraceWriter(BufWriter::new(File::create(path).map_err(|e| format!("{}: {e}", path.display()))?)))
     }
-    pub fn write(&mut self, op: &Op) -> Result<()> {
-        serde_json::to_writer(&mut self.0, &op.line())?;
+    pub fn write(&mut self, op: &TraceOp) -> Result<()> {
+        serde_json::to_writer(&mut self.0, &op.to_line())?;
         Ok(self.0.write_all(b"\n")?)
     }
     pub fn finish(mut self) -> Result<()> {
@@ -148,13 +148,13 @@ impl Writer {
 }
 
 /// Reads a whole trace. Empty lines and lines that begin with `#` are nothing.
-pub fn read(path: &Path) -> Result<Vec<Op>> {
+pub fn read(path: &Path) -> Result<Vec<TraceOp>> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let mut ops = Vec::new();
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line?;
         if !line.trim().is_empty() && !line.starts_with('#') {
-            ops.push(Op::parse(&line).map_err(|e| format!("{}, line {}: {e}", path.display(), n + 1))?);
+            ops.push(TraceOp::parse(&line).map_err(|e| format!("{}, line {}: {e}", path.display(), n + 1))?);
         }
     }
     Ok(ops)
@@ -165,25 +165,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_becomes_the_operation_that_it_was() {
+    fn trace_lines_round_trip() {
         let key = vec![0, 255, 16];
         for op in [
-            Op::Put { family: 3, key: key.clone(), bytes: 100 },
-            Op::Delete { family: 0, key: key.clone() },
-            Op::Get { family: 0, key: key.clone() },
-            Op::Scan { family: 1, key, entries: 7 },
-            Op::Batch { n: 2 },
-            Op::Measure,
+            TraceOp::Put { family: 3, key: key.clone(), bytes: 100 },
+            TraceOp::Delete { family: 0, key: key.clone() },
+            TraceOp::Get { family: 0, key: key.clone() },
+            TraceOp::Scan { family: 1, key, entries: 7 },
+            TraceOp::Batch { n: 2 },
+            TraceOp::Measure,
         ] {
-            let text = serde_json::to_string(&op.line()).expect("a line is plain data");
-            assert_eq!(Op::parse(&text), Ok(op));
+            let text = serde_json::to_string(&op.to_line()).expect("a line is plain data");
+            assert_eq!(TraceOp::parse(&text), Ok(op));
         }
-        let by_text = Op::parse(r#"{"op":"get","text":"moon","at":"12:00"}"#);
-        assert_eq!(by_text, Ok(Op::Get { family: 0, key: b"moon".to_vec() }));
+        let by_text = TraceOp::parse(r#"{"op":"get","text":"moon","at":"12:00"}"#);
+        assert_eq!(by_text, Ok(TraceOp::Get { family: 0, key: b"moon".to_vec() }));
     }
 
     #[test]
-    fn bad_lines_say_what_is_wrong() {
+    fn bad_lines_are_reported() {
         for (line, why) in [
             ("{", "EOF"),
             (r#"{"op":"jump","key":"00"}"#, "none of put"),
@@ -193,7 +193,7 @@ mod tests {
             (r#"{"op":"put","key":"00","bytes":99999999999}"#, "at most"),
             (r#"{"op":"get","key":"00","family":1000000}"#, "at most"),
         ] {
-            let error = Op::parse(line).expect_err(line);
+            let error = TraceOp::parse(line).expect_err(line);
             assert!(error.contains(why), "{line}: {error}");
         }
     }

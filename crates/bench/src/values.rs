@@ -21,7 +21,7 @@ pub enum ValueChoice {
 
 /// All values of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Values {
+pub struct ValueFormat {
     pub choice: ValueChoice,
     pub bytes: usize,
 }
@@ -40,9 +40,9 @@ const RAMP: [u8; 512] = {
 /// A ramp's start moves by this with each version (odd: 256 versions differ).
 const VERSION_STEP: u8 = 37;
 
-impl Values {
+impl ValueFormat {
     /// The value of `i` at `version`; `out` becomes exactly as long as a value.
-    pub fn write<'a>(&self, i: u64, version: u16, out: &'a mut Vec<u8>) -> &'a [u8] {
+    pub fn write_value<'a>(&self, i: u64, version: u16, out: &'a mut Vec<u8>) -> &'a [u8] {
         out.resize(self.bytes, b'v');
         match self.choice {
             ValueChoice::Ramp => {
@@ -62,17 +62,17 @@ impl Values {
         out
     }
     /// Whether `got` is the value of `i`: at exactly this version, or, with `None`, at any.
-    pub fn is(&self, got: &[u8], i: u64, version: Option<u16>, scratch: &mut Vec<u8>) -> bool {
+    pub fn matches(&self, got: &[u8], i: u64, version: Option<u16>, scratch: &mut Vec<u8>) -> bool {
         if got.len() != self.bytes {
             return false;
         }
-        match version.or_else(|| self.version(got, i)) {
-            Some(v) => self.write(i, v, scratch) == got,
+        match version.or_else(|| self.version_of(got, i)) {
+            Some(v) => self.write_value(i, v, scratch) == got,
             None => false,
         }
     }
     /// The version that `got` would have as a value of `i`.
-    pub fn version(&self, got: &[u8], i: u64) -> Option<u16> {
+    pub fn version_of(&self, got: &[u8], i: u64) -> Option<u16> {
         if self.choice == ValueChoice::Ramp {
             let offset = got.first()?.wrapping_sub(i as u8);
             return (0..256).find(|v| (*v as u8).wrapping_mul(VERSION_STEP) == offset);
@@ -100,20 +100,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_accepted_for_its_number_and_version_only() {
+    fn value_matches_only_its_number_and_version() {
         for choice in [ValueChoice::Ramp, ValueChoice::Half, ValueChoice::Random] {
             for bytes in [8, 64, 100, 4096] {
-                let values = Values { choice, bytes };
+                let values = ValueFormat { choice, bytes };
                 let (mut v, mut s) = (Vec::new(), Vec::new());
-                values.write(7, 3, &mut v);
-                assert!(values.is(&v, 7, Some(3), &mut s));
-                assert!(values.is(&v, 7, None, &mut s));
-                assert!(!values.is(&v, 7, Some(2), &mut s));
-                assert!(!values.is(&v, 8, Some(3), &mut s));
-                assert!(choice == ValueChoice::Ramp || !values.is(&v, 8, None, &mut s));
-                assert!(!values.is(&v[1..], 7, Some(3), &mut s));
+                values.write_value(7, 3, &mut v);
+                assert!(values.matches(&v, 7, Some(3), &mut s));
+                assert!(values.matches(&v, 7, None, &mut s));
+                assert!(!values.matches(&v, 7, Some(2), &mut s));
+                assert!(!values.matches(&v, 8, Some(3), &mut s));
+                assert!(choice == ValueChoice::Ramp || !values.matches(&v, 8, None, &mut s));
+                assert!(!values.matches(&v[1..], 7, Some(3), &mut s));
                 v[bytes - 1] ^= 1;
-                assert!(!values.is(&v, 7, None, &mut s));
+                assert!(!values.matches(&v, 7, None, &mut s));
             }
         }
     }

@@ -36,7 +36,7 @@ fn run(dir: &std::path::Path, more: &[&str]) -> (Output, PathBuf, PathBuf) {
 }
 
 #[test]
-fn every_workload_works_on_every_default_engine() {
+fn every_workload_runs_on_every_default_engine() {
     let dir = dir("smoke");
     let tiny =
         ["--num", "400", "--keys", "random", "--values", "half", "--families", "20", "--giant-bytes", "64K"];
@@ -87,7 +87,7 @@ fn every_workload_works_on_every_default_engine() {
 }
 
 #[test]
-fn an_engine_that_lies_is_noticed_and_fails_the_run() {
+fn wrong_answers_fail_the_run() {
     let dir = dir("liar");
     for (workload, how) in [
         ("read_random", "wrong"),
@@ -105,7 +105,7 @@ fn an_engine_that_lies_is_noticed_and_fails_the_run() {
 }
 
 #[test]
-fn an_honest_engine_passes_where_the_liar_fails() {
+fn correct_engine_passes_where_faulty_one_fails() {
     let dir = dir("honest");
     let workloads = "read_random,seek_random,range100_random,ycsb_a,write_random_b1";
     let (output, ..) = run(&dir, &["--engines", "perigee", "--workloads", workloads, "--num", "5000"]);
@@ -113,7 +113,7 @@ fn an_honest_engine_passes_where_the_liar_fails() {
 }
 
 #[test]
-fn patterns_change_order_and_choice_of_keys() {
+fn patterns_change_key_order_and_distribution() {
     let dir = dir("patterns");
     let workloads = "write_random,read_random,seek_random,range100_random,delete_b1000,iterate,ycsb_e";
     for pattern in ["seq", "random", "zipfian", "uniform", "timestamp", "reverse"] {
@@ -137,7 +137,7 @@ fn patterns_change_order_and_choice_of_keys() {
 }
 
 #[test]
-fn a_recorded_trace_is_done_again_and_every_answer_compared() {
+fn recorded_trace_replays_with_all_answers_checked() {
     let dir = dir("trace");
     let (trace, data) = (dir.join("t.jsonl"), dir.join("recorded"));
     for workload in ["ycsb_a", "ycsb_e", "queue", "delete_b1000", "families_write"] {
@@ -159,7 +159,7 @@ fn a_recorded_trace_is_done_again_and_every_answer_compared() {
 }
 
 #[test]
-fn a_trace_written_by_hand_works_and_a_bad_one_says_where() {
+fn handwritten_trace_works_and_bad_one_is_located() {
     let dir = dir("by-hand");
     let trace = dir.join("t.jsonl");
     let lines = concat!(
@@ -176,7 +176,7 @@ fn a_trace_written_by_hand_works_and_a_bad_one_says_where() {
 }
 
 #[test]
-fn tidesdb_needs_its_library_by_name() {
+fn tidesdb_requires_library_path() {
     let text = |o: Output| (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned());
     let (code, why) = text(bench(&["run", "--engines", "tidesdb"]));
     assert!(code == Some(2) && why.contains("--tidesdb-lib"), "{why}");
@@ -192,7 +192,7 @@ fn tidesdb_needs_its_library_by_name() {
 }
 
 #[test]
-fn unknown_names_are_refused() {
+fn unknown_names_are_rejected() {
     assert_eq!(bench(&["run", "--engines", "nobody"]).status.code(), Some(2));
     assert_eq!(bench(&["run", "--workloads", "nothing"]).status.code(), Some(2));
 }

@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_suite_runs_and_shows_every_engine() {
+fn every_suite_runs_and_reports_every_engine() {
     let suites: [(&str, &str, &[&str], usize); 7] = [
         ("growth", "Growth", &["--nums", "300,3000"], 2 * 3),
         ("inside", "Inside the same memory", &["--num", "2000"], 3),
@@ -67,7 +67,7 @@ fn every_suite_runs_and_shows_every_engine() {
 }
 
 #[test]
-fn a_lie_about_what_was_written_is_noticed_and_nothing_is_read_from_it() {
+fn faulty_write_is_detected_and_its_reads_are_skipped() {
     let dir = dir("suite-liar");
     let args = ["suite", "growth", "--engines", "liar", "--nums", "5000"];
     let (output, records) = bench(&dir, &args);
@@ -78,7 +78,7 @@ fn a_lie_about_what_was_written_is_noticed_and_nothing_is_read_from_it() {
 }
 
 #[test]
-fn a_lost_update_is_noticed_in_every_kind_of_transaction() {
+fn lost_update_is_detected_in_every_transaction_kind() {
     for workload in ["txn_rmw_4", "txn_rmw", "txn_smallbank", "txn_neworder"] {
         let dir = dir(&format!("suite-lost-{workload}"));
         let args = [
@@ -101,7 +101,7 @@ fn a_lost_update_is_noticed_in_every_kind_of_transaction() {
 }
 
 #[test]
-fn records_of_several_files_make_one_report() {
+fn records_of_several_files_are_merged_in_one_report() {
     let dir = dir("suite-files");
     let mut files = Vec::new();
     for num in ["500", "5000"] {
@@ -122,7 +122,7 @@ fn records_of_several_files_make_one_report() {
 }
 
 #[test]
-fn a_phase_whose_time_is_up_says_how_much_was_done() {
+fn timed_out_phase_reports_completed_share() {
     let dir = dir("suite-seconds");
     let args =
         ["suite", "growth", "--engines", "perigee", "--nums", "40M", "--batch", "100", "--seconds", "1"];
@@ -138,7 +138,7 @@ fn a_phase_whose_time_is_up_says_how_much_was_done() {
 }
 
 #[test]
-fn an_engine_that_is_killed_for_its_memory_is_a_finding() {
+fn engine_killed_for_memory_is_reported_not_failed() {
     let dir = dir("suite-killed");
     // Anything needs more than this; where cgroups are not permitted nothing is limited.
     let args = ["suite", "inside", "--engines", "perigee,lmdb", "--num", "20000", "--memory", "1M"];

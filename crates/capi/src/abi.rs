@@ -52,7 +52,7 @@ pub const READ_COMMITTED: c_int = 1;
 pub const SERIALIZABLE: c_int = 4;
 
 /// Compares two keys.
-pub type Comparator = unsafe extern "C-unwind" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
+pub type ComparatorFn = unsafe extern "C-unwind" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
 
 /// One operation of a commit, as a hook sees it.
 #[repr(C)]
@@ -72,7 +72,7 @@ pub struct CommitOp {
 }
 
 /// Hears of commits.
-pub type CommitHook = unsafe extern "C-unwind" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
+pub type CommitHookFn = unsafe extern "C-unwind" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
 
 /// Settings of a family.
 #[repr(C)]
@@ -106,7 +106,7 @@ pub struct FamilyConfig {
     pub tombstone_density_trigger: c_double,
     pub tombstone_density_min_entries: u64,
     pub use_btree: c_int,
-    pub commit_hook_fn: Option<CommitHook>,
+    pub commit_hook_fn: Option<CommitHookFn>,
     pub commit_hook_ctx: *mut c_void,
     pub object_target_file_size: usize,
     pub object_lazy_compaction: c_int,

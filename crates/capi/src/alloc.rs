@@ -42,9 +42,9 @@ pub static tidesdb_allocator: Allocator = Allocator {
 #[allow(non_upper_case_globals)]
 pub static tidesdb_initialized: AtomicI32 = AtomicI32::new(0);
 
-static SET: Mutex<()> = Mutex::new(());
+static ALLOCATOR_LOCK: Mutex<()> = Mutex::new(());
 
-fn set(malloc: Option<Malloc>, calloc: Option<Calloc>, realloc: Option<Realloc>, free: Option<Free>) {
+fn set_allocator(malloc: Option<Malloc>, calloc: Option<Calloc>, realloc: Option<Realloc>, free: Option<Free>) {
     let all = &tidesdb_allocator;
     all.malloc.store(malloc.unwrap_or(libc::malloc) as *mut c_void, Release);
     all.calloc.store(calloc.unwrap_or(libc::calloc) as *mut c_void, Release);
@@ -59,16 +59,16 @@ pub fn init(
     realloc: Option<Realloc>,
     free: Option<Free>,
 ) -> bool {
-    let _one = SET.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = ALLOCATOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     if tidesdb_initialized.swap(1, AcqRel) != 0 {
         return false;
     }
-    set(malloc, calloc, realloc, free);
+    set_allocator(malloc, calloc, realloc, free);
     true
 }
 
 /// C's, if nobody has named one.
-pub fn ensure() {
+pub fn ensure_initialized() {
     if tidesdb_initialized.load(Acquire) == 0 {
         init(None, None, None, None);
     }
@@ -76,25 +76,25 @@ pub fn ensure() {
 
 /// Back to C's.
 pub fn finalize() {
-    let _one = SET.lock().unwrap_or_else(PoisonError::into_inner);
-    set(None, None, None, None);
+    let _one = ALLOCATOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    set_allocator(None, None, None, None);
     tidesdb_initialized.store(0, Release);
 }
 
 /// So many bytes (one at least).
-pub fn take(bytes: usize) -> Result<*mut c_void> {
+pub fn allocate(bytes: usize) -> Result<*mut c_void> {
     // SAFETY: it is a function of this type from the start, and `set` puts nothing else there.
     let malloc = unsafe { transmute::<*mut c_void, Malloc>(tidesdb_allocator.malloc.load(Acquire)) };
     // SAFETY: C's allocator may be asked for any size, and the program has said that its own takes memory.
     let place = unsafe { malloc(bytes.max(1)) };
-    if place.is_null() { Err(MEMORY.because("no memory for the answer")) } else { Ok(place) }
+    if place.is_null() { Err(MEMORY.with_message("no memory for the answer")) } else { Ok(place) }
 }
 
 /// Gives back what [`take`] gave; nothing for null.
 ///
 /// # Safety
 /// `place` is null or came from the allocator that holds now, and nobody uses it any more.
-pub unsafe fn give_back(place: *mut c_void) {
+pub unsafe fn release(place: *mut c_void) {
     if place.is_null() {
         return;
     }
@@ -106,8 +106,8 @@ pub unsafe fn give_back(place: *mut c_void) {
 
 /// A copy for C.
 #[inline]
-pub fn copy(bytes: &[u8]) -> Result<*mut u8> {
-    let place = take(bytes.len())?.cast::<u8>();
+pub fn copy_bytes(bytes: &[u8]) -> Result<*mut u8> {
+    let place = allocate(bytes.len())?.cast::<u8>();
     // SAFETY: fresh memory of that size.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     Ok(place)
@@ -115,7 +115,7 @@ pub fn copy(bytes: &[u8]) -> Result<*mut u8> {
 
 /// A copy for C, ended by NUL.
 pub fn copy_text(text: &str) -> Result<*mut u8> {
-    let place = take(text.len() + 1)?.cast::<u8>();
+    let place = allocate(text.len() + 1)?.cast::<u8>();
     // SAFETY: fresh memory of that size.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), place, text.len());

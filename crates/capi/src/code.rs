@@ -40,7 +40,7 @@ pub const READONLY: Code = Code(-13);
 /// Try again.
 pub const BUSY: Code = Code(-14);
 
-enum Last {
+enum LastError {
     None,
     Text(&'static str),
     Owned(String),
@@ -48,14 +48,14 @@ enum Last {
 }
 
 thread_local! {
-    static LAST: RefCell<Last> = const { RefCell::new(Last::None) };
+    static LAST_ERROR: RefCell<LastError> = const { RefCell::new(LastError::None) };
     /// The text that this thread was given last.
-    static SHOWN: RefCell<Option<CString>> = const { RefCell::new(None) };
+    static LAST_ERROR_TEXT: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-fn keep(last: Last) {
+fn set_last_error(last: LastError) {
     // A thread that is ending has none any more.
-    let _ = LAST.try_with(|l| {
+    let _ = LAST_ERROR.try_with(|l| {
         if let Ok(mut l) = l.try_borrow_mut() {
             *l = last;
         }
@@ -65,22 +65,22 @@ fn keep(last: Last) {
 impl Code {
     /// The code, with a reason.
     #[cold]
-    pub fn because(self, text: &'static str) -> Code {
-        keep(Last::Text(text));
+    pub fn with_message(self, text: &'static str) -> Code {
+        set_last_error(LastError::Text(text));
         self
     }
     /// The code, with a reason that was made for the occasion.
     #[cold]
-    pub fn with(self, text: String) -> Code {
-        keep(Last::Owned(text));
+    pub fn with_text(self, text: String) -> Code {
+        set_last_error(LastError::Owned(text));
         self
     }
 }
 
 /// A key that is not there: no error, but asked about it says so.
 #[inline(never)]
-pub fn absent() -> Code {
-    NOT_FOUND.because("the key is not there")
+pub fn key_not_found() -> Code {
+    NOT_FOUND.with_message("the key is not there")
 }
 
 impl From<Error> for Code {
@@ -100,18 +100,18 @@ impl From<Error> for Code {
             ErrorKind::Conflict | ErrorKind::Aborted => CONFLICT,
             _ => UNKNOWN,
         };
-        keep(Last::Engine(e));
+        set_last_error(LastError::Engine(e));
         code
     }
 }
 
 /// What the last error of this thread was about; empty if there was none.
 pub fn last_error() -> String {
-    let text = LAST.try_with(|l| match &*l.borrow() {
-        Last::None => String::new(),
-        Last::Text(text) => (*text).to_owned(),
-        Last::Owned(text) => text.clone(),
-        Last::Engine(e) => e.to_string(),
+    let text = LAST_ERROR.try_with(|l| match &*l.borrow() {
+        LastError::None => String::new(),
+        LastError::Text(text) => (*text).to_owned(),
+        LastError::Owned(text) => text.clone(),
+        LastError::Engine(e) => e.to_string(),
     });
     text.unwrap_or_default()
 }
@@ -119,5 +119,5 @@ pub fn last_error() -> String {
 /// The same for C: valid until this thread asks again.
 pub fn last_error_c() -> *const c_char {
     let text = CString::new(last_error().replace('\0', "?")).unwrap_or_default();
-    SHOWN.try_with(|s| s.borrow_mut().insert(text).as_ptr()).unwrap_or(c"".as_ptr())
+    LAST_ERROR_TEXT.try_with(|s| s.borrow_mut().insert(text).as_ptr()).unwrap_or(c"".as_ptr())
 }

@@ -4,15 +4,15 @@
 //! sampled indexes, thread pools) checked, kept, reported back, and said in the log to have no counterpart: [`notes`].
 
 use crate::abi::*;
-use crate::border::field;
+use crate::ffi::read_field;
 use crate::code::{INVALID_ARGS, Result};
-use perigee::{Compression, Durability, FamilyOptions, Isolation, KeyOrder, Options, limits};
+use perigee::{Compression, Durability, FamilyOptions, Isolation, KeyComparator, Options, limits};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::time::Duration;
 
 /// The settings of a family that nobody has asked otherwise for.
-pub const FAMILY: FamilyConfig = FamilyConfig {
+pub const DEFAULT_FAMILY_CONFIG: FamilyConfig = FamilyConfig {
     name: [0; NAME_BYTES],
     write_buffer_size: 64 << 20,
     level_size_ratio: 10,
@@ -48,7 +48,7 @@ pub const FAMILY: FamilyConfig = FamilyConfig {
 };
 
 /// The settings of a database that nobody has asked otherwise for.
-pub const DATABASE: Config = Config {
+pub const DEFAULT_CONFIG: Config = Config {
     db_path: c"./tidesdb".as_ptr(),
     num_flush_threads: 0,
     num_compaction_threads: 2,
@@ -71,7 +71,7 @@ pub const DATABASE: Config = Config {
 };
 
 /// The settings of an object store that nobody has asked otherwise for.
-pub const OBJECT_STORE: ObjectStoreConfig = ObjectStoreConfig {
+pub const DEFAULT_OBJECT_STORE_CONFIG: ObjectStoreConfig = ObjectStoreConfig {
     local_cache_path: std::ptr::null(),
     local_cache_max_bytes: 0,
     cache_on_read: 1,
@@ -90,24 +90,24 @@ pub const OBJECT_STORE: ObjectStoreConfig = ObjectStoreConfig {
     replica_replay_wal: 1,
 };
 
-fn refuse<T>(field: &str, why: &str) -> Result<T> {
-    Err(INVALID_ARGS.with(format!("{field}: {why}")))
+fn invalid_field<T>(field: &str, why: &str) -> Result<T> {
+    Err(INVALID_ARGS.with_text(format!("{field}: {why}")))
 }
 
 /// A level of isolation.
-pub fn isolation(level: c_int) -> Result<Isolation> {
+pub fn isolation_from_c(level: c_int) -> Result<Isolation> {
     Ok(match level {
         0 => Isolation::ReadUncommitted,
         1 => Isolation::ReadCommitted,
         2 => Isolation::RepeatableRead,
         3 => Isolation::Snapshot,
         4 => Isolation::Serializable,
-        _ => return refuse("isolation level", "0 (read uncommitted) to 4 (serializable)"),
+        _ => return invalid_field("isolation level", "0 (read uncommitted) to 4 (serializable)"),
     })
 }
 
 /// Its number.
-pub fn level(isolation: Isolation) -> c_int {
+pub fn isolation_to_c(isolation: Isolation) -> c_int {
     match isolation {
         Isolation::ReadUncommitted => 0,
         Isolation::ReadCommitted => 1,
@@ -117,7 +117,7 @@ pub fn level(isolation: Isolation) -> c_int {
     }
 }
 
-fn compression(algorithm: c_int) -> Result<Compression> {
+fn compression_from_c(algorithm: c_int) -> Result<Compression> {
     Ok(match algorithm {
         COMPRESS_NONE => Compression::None,
         COMPRESS_SNAPPY => Compression::Snappy,
@@ -125,26 +125,26 @@ fn compression(algorithm: c_int) -> Result<Compression> {
         COMPRESS_ZSTD => Compression::Zstd(1),
         COMPRESS_LZ4_FAST => Compression::Lz4Fast(2),
         _ => {
-            return refuse("compression_algorithm", "0 (none), 1 (snappy), 2 (lz4), 3 (zstd), 4 (lz4, fast)");
+            return invalid_field("compression_algorithm", "0 (none), 1 (snappy), 2 (lz4), 3 (zstd), 4 (lz4, fast)");
         }
     })
 }
 
 /// How durable a commit is that writes to a family.
-pub fn durability(mode: c_int, interval_us: u64) -> Result<Durability> {
+pub fn durability_from_c(mode: c_int, interval_us: u64) -> Result<Durability> {
     Ok(match mode {
         SYNC_NONE => Durability::None,
         SYNC_FULL => Durability::Full,
         SYNC_INTERVAL if interval_us > 0 => Durability::Interval(Duration::from_micros(interval_us)),
         SYNC_INTERVAL => {
-            return refuse("sync_interval_us", "more than 0 where the mode is TDB_SYNC_INTERVAL");
+            return invalid_field("sync_interval_us", "more than 0 where the mode is TDB_SYNC_INTERVAL");
         }
-        _ => return refuse("sync_mode", "0 (none), 1 (full), 2 (interval)"),
+        _ => return invalid_field("sync_mode", "0 (none), 1 (full), 2 (interval)"),
     })
 }
 
 /// The more durable of two.
-pub fn stronger(a: Durability, b: Durability) -> Durability {
+pub fn stronger_durability(a: Durability, b: Durability) -> Durability {
     match (a, b) {
         (Durability::Full, _) | (_, Durability::Full) => Durability::Full,
         (Durability::Interval(a), Durability::Interval(b)) => Durability::Interval(a.min(b)),
@@ -154,20 +154,20 @@ pub fn stronger(a: Durability, b: Durability) -> Durability {
 }
 
 /// A setting brought into the range that the engine takes; 0 asks for the default.
-fn within<N: Ord + Default>(given: N, default: N, least: N, most: N) -> N {
+fn clamp_or_default<N: Ord + Default>(given: N, default: N, least: N, most: N) -> N {
     if given == N::default() { default } else { given.clamp(least, most) }
 }
 
 /// What is checked before a family gets these settings.
-fn check(c: &FamilyConfig) -> Result<()> {
+fn check_family_config(c: &FamilyConfig) -> Result<()> {
     if c.enable_bloom_filter != 0 && !(c.bloom_fpr > 0.0 && c.bloom_fpr < 1.0) && c.bloom_fpr != 0.0 {
-        return refuse("bloom_fpr", "more than 0 and less than 1");
+        return invalid_field("bloom_fpr", "more than 0 and less than 1");
     }
     if c.tombstone_density_trigger.is_nan() || !(0.0..=1.0).contains(&c.tombstone_density_trigger) {
-        return refuse("tombstone_density_trigger", "0 to 1");
+        return invalid_field("tombstone_density_trigger", "0 to 1");
     }
     if !c.skip_list_probability.is_finite() || !(0.0..=1.0).contains(&c.skip_list_probability) {
-        return refuse("skip_list_probability", "0 to 1");
+        return invalid_field("skip_list_probability", "0 to 1");
     }
     for (name, n) in [
         ("min_levels", c.min_levels),
@@ -177,11 +177,11 @@ fn check(c: &FamilyConfig) -> Result<()> {
         ("l0_queue_stall_threshold", c.l0_queue_stall_threshold),
     ] {
         if n < 0 {
-            return refuse(name, "not negative");
+            return invalid_field(name, "not negative");
         }
     }
     if c.object_lazy_compaction != 0 && c.object_lazy_compaction != 1 {
-        return refuse("object_lazy_compaction", "0 or 1");
+        return invalid_field("object_lazy_compaction", "0 or 1");
     }
     Ok(())
 }
@@ -189,31 +189,31 @@ fn check(c: &FamilyConfig) -> Result<()> {
 /// Settings of a family for the engine; `unified_bytes`: the memtable that all share, if one was asked for.
 pub fn family_options(
     c: &FamilyConfig,
-    order: KeyOrder,
+    order: KeyComparator,
     unified_bytes: Option<usize>,
 ) -> Result<FamilyOptions> {
-    check(c)?;
-    durability(c.sync_mode, c.sync_interval_us)?;
-    let memtable = within(unified_bytes.unwrap_or(c.write_buffer_size), 64 << 20, 1 << 10, 2 << 30);
-    let threshold = within(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
-    let ratio = within(c.level_size_ratio, 10, 2, 100);
+    check_family_config(c)?;
+    durability_from_c(c.sync_mode, c.sync_interval_us)?;
+    let memtable = clamp_or_default(unified_bytes.unwrap_or(c.write_buffer_size), 64 << 20, 1 << 10, 2 << 30);
+    let threshold = clamp_or_default(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
+    let ratio = clamp_or_default(c.level_size_ratio, 10, 2, 100);
     let options = FamilyOptions::new()
         .order(order)
         .memtable_bytes(memtable as u64)
         .value_threshold(threshold)
-        .compression(compression(c.compression_algorithm)?)
+        .compression(compression_from_c(c.compression_algorithm)?)
         .level_ratio(ratio as u32)
-        .isolation(Some(isolation(c.default_isolation_level)?));
+        .isolation(Some(isolation_from_c(c.default_isolation_level)?));
     Ok(match c.enable_bloom_filter {
         0 => options.filter_bits(0),
         // As TidesDB, which takes its default where none is given.
-        _ if c.bloom_fpr == 0.0 => options.filter_rate(FAMILY.bloom_fpr),
+        _ if c.bloom_fpr == 0.0 => options.filter_rate(DEFAULT_FAMILY_CONFIG.bloom_fpr),
         _ => options.filter_rate(c.bloom_fpr),
     })
 }
 
 /// Settings of a family that was not made through C.
-pub fn of_options(o: &FamilyOptions) -> FamilyConfig {
+pub fn family_config_from_options(o: &FamilyOptions) -> FamilyConfig {
     FamilyConfig {
         write_buffer_size: o.memtable_bytes as usize,
         level_size_ratio: o.level_ratio as usize,
@@ -226,39 +226,39 @@ pub fn of_options(o: &FamilyOptions) -> FamilyConfig {
             Compression::Zstd(_) => COMPRESS_ZSTD,
         },
         enable_bloom_filter: c_int::from(o.filter_bits > 0),
-        bloom_fpr: if o.filter_bits > 0 { o.false_positive_rate() } else { FAMILY.bloom_fpr },
+        bloom_fpr: if o.filter_bits > 0 { o.false_positive_rate() } else { DEFAULT_FAMILY_CONFIG.bloom_fpr },
         sync_mode: SYNC_FULL,
-        default_isolation_level: o.isolation.map_or(READ_COMMITTED, level),
-        ..FAMILY
+        default_isolation_level: o.isolation.map_or(READ_COMMITTED, isolation_to_c),
+        ..DEFAULT_FAMILY_CONFIG
     }
 }
 
 /// Fields of a family that ask for something this engine has no counterpart of.
-pub fn notes(c: &FamilyConfig) -> Vec<&'static str> {
+pub fn ignored_family_settings(c: &FamilyConfig) -> Vec<&'static str> {
     let fields = [
-        ("min_levels", c.min_levels > FAMILY.min_levels),
-        ("dividing_level_offset", c.dividing_level_offset != FAMILY.dividing_level_offset),
+        ("min_levels", c.min_levels > DEFAULT_FAMILY_CONFIG.min_levels),
+        ("dividing_level_offset", c.dividing_level_offset != DEFAULT_FAMILY_CONFIG.dividing_level_offset),
         ("enable_block_indexes", c.enable_block_indexes == 0),
         ("index_sample_ratio", c.index_sample_ratio > 1),
         (
             "block_index_prefix_len",
-            c.block_index_prefix_len != 0 && c.block_index_prefix_len != FAMILY.block_index_prefix_len,
+            c.block_index_prefix_len != 0 && c.block_index_prefix_len != DEFAULT_FAMILY_CONFIG.block_index_prefix_len,
         ),
         (
             "skip_list_max_level",
-            c.skip_list_max_level != 0 && c.skip_list_max_level != FAMILY.skip_list_max_level,
+            c.skip_list_max_level != 0 && c.skip_list_max_level != DEFAULT_FAMILY_CONFIG.skip_list_max_level,
         ),
         (
             "skip_list_probability",
-            c.skip_list_probability != 0.0 && c.skip_list_probability != FAMILY.skip_list_probability,
+            c.skip_list_probability != 0.0 && c.skip_list_probability != DEFAULT_FAMILY_CONFIG.skip_list_probability,
         ),
         (
             "l1_file_count_trigger",
-            c.l1_file_count_trigger != 0 && c.l1_file_count_trigger != FAMILY.l1_file_count_trigger,
+            c.l1_file_count_trigger != 0 && c.l1_file_count_trigger != DEFAULT_FAMILY_CONFIG.l1_file_count_trigger,
         ),
         (
             "l0_queue_stall_threshold",
-            c.l0_queue_stall_threshold != 0 && c.l0_queue_stall_threshold != FAMILY.l0_queue_stall_threshold,
+            c.l0_queue_stall_threshold != 0 && c.l0_queue_stall_threshold != DEFAULT_FAMILY_CONFIG.l0_queue_stall_threshold,
         ),
         ("tombstone_density_trigger", c.tombstone_density_trigger != 0.0),
         ("use_btree", c.use_btree != 0),
@@ -269,12 +269,12 @@ pub fn notes(c: &FamilyConfig) -> Vec<&'static str> {
 }
 
 /// Fields of a database of that sort.
-pub fn database_notes(c: &Config) -> Vec<&'static str> {
+pub fn ignored_database_settings(c: &Config) -> Vec<&'static str> {
     let fields = [
         ("num_flush_threads", c.num_flush_threads > 0),
         (
             "num_compaction_threads",
-            c.num_compaction_threads > 0 && c.num_compaction_threads != DATABASE.num_compaction_threads,
+            c.num_compaction_threads > 0 && c.num_compaction_threads != DEFAULT_CONFIG.num_compaction_threads,
         ),
         ("max_concurrent_flushes", c.max_concurrent_flushes > 0),
         ("unified_memtable_skip_list_max_level", c.unified_memtable_skip_list_max_level != 0),
@@ -284,7 +284,7 @@ pub fn database_notes(c: &Config) -> Vec<&'static str> {
 }
 
 /// Settings of a database for the engine. The path and the object store are looked at elsewhere.
-pub fn options(c: &Config) -> Result<Options> {
+pub fn database_options(c: &Config) -> Result<Options> {
     for (name, n) in [
         ("num_flush_threads", c.num_flush_threads),
         ("num_compaction_threads", c.num_compaction_threads),
@@ -292,11 +292,11 @@ pub fn options(c: &Config) -> Result<Options> {
         ("unified_memtable_skip_list_max_level", c.unified_memtable_skip_list_max_level),
     ] {
         if n < 0 {
-            return refuse(name, "not negative");
+            return invalid_field(name, "not negative");
         }
     }
     if !(LOG_DEBUG..=LOG_FATAL).contains(&c.log_level) && c.log_level != LOG_NONE {
-        return refuse("log_level", "0 (debug) to 4 (fatal), or 99 (none)");
+        return invalid_field("log_level", "0 (debug) to 4 (fatal), or 99 (none)");
     }
     if c.unified_memtable != 0 {
         // An interval of 0 is TidesDB's default one here.
@@ -318,18 +318,18 @@ pub fn options(c: &Config) -> Result<Options> {
 /// How durable every commit is in a database with one memtable for all families.
 pub fn unified_durability(c: &Config) -> Result<Durability> {
     let interval = if c.unified_memtable_sync_interval_us == 0 {
-        FAMILY.sync_interval_us
+        DEFAULT_FAMILY_CONFIG.sync_interval_us
     } else {
         c.unified_memtable_sync_interval_us
     };
     match c.unified_memtable {
         0 => Ok(Durability::None),
-        _ => durability(c.unified_memtable_sync_mode, interval),
+        _ => durability_from_c(c.unified_memtable_sync_mode, interval),
     }
 }
 
 /// The settings that a family has from now on, of what it has and what is asked for. The order and the format of tables stay.
-pub fn updated(old: &FamilyConfig, new: &FamilyConfig) -> FamilyConfig {
+pub fn merge_runtime_config(old: &FamilyConfig, new: &FamilyConfig) -> FamilyConfig {
     FamilyConfig {
         name: old.name,
         comparator_name: old.comparator_name,
@@ -345,6 +345,6 @@ pub fn updated(old: &FamilyConfig, new: &FamilyConfig) -> FamilyConfig {
 }
 
 /// The comparator's name of a family.
-pub fn comparator(c: &FamilyConfig) -> Result<String> {
-    field(&c.comparator_name)
+pub fn comparator_name(c: &FamilyConfig) -> Result<String> {
+    read_field(&c.comparator_name)
 }

@@ -2,10 +2,10 @@
 
 use crate::abi::*;
 use crate::alloc::{self, Calloc, Free, Malloc, Realloc};
-use crate::border::{call, given, in_hook, out, text};
+use crate::ffi::{call, struct_param, in_hook, out_param, text};
 use crate::code::{Code, EXISTS, INVALID_ARGS, IO, NOT_FOUND};
-use crate::order::{self, Function};
-use crate::state::{DATABASES, Database, Registered, closed, database};
+use crate::comparator::{self, UserComparator};
+use crate::state::{DATABASES, Database, RegisteredComparator, database_closed, database};
 use crate::{config, log};
 use perigee::{LogLevel, Options};
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -28,7 +28,7 @@ pub extern "C" fn tidesdb_init(
 /// Initializes with C's allocator, if nobody has initialized.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_ensure_initialized() {
-    alloc::ensure();
+    alloc::ensure_initialized();
 }
 
 /// Back to C's allocator. Databases stay open.
@@ -44,25 +44,25 @@ pub extern "C" fn tidesdb_finalize() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_free(ptr: *mut c_void) {
     // SAFETY: says the caller.
-    unsafe { alloc::give_back(ptr) }
+    unsafe { alloc::release(ptr) }
 }
 
 /// Settings of a database to start from.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_default_config() -> Config {
-    config::DATABASE
+    config::DEFAULT_CONFIG
 }
 
 /// Settings of a family to start from.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_default_column_family_config() -> FamilyConfig {
-    config::FAMILY
+    config::DEFAULT_FAMILY_CONFIG
 }
 
 /// Settings of an object store to start from.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_objstore_default_config() -> ObjectStoreConfig {
-    config::OBJECT_STORE
+    config::DEFAULT_OBJECT_STORE_CONFIG
 }
 
 /// Whether a compression can be used: all that have a number can.
@@ -91,7 +91,7 @@ pub extern "C" fn tidesdb_raise_open_file_limit(desired: c_long) -> c_long {
 }
 
 /// What the engine does is said in the log, from this level on.
-fn told(options: Options, level: c_int) -> Options {
+fn with_log_listener(options: Options, level: c_int) -> Options {
     let least = match level {
         LOG_DEBUG => LogLevel::Debug,
         LOG_INFO => LogLevel::Info,
@@ -102,49 +102,49 @@ fn told(options: Options, level: c_int) -> Options {
     options.log_listener(least, |level, line| {
         let level = match level {
             // An open that waits for a comparator is no error.
-            _ if line.contains(perigee::REGISTERED_ORDER) => LOG_DEBUG,
+            _ if line.contains(perigee::REGISTERED_COMPARATOR) => LOG_DEBUG,
             LogLevel::Error => LOG_ERROR,
             LogLevel::Warn => LOG_WARN,
             LogLevel::Info => LOG_INFO,
             _ => LOG_DEBUG,
         };
-        if log::wants(level) {
-            log::write(level, "perigee", 0, line);
+        if log::is_enabled(level) {
+            log::log_from_source(level, "perigee", 0, line);
         }
     })
 }
 
 /// Opens a database; `with` adds to its options.
-pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> Result<usize, Code> {
+pub fn open_database(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> Result<usize, Code> {
     // SAFETY: the path is null or text, as the interface says.
     let path = unsafe { text(c.db_path) }?;
     if path.is_empty() {
-        return Err(INVALID_ARGS.because("db_path: a directory"));
+        return Err(INVALID_ARGS.with_message("db_path: a directory"));
     }
     if !c.object_store.is_null() {
-        return Err(INVALID_ARGS.because(
+        return Err(INVALID_ARGS.with_message(
             "object_store: this library keeps databases on local disks only; leave the field null (nothing was opened)",
         ));
     }
-    let options = told(with(config::options(c)?)?, c.log_level);
+    let options = with_log_listener(with(config::database_options(c)?)?, c.log_level);
     log::set_level(c.log_level);
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
     let database = Arc::new(Database::new(path, options, c, log_file)?);
     // The file is in the directory, which an open that fails must not leave behind.
-    if database.log.is_some() {
-        log::hold();
+    if database.log_path.is_some() {
+        log::start_buffering();
     }
-    let opened = database.open().map(drop);
-    let there = opened.is_ok() || database.waits();
-    if let Some(file) = &database.log {
+    let opened = database.open_engine().map(drop);
+    let there = opened.is_ok() || database.is_waiting();
+    if let Some(file) = &database.log_path {
         if there {
-            log::to(file, c.log_truncation_at as u64);
+            log::log_to_file(file, c.log_truncation_at as u64);
         } else {
-            log::release();
+            log::flush_buffered();
         }
     }
-    let notes = config::database_notes(c);
+    let notes = config::ignored_database_settings(c);
     if !notes.is_empty() {
         log::info(&format!("without effect, because this engine sees to it by itself: {}", notes.join(", ")));
     }
@@ -165,13 +165,13 @@ pub fn open(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> 
 /// `config` is null or a whole structure, `db` null or a place for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) -> c_int {
-    alloc::ensure();
+    alloc::ensure_initialized();
     crate::log_write::connect();
     let code = call(|| {
         // SAFETY: says the caller.
-        let (c, place) = unsafe { (given(config)?, out(db)?) };
+        let (c, place) = unsafe { (struct_param(config)?, out_param(db)?) };
         *place = null_mut();
-        *place = open(c, Ok)? as Handle;
+        *place = open_database(c, Ok)? as Handle;
         Ok(())
     });
     if code != 0 && !config.is_null() {
@@ -185,12 +185,12 @@ pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) ->
 pub extern "C" fn tidesdb_close(db: Handle) -> c_int {
     call(|| {
         if db.is_null() {
-            return Err(INVALID_ARGS.because("a null pointer where a database is needed"));
+            return Err(INVALID_ARGS.with_message("a null pointer where a database is needed"));
         }
         if in_hook() {
-            return Err(INVALID_ARGS.because("a commit hook may not close databases"));
+            return Err(INVALID_ARGS.with_message("a commit hook may not close databases"));
         }
-        DATABASES.remove(db as usize).map_err(closed)?.close()
+        DATABASES.remove(db as usize).map_err(database_closed)?.close()
     })
 }
 
@@ -202,7 +202,7 @@ pub extern "C" fn tidesdb_close(db: Handle) -> c_int {
 pub unsafe extern "C" fn tidesdb_register_comparator(
     db: Handle,
     name: *const c_char,
-    fn_: Option<Comparator>,
+    fn_: Option<ComparatorFn>,
     ctx_str: *const c_char,
     ctx: *mut c_void,
 ) -> c_int {
@@ -211,17 +211,17 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
         // SAFETY: says the caller.
         let name = unsafe { text(name) }?;
         let function =
-            fn_.ok_or_else(|| INVALID_ARGS.because("a null pointer where a comparator is needed"))?;
-        order::check_name(name)?;
+            fn_.ok_or_else(|| INVALID_ARGS.with_message("a null pointer where a comparator is needed"))?;
+        comparator::check_name(name)?;
         // SAFETY: says the caller.
         if !ctx_str.is_null() && unsafe { CStr::from_ptr(ctx_str) }.count_bytes() >= CONTEXT_BYTES {
-            return Err(INVALID_ARGS.because("the text of a comparator's context has at most 255 bytes"));
+            return Err(INVALID_ARGS.with_message("the text of a comparator's context has at most 255 bytes"));
         }
-        if order::built_in(name).is_some() {
-            return Err(INVALID_ARGS.because("a comparator of that name is registered already"));
+        if comparator::built_in_comparator(name).is_some() {
+            return Err(INVALID_ARGS.with_message("a comparator of that name is registered already"));
         }
-        let function = Function { call: function, context: ctx };
-        db.learn(Registered { name: name.to_owned(), function, order: None })
+        let function = UserComparator { call: function, context: ctx };
+        db.register_comparator(RegisteredComparator { name: name.to_owned(), function, order: None })
     })
 }
 
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
 pub unsafe extern "C" fn tidesdb_get_comparator(
     db: Handle,
     name: *const c_char,
-    fn_: *mut Option<Comparator>,
+    fn_: *mut Option<ComparatorFn>,
     ctx: *mut *mut c_void,
 ) -> c_int {
     call(|| {
@@ -242,10 +242,10 @@ pub unsafe extern "C" fn tidesdb_get_comparator(
         let name = unsafe { text(name) }?;
         let registered = db.comparators.read().unwrap_or_else(PoisonError::into_inner);
         let own = registered.iter().find(|r| r.name == name).map(|r| r.function);
-        let built_in = order::built_in(name).filter(|_| !name.is_empty());
+        let built_in = comparator::built_in_comparator(name).filter(|_| !name.is_empty());
         let found = own
-            .or(built_in.map(|(_, call)| Function { call, context: null_mut() }))
-            .ok_or_else(|| NOT_FOUND.because("no comparator of that name is registered"))?;
+            .or(built_in.map(|(_, call)| UserComparator { call, context: null_mut() }))
+            .ok_or_else(|| NOT_FOUND.with_message("no comparator of that name is registered"))?;
         // SAFETY: says the caller.
         unsafe {
             if let Some(place) = fn_.as_mut() {
@@ -266,28 +266,28 @@ fn checkpoint(db: Handle, dir: *const c_char, shared: bool) -> c_int {
         // SAFETY: the interface asks for text.
         let dir = unsafe { text(dir) }?;
         if dir.is_empty() {
-            return Err(INVALID_ARGS.because("a directory is needed"));
+            return Err(INVALID_ARGS.with_message("a directory is needed"));
         }
         let dir = std::path::Path::new(dir);
         if std::fs::read_dir(dir).is_ok_and(|mut d| d.next().is_some()) {
-            return Err(EXISTS.because("the directory is not empty"));
+            return Err(EXISTS.with_message("the directory is not empty"));
         }
         db.engine()?.checkpoint(dir)?;
         if !shared {
-            unshare(dir).map_err(|e| IO.with(format!("{}: {e}", dir.display())))?;
+            copy_linked_files(dir).map_err(|e| IO.with_text(format!("{}: {e}", dir.display())))?;
         }
         Ok(())
     })
 }
 
 /// Gives every file of a checkpoint bytes of its own. Whenever it stops, what is there is a whole database.
-fn unshare(dir: &std::path::Path) -> std::io::Result<()> {
+fn copy_linked_files(dir: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         let meta = std::fs::symlink_metadata(&path)?;
         if meta.is_dir() {
-            unshare(&path)?;
+            copy_linked_files(&path)?;
         } else if meta.is_file() && meta.nlink() > 1 {
             let copy = path.with_extension("copying");
             std::fs::copy(&path, &copy)?;
@@ -321,12 +321,12 @@ pub unsafe extern "C" fn tidesdb_checkpoint(db: Handle, checkpoint_dir: *const c
 pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> c_int {
     call(|| {
         let _db = database(db)?;
-        Err(INVALID_ARGS.because("the database is no replica"))
+        Err(INVALID_ARGS.with_message("the database is no replica"))
     })
 }
 
 /// The connector that there is: one that `tidesdb_open` refuses by name.
-static STORE: c_int = 0;
+static UNSUPPORTED_STORE: c_int = 0;
 
 /// A connector to a directory.
 ///
@@ -338,12 +338,12 @@ pub unsafe extern "C" fn tidesdb_objstore_fs_create(root_dir: *const c_char) -> 
         return null_mut();
     }
     log::warn("object stores are not there yet: tidesdb_open refuses this connector");
-    (&raw const STORE).cast_mut().cast()
+    (&raw const UNSUPPORTED_STORE).cast_mut().cast()
 }
 
-fn no_s3() -> Handle {
+fn s3_unsupported() -> Handle {
     log::error("this library has no S3 connector yet: a database on local disks is opened without one");
-    let _ = INVALID_ARGS.because("this library has no S3 connector yet");
+    let _ = INVALID_ARGS.with_message("this library has no S3 connector yet");
     null_mut()
 }
 
@@ -360,11 +360,11 @@ pub extern "C" fn tidesdb_objstore_s3_create(
     _use_ssl: c_int,
     _use_path_style: c_int,
 ) -> Handle {
-    no_s3()
+    s3_unsupported()
 }
 
 /// The same, with all that can be said of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_objstore_s3_create_config(_config: *const S3Config) -> Handle {
-    no_s3()
+    s3_unsupported()
 }

@@ -1,9 +1,9 @@
 //! The calls about families: make, drop, rename, clone, list, configure.
 
 use crate::abi::*;
-use crate::border::{call, given, out, text, value};
+use crate::ffi::{call, struct_param, out_param, text, call_or};
 use crate::code::{CORRUPTION, EXISTS, INVALID_ARGS, IO, NOT_FOUND, Result};
-use crate::state::{Database, Family, announce, database, family};
+use crate::state::{Database, Family, publish_handle, database, family};
 use crate::{alloc, catalog, config, ini, log};
 use perigee::{Db, FamilyOptions};
 use std::ffi::{c_char, c_int, c_void};
@@ -13,21 +13,21 @@ use std::ptr::null_mut;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// Changes of families are made one after the other.
-fn changing(db: &Arc<Database>) -> Result<(&Db, MutexGuard<'_, ()>)> {
+fn lock_family_changes(db: &Arc<Database>) -> Result<(&Db, MutexGuard<'_, ()>)> {
     let engine = db.engine()?;
-    Ok((engine, db.changing.lock().unwrap_or_else(PoisonError::into_inner)))
+    Ok((engine, db.family_changes.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-fn missing(name: &str) -> crate::code::Code {
-    NOT_FOUND.with(format!("there is no column family {name:?}"))
+fn family_not_found(name: &str) -> crate::code::Code {
+    NOT_FOUND.with_text(format!("there is no column family {name:?}"))
 }
 
-fn exists(name: &str) -> crate::code::Code {
-    EXISTS.with(format!("there is a column family {name:?} already"))
+fn family_exists(name: &str) -> crate::code::Code {
+    EXISTS.with_text(format!("there is a column family {name:?} already"))
 }
 
-fn tell_of(name: &str, c: &FamilyConfig) {
-    let notes = config::notes(c);
+fn log_ignored_settings(name: &str, c: &FamilyConfig) {
+    let notes = config::ignored_family_settings(c);
     if !notes.is_empty() {
         let all = notes.join(", ");
         log::info(&format!("family {name:?}: kept and reported, without effect on this engine: {all}"));
@@ -35,33 +35,33 @@ fn tell_of(name: &str, c: &FamilyConfig) {
 }
 
 /// Takes a family that exists in the engine into the list.
-fn enlist(db: &Arc<Database>, inner: perigee::Family, name: &str, c: FamilyConfig) -> Result<Arc<Family>> {
+fn add_family(db: &Arc<Database>, inner: perigee::Family, name: &str, c: FamilyConfig) -> Result<Arc<Family>> {
     let family = Arc::new(Family::new(db, inner, name.to_owned(), c));
-    announce(&family)?;
+    publish_handle(&family)?;
     db.families.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&family));
-    db.keep_free();
+    db.update_min_free_space();
     Ok(family)
 }
 
-fn create(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result<()> {
+fn create_family(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result<()> {
     catalog::check_name(name)?;
-    let comparator = config::comparator(given)?;
-    if db.unified.is_some() && !comparator.is_empty() && comparator != "memcmp" {
-        return Err(INVALID_ARGS.because(
+    let comparator = config::comparator_name(given)?;
+    if db.unified_memtable_bytes.is_some() && !comparator.is_empty() && comparator != "memcmp" {
+        return Err(INVALID_ARGS.with_message(
             "comparator_name: one memtable for all families (unified_memtable) has one order, memcmp",
         ));
     }
-    let options: FamilyOptions = config::family_options(given, db.order(&comparator)?, db.unified)?;
-    let (engine, _one) = changing(db)?;
+    let options: FamilyOptions = config::family_options(given, db.find_comparator(&comparator)?, db.unified_memtable_bytes)?;
+    let (engine, _one) = lock_family_changes(db)?;
     if db.family(name).is_some() {
-        return Err(exists(name));
+        return Err(family_exists(name));
     }
-    tell_of(name, given);
+    log_ignored_settings(name, given);
     let kept = FamilyConfig { comparator_fn_cached: null_mut(), comparator_ctx_cached: null_mut(), ..*given };
-    ini::write(name, &kept)?; // Settings that cannot be stored are refused before anything is made.
-    let made = engine.create_family(&catalog::inside(name), options)?;
-    catalog::store(engine, name, made.id(), &kept)?;
-    let family = enlist(db, made, name, kept)?;
+    ini::write_section(name, &kept)?; // Settings that cannot be stored are refused before anything is made.
+    let made = engine.create_family(&catalog::engine_name(name), options)?;
+    catalog::store_settings(engine, name, made.id(), &kept)?;
+    let family = add_family(db, made, name, kept)?;
     if given.commit_hook_fn.is_some() {
         family.set_hook(given.commit_hook_fn, given.commit_hook_ctx);
     }
@@ -81,12 +81,12 @@ pub unsafe extern "C" fn tidesdb_create_column_family(
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        unsafe { create(&db, text(name)?, given(config)?) }
+        unsafe { create_family(&db, text(name)?, struct_param(config)?) }
     })
 }
 
 /// Takes a family out of the list, and away.
-fn remove(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Result<()> {
+fn remove_family(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Result<()> {
     let name = family.name();
     let inside = family.inner.name();
     if inside == "default" {
@@ -96,9 +96,9 @@ fn remove(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Result<()> {
         engine.drop_family(&inside)?;
     }
     db.families.write().unwrap_or_else(PoisonError::into_inner).retain(|f| !Arc::ptr_eq(f, family));
-    family.retire();
-    db.keep_free();
-    catalog::forget(engine, &name)
+    family.invalidate();
+    db.update_min_free_space();
+    catalog::delete_settings(engine, &name)
 }
 
 /// Drops a family with all that is in it.
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn tidesdb_drop_column_family(db: Handle, name: *const c_c
         let db = database(db)?;
         // SAFETY: says the caller.
         let name = unsafe { text(name) }?;
-        let (engine, _one) = changing(&db)?;
-        remove(&db, engine, &db.family(name).ok_or_else(|| missing(name))?)
+        let (engine, _one) = lock_family_changes(&db)?;
+        remove_family(&db, engine, &db.family(name).ok_or_else(|| family_not_found(name))?)
     })
 }
 
@@ -122,13 +122,13 @@ pub extern "C" fn tidesdb_delete_column_family(db: Handle, cf: Handle) -> c_int 
     call(|| {
         let (db, cf) = (database(db)?, family(cf)?);
         if !Arc::ptr_eq(&db, &cf.database) {
-            return Err(INVALID_ARGS.because("the column family is of another database"));
+            return Err(INVALID_ARGS.with_message("the column family is of another database"));
         }
-        let (engine, _one) = changing(&db)?;
-        if !db.all().iter().any(|f| Arc::ptr_eq(f, &cf)) {
-            return Err(missing(&cf.name()));
+        let (engine, _one) = lock_family_changes(&db)?;
+        if !db.all_families().iter().any(|f| Arc::ptr_eq(f, &cf)) {
+            return Err(family_not_found(&cf.name()));
         }
-        remove(&db, engine, &cf)
+        remove_family(&db, engine, &cf)
     })
 }
 
@@ -147,24 +147,24 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
         // SAFETY: says the caller.
         let (old, new) = unsafe { (text(old_name)?, text(new_name)?) };
         catalog::check_name(new)?;
-        let (engine, _one) = changing(&db)?;
-        let family = db.family(old).ok_or_else(|| missing(old))?;
+        let (engine, _one) = lock_family_changes(&db)?;
+        let family = db.family(old).ok_or_else(|| family_not_found(old))?;
         if old == new {
             return Ok(());
         }
         if db.family(new).is_some() {
-            return Err(exists(new));
+            return Err(family_exists(new));
         }
         let inside = family.inner.name();
         if inside == "default" {
             return Err(
-                INVALID_ARGS.because("the family \"default\" that was written from Rust keeps its name")
+                INVALID_ARGS.with_message("the family \"default\" that was written from Rust keeps its name")
             );
         }
-        catalog::store(engine, new, family.inner.id(), &family.config())?;
-        engine.rename_family(&inside, &catalog::inside(new))?;
+        catalog::store_settings(engine, new, family.inner.id(), &family.config())?;
+        engine.rename_family(&inside, &catalog::engine_name(new))?;
         family.rename(new);
-        catalog::forget(engine, old)
+        catalog::delete_settings(engine, old)
     })
 }
 
@@ -184,17 +184,17 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
         let (from, to) = unsafe { (text(src_name)?, text(dst_name)?) };
         catalog::check_name(to)?;
         if from == to {
-            return Err(INVALID_ARGS.because("source and clone need different names"));
+            return Err(INVALID_ARGS.with_message("source and clone need different names"));
         }
-        let (engine, _one) = changing(&db)?;
-        let source = db.family(from).ok_or_else(|| missing(from))?;
+        let (engine, _one) = lock_family_changes(&db)?;
+        let source = db.family(from).ok_or_else(|| family_not_found(from))?;
         if db.family(to).is_some() {
-            return Err(exists(to));
+            return Err(family_exists(to));
         }
         let c = FamilyConfig { commit_hook_fn: None, commit_hook_ctx: null_mut(), ..source.config() };
-        let made = engine.clone_family(&source.inner.name(), &catalog::inside(to))?;
-        catalog::store(engine, to, made.id(), &c)?;
-        enlist(&db, made, to, c).map(drop)
+        let made = engine.clone_family(&source.inner.name(), &catalog::engine_name(to))?;
+        catalog::store_settings(engine, to, made.id(), &c)?;
+        add_family(&db, made, to, c).map(drop)
     })
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
 /// `name` is null or text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_get_column_family(db: Handle, name: *const c_char) -> Handle {
-    value(null_mut(), || {
+    call_or(null_mut(), || {
         let db = database(db)?;
         // SAFETY: says the caller.
         let name = unsafe { text(name) }?;
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn tidesdb_get_column_family(db: Handle, name: *const c_ch
             log::error(&crate::code::last_error());
             return Err(e);
         }
-        let family = db.family(name).ok_or_else(|| missing(name))?;
+        let family = db.family(name).ok_or_else(|| family_not_found(name))?;
         Ok(family.handle.get().map_or(null_mut(), |h| *h as Handle))
     })
 }
@@ -230,13 +230,13 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let (names, count) = unsafe { (out(names)?, out(count)?) };
-        let all = db.names()?;
+        let (names, count) = unsafe { (out_param(names)?, out_param(count)?) };
+        let all = db.family_names()?;
         (*names, *count) = (null_mut(), 0);
         if all.is_empty() {
             return Ok(());
         }
-        let array = alloc::take(all.len() * size_of::<*mut c_char>())?.cast::<*mut c_char>();
+        let array = alloc::allocate(all.len() * size_of::<*mut c_char>())?.cast::<*mut c_char>();
         for (i, family) in all.iter().enumerate() {
             let name = alloc::copy_text(family);
             // SAFETY: the array has a place for each; what was made before is given back if memory ends.
@@ -244,8 +244,8 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
                 match name {
                     Ok(name) => array.add(i).write(name.cast()),
                     Err(e) => {
-                        (0..i).for_each(|j| alloc::give_back(array.add(j).read().cast()));
-                        alloc::give_back(array.cast());
+                        (0..i).for_each(|j| alloc::release(array.add(j).read().cast()));
+                        alloc::release(array.cast());
                         return Err(e);
                     }
                 }
@@ -269,21 +269,21 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
     call(|| {
         let cf = family(cf)?;
         // SAFETY: says the caller.
-        let new = unsafe { given(new_config) }?;
-        let (engine, _one) = changing(&cf.database)?;
+        let new = unsafe { struct_param(new_config) }?;
+        let (engine, _one) = lock_family_changes(&cf.database)?;
         let now = cf.inner.options();
-        let wanted = config::family_options(new, now.order, cf.database.unified)?;
-        let c = config::updated(&cf.config(), new);
-        tell_of(&cf.name(), &c);
-        let wanted = catalog::applied(&now, &wanted);
+        let wanted = config::family_options(new, now.order, cf.database.unified_memtable_bytes)?;
+        let c = config::merge_runtime_config(&cf.config(), new);
+        log_ignored_settings(&cf.name(), &c);
+        let wanted = catalog::apply_options(&now, &wanted);
         if wanted != now {
             cf.inner.set_options(wanted)?;
         }
         cf.set_hook(new.commit_hook_fn, new.commit_hook_ctx);
         cf.set_config(c);
-        cf.database.keep_free();
+        cf.database.update_min_free_space();
         // What is stored holds after the next open, what is not until then.
-        if persist_to_disk != 0 { catalog::store(engine, &cf.name(), cf.inner.id(), &c) } else { Ok(()) }
+        if persist_to_disk != 0 { catalog::store_settings(engine, &cf.name(), cf.inner.id(), &c) } else { Ok(()) }
     })
 }
 
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_set_commit_hook(
     cf: Handle,
-    fn_: Option<CommitHook>,
+    fn_: Option<CommitHookFn>,
     ctx: *mut c_void,
 ) -> c_int {
     call(|| {
@@ -319,12 +319,12 @@ pub unsafe extern "C" fn tidesdb_cf_config_load_from_ini(
         // SAFETY: says the caller.
         let (file, section) = unsafe { (text(ini_file)?, text(section_name)?) };
         if config.is_null() {
-            return Err(INVALID_ARGS.because("a null pointer where an answer is to be put"));
+            return Err(INVALID_ARGS.with_message("a null pointer where an answer is to be put"));
         }
-        let mut c = config::FAMILY;
-        let bytes = std::fs::read(file).map_err(|e| IO.with(format!("{file}: {e}")))?;
-        let all = String::from_utf8(bytes).map_err(|_| CORRUPTION.with(format!("{file}: not text")))?;
-        ini::read(&all, section, &mut c)?;
+        let mut c = config::DEFAULT_FAMILY_CONFIG;
+        let bytes = std::fs::read(file).map_err(|e| IO.with_text(format!("{file}: {e}")))?;
+        let all = String::from_utf8(bytes).map_err(|_| CORRUPTION.with_text(format!("{file}: not text")))?;
+        ini::read_section(&all, section, &mut c)?;
         // SAFETY: says the caller; what was there is not read.
         unsafe { config.write(c) };
         Ok(())
@@ -343,14 +343,14 @@ pub unsafe extern "C" fn tidesdb_cf_config_save_to_ini(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (file, section, c) = unsafe { (text(ini_file)?, text(section_name)?, given(config)?) };
-        let all = ini::write(section, c)?;
-        replace(Path::new(file), &all).map_err(|e| IO.with(format!("{file}: {e}")))
+        let (file, section, c) = unsafe { (text(ini_file)?, text(section_name)?, struct_param(config)?) };
+        let all = ini::write_section(section, c)?;
+        replace_file(Path::new(file), &all).map_err(|e| IO.with_text(format!("{file}: {e}")))
     })
 }
 
 /// The whole file or the one before.
-fn replace(file: &Path, contents: &str) -> std::io::Result<()> {
+fn replace_file(file: &Path, contents: &str) -> std::io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let dir = file

@@ -21,39 +21,39 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 const INDEX_BITS: u32 = 20;
-const CHUNK: usize = 1 << 10;
+const CHUNK_SLOTS: usize = 1 << 10;
 /// So many free slots take turns: a handle's number comes back after so many times a million others at the earliest.
-const FREE_LEAST: usize = 256;
-const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK;
-const GENERATION: u64 = (1 << 20) - 1;
+const FREE_SLOTS_MIN: usize = 256;
+const CHUNK_COUNT: usize = (1 << INDEX_BITS) / CHUNK_SLOTS;
+const GENERATION_MASK: u64 = (1 << 20) - 1;
 
 /// The state of a slot: its generation (from bit 32 on), whether something lives in it, whether one thread holds it, and how
 /// many have pinned it.
 const LIVE: u64 = 1 << 31;
-const HELD: u64 = 1 << 30;
+const EXCLUSIVE: u64 = 1 << 30;
 /// Somebody waits to take the value out: nobody enters any more.
-const GOING: u64 = 1 << 29;
-const PINS: u64 = GOING - 1;
+const REMOVING: u64 = 1 << 29;
+const PIN_COUNT_MASK: u64 = REMOVING - 1;
 
-struct Slot<T, S> {
+struct HandleSlot<T, S> {
     state: AtomicU64,
     /// The process that made what lives in it: see [`fork::generation`].
-    forks: AtomicU64,
+    fork_generation: AtomicU64,
     /// What may be looked at without holding the value: it is never freed.
-    side: S,
+    shared: S,
     /// The thread that holds it.
     owner: AtomicUsize,
     value: UnsafeCell<Option<T>>,
 }
 
 /// All handles of one kind. `S`: what can be seen of a value without holding it.
-pub struct Table<T: 'static, S: 'static = ()> {
+pub struct HandleTable<T: 'static, S: 'static = ()> {
     kind: u64,
-    chunks: [OnceLock<Box<[Slot<T, S>]>>; CHUNKS],
-    free: Mutex<Free>,
+    chunks: [OnceLock<Box<[HandleSlot<T, S>]>>; CHUNK_COUNT],
+    free: Mutex<FreeSlots>,
 }
 
-struct Free {
+struct FreeSlots {
     /// The longest free first: so a stale handle meets its number again as late as can be.
     slots: VecDeque<u32>,
     /// Slots from here on were never used.
@@ -61,44 +61,44 @@ struct Free {
 }
 
 // SAFETY: a slot's value is reached through `Pin` (shared: `T: Sync` needed) and `Hold` (exclusive, from any thread: `T: Send`).
-unsafe impl<T: Send + Sync, S: Sync> Sync for Table<T, S> {}
+unsafe impl<T: Send + Sync, S: Sync> Sync for HandleTable<T, S> {}
 
 /// A pinned value: it lives until this is dropped.
-pub struct Pin<'a, T, S = ()> {
-    slot: &'a Slot<T, S>,
+pub struct PinnedValue<'a, T, S = ()> {
+    slot: &'a HandleSlot<T, S>,
 }
 
 /// A held value: nobody else sees it until this is dropped.
-pub struct Hold<'a, T, S = ()> {
-    slot: &'a Slot<T, S>,
+pub struct LockedValue<'a, T, S = ()> {
+    slot: &'a HandleSlot<T, S>,
 }
 
 /// Something of this thread alone, whose address names it.
-pub fn me() -> usize {
-    thread_local! { static ME: u8 = const { 0 }; }
-    ME.try_with(|me| std::ptr::from_ref(me) as usize).unwrap_or(1)
+pub fn current_thread_id() -> usize {
+    thread_local! { static THREAD_MARKER: u8 = const { 0 }; }
+    THREAD_MARKER.try_with(|me| std::ptr::from_ref(me) as usize).unwrap_or(1)
 }
 
 #[cold]
-fn stale() -> Code {
-    INVALID_ARGS.because("a handle that is null, was freed, or is of another kind")
+fn invalid_handle() -> Code {
+    INVALID_ARGS.with_message("a handle that is null, was freed, or is of another kind")
 }
 
 /// Handles of the parent are refused in a forked child: their files, threads and locks are the parent's.
 #[cold]
-fn forked() -> Code {
-    INVALID_DB.because(
+fn forked_handle() -> Code {
+    INVALID_DB.with_message(
         "this process was forked from the one that made the handle: open the database here after the parent has closed it",
     )
 }
 
 #[cold]
-fn again() -> Code {
-    INVALID_ARGS.because("this thread is inside a call with that handle already")
+fn reentrant_use() -> Code {
+    INVALID_ARGS.with_message("this thread is inside a call with that handle already")
 }
 
 /// What a thread does that must wait, by the number of its tries.
-pub fn wait(tries: u32) {
+pub fn backoff(tries: u32) {
     match tries {
         0..64 => std::hint::spin_loop(),
         64..512 => std::thread::yield_now(),
@@ -106,29 +106,29 @@ pub fn wait(tries: u32) {
     }
 }
 
-impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
+impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
     /// An empty table; each needs a kind of its own, from 1 to 7.
-    pub const fn new(kind: u64) -> Table<T, S> {
-        Table {
+    pub const fn new(kind: u64) -> HandleTable<T, S> {
+        HandleTable {
             kind,
-            chunks: [const { OnceLock::new() }; CHUNKS],
-            free: Mutex::new(Free { slots: VecDeque::new(), next: 0 }),
+            chunks: [const { OnceLock::new() }; CHUNK_COUNT],
+            free: Mutex::new(FreeSlots { slots: VecDeque::new(), next: 0 }),
         }
     }
 
     #[inline]
-    fn slot(&self, raw: u64) -> Result<(&Slot<T, S>, u64)> {
+    fn find_slot(&self, raw: u64) -> Result<(&HandleSlot<T, S>, u64)> {
         let index = (raw >> 4) as usize & ((1 << INDEX_BITS) - 1);
-        let chunk = self.chunks[index / CHUNK].get();
+        let chunk = self.chunks[index / CHUNK_SLOTS].get();
         match chunk {
             Some(chunk) if raw >> 44 == self.kind && raw & 15 == 0 => {
-                let slot = &chunk[index % CHUNK];
-                if slot.forks.load(Relaxed) != fork::generation() {
-                    return Err(forked());
+                let slot = &chunk[index % CHUNK_SLOTS];
+                if slot.fork_generation.load(Relaxed) != fork::fork_count() {
+                    return Err(forked_handle());
                 }
-                Ok((slot, (raw >> 24) & GENERATION))
+                Ok((slot, (raw >> 24) & GENERATION_MASK))
             }
-            _ => Err(stale()),
+            _ => Err(invalid_handle()),
         }
     }
 
@@ -141,124 +141,124 @@ impl<T: Send + Sync, S: Default + Sync> Table<T, S> {
     pub fn insert_with(&self, value: T, side: impl FnOnce(&S)) -> Result<usize> {
         let index = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = free.next >> INDEX_BITS == 0 && free.slots.len() < FREE_LEAST;
+            let fresh = free.next >> INDEX_BITS == 0 && free.slots.len() < FREE_SLOTS_MIN;
             match if fresh { None } else { free.slots.pop_front() } {
                 Some(index) => index,
                 None if fresh => {
                     free.next += 1;
                     free.next - 1
                 }
-                None => return Err(MEMORY.because("more than a million handles of one kind")),
+                None => return Err(MEMORY.with_message("more than a million handles of one kind")),
             }
         } as usize;
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| {
-            let empty = || Slot {
+        let chunk = self.chunks[index / CHUNK_SLOTS].get_or_init(|| {
+            let empty = || HandleSlot {
                 state: AtomicU64::new(1 << 32),
-                forks: AtomicU64::new(fork::generation()),
-                side: S::default(),
+                fork_generation: AtomicU64::new(fork::fork_count()),
+                shared: S::default(),
                 owner: AtomicUsize::new(0),
                 value: UnsafeCell::new(None),
             };
-            (0..CHUNK).map(|_| empty()).collect()
+            (0..CHUNK_SLOTS).map(|_| empty()).collect()
         });
-        let slot = &chunk[index % CHUNK];
+        let slot = &chunk[index % CHUNK_SLOTS];
         let generation = slot.state.load(Acquire) >> 32;
         // SAFETY: the slot is free and was taken from the list of free ones by this thread alone: no handle leads to it.
         unsafe { *slot.value.get() = Some(value) };
-        side(&slot.side);
-        slot.forks.store(fork::generation(), Relaxed);
+        side(&slot.shared);
+        slot.fork_generation.store(fork::fork_count(), Relaxed);
         slot.state.store(generation << 32 | LIVE, Release);
         Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
     }
 
     /// Whether the handle is good.
     #[inline]
-    pub fn lives(&self, raw: usize) -> bool {
-        self.slot(raw as u64).is_ok_and(|(slot, generation)| {
+    pub fn is_valid(&self, raw: usize) -> bool {
+        self.find_slot(raw as u64).is_ok_and(|(slot, generation)| {
             let state = slot.state.load(Acquire);
-            state >> 32 == generation && state & (LIVE | GOING) == LIVE
+            state >> 32 == generation && state & (LIVE | REMOVING) == LIVE
         })
     }
 
     /// What can be seen of a value without holding it, if the handle is good.
     #[inline]
-    pub fn peek(&self, raw: usize) -> Result<&S> {
-        let (slot, generation) = self.slot(raw as u64)?;
+    pub fn peek_shared(&self, raw: usize) -> Result<&S> {
+        let (slot, generation) = self.find_slot(raw as u64)?;
         let state = slot.state.load(Acquire);
-        let there = state >> 32 == generation && state & (LIVE | GOING) == LIVE;
-        if there { Ok(&slot.side) } else { Err(stale()) }
+        let there = state >> 32 == generation && state & (LIVE | REMOVING) == LIVE;
+        if there { Ok(&slot.shared) } else { Err(invalid_handle()) }
     }
 
     /// Changes the state by `step` as soon as `ready` says so.
     #[inline]
-    fn enter(slot: &Slot<T, S>, generation: u64, busy: u64, step: u64) -> Result<&Slot<T, S>> {
+    fn acquire(slot: &HandleSlot<T, S>, generation: u64, busy: u64, step: u64) -> Result<&HandleSlot<T, S>> {
         let mut tries = 0;
         loop {
             let state = slot.state.load(Relaxed);
-            if state >> 32 != generation || state & (LIVE | GOING) != LIVE {
-                return Err(stale());
+            if state >> 32 != generation || state & (LIVE | REMOVING) != LIVE {
+                return Err(invalid_handle());
             }
             if state & busy == 0 {
                 if slot.state.compare_exchange_weak(state, state + step, Acquire, Relaxed).is_ok() {
                     return Ok(slot);
                 }
             } else {
-                if slot.owner.load(Relaxed) == me() {
-                    return Err(again());
+                if slot.owner.load(Relaxed) == current_thread_id() {
+                    return Err(reentrant_use());
                 }
                 tries += 1;
-                wait(tries);
+                backoff(tries);
             }
         }
     }
 
     /// Pins a value.
     #[inline]
-    pub fn pin(&self, raw: usize) -> Result<Pin<'_, T, S>> {
-        let (slot, generation) = self.slot(raw as u64)?;
-        Self::enter(slot, generation, HELD, 1).map(|slot| Pin { slot })
+    pub fn pin(&self, raw: usize) -> Result<PinnedValue<'_, T, S>> {
+        let (slot, generation) = self.find_slot(raw as u64)?;
+        Self::acquire(slot, generation, EXCLUSIVE, 1).map(|slot| PinnedValue { slot })
     }
 
     /// Holds a value.
     #[inline]
-    pub fn hold(&self, raw: usize) -> Result<Hold<'_, T, S>> {
-        let (slot, generation) = self.slot(raw as u64)?;
-        Self::enter(slot, generation, HELD | PINS, HELD)?;
-        slot.owner.store(me(), Relaxed);
-        Ok(Hold { slot })
+    pub fn lock(&self, raw: usize) -> Result<LockedValue<'_, T, S>> {
+        let (slot, generation) = self.find_slot(raw as u64)?;
+        Self::acquire(slot, generation, EXCLUSIVE | PIN_COUNT_MASK, EXCLUSIVE)?;
+        slot.owner.store(current_thread_id(), Relaxed);
+        Ok(LockedValue { slot })
     }
 
     /// Takes a value out: its handle is no good from the first moment on; who is inside is waited for.
     pub fn remove(&self, raw: usize) -> Result<T> {
-        let (slot, generation) = self.slot(raw as u64)?;
+        let (slot, generation) = self.find_slot(raw as u64)?;
         let mut state = slot.state.load(Relaxed);
         loop {
-            if state >> 32 != generation || state & (LIVE | GOING) != LIVE {
-                return Err(stale());
+            if state >> 32 != generation || state & (LIVE | REMOVING) != LIVE {
+                return Err(invalid_handle());
             }
-            if state & HELD != 0 && slot.owner.load(Relaxed) == me() {
-                return Err(again());
+            if state & EXCLUSIVE != 0 && slot.owner.load(Relaxed) == current_thread_id() {
+                return Err(reentrant_use());
             }
-            match slot.state.compare_exchange_weak(state, state | GOING, Acquire, Relaxed) {
+            match slot.state.compare_exchange_weak(state, state | REMOVING, Acquire, Relaxed) {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
         }
         let mut tries = 0;
-        while slot.state.load(Acquire) & (HELD | PINS) != 0 {
+        while slot.state.load(Acquire) & (EXCLUSIVE | PIN_COUNT_MASK) != 0 {
             tries += 1;
-            wait(tries);
+            backoff(tries);
         }
         // SAFETY: nobody is inside, and nobody enters what is going; only one thread has set that.
         let value = unsafe { (*slot.value.get()).take() };
-        slot.state.store(((generation + 1) & GENERATION) << 32, Release);
+        slot.state.store(((generation + 1) & GENERATION_MASK) << 32, Release);
         let index = (raw >> 4) & ((1 << INDEX_BITS) - 1);
         self.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push_back(index as u32);
-        value.ok_or_else(stale)
+        value.ok_or_else(invalid_handle)
     }
 }
 
-impl<T, S> Deref for Pin<'_, T, S> {
+impl<T, S> Deref for PinnedValue<'_, T, S> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -267,22 +267,22 @@ impl<T, S> Deref for Pin<'_, T, S> {
     }
 }
 
-impl<T, S> Drop for Pin<'_, T, S> {
+impl<T, S> Drop for PinnedValue<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.slot.state.fetch_sub(1, Release);
     }
 }
 
-impl<T, S> Hold<'_, T, S> {
+impl<T, S> LockedValue<'_, T, S> {
     /// What others may see of it.
     #[inline]
-    pub fn side(&self) -> &S {
-        &self.slot.side
+    pub fn shared(&self) -> &S {
+        &self.slot.shared
     }
 }
 
-impl<T, S> Deref for Hold<'_, T, S> {
+impl<T, S> Deref for LockedValue<'_, T, S> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -291,7 +291,7 @@ impl<T, S> Deref for Hold<'_, T, S> {
     }
 }
 
-impl<T, S> DerefMut for Hold<'_, T, S> {
+impl<T, S> DerefMut for LockedValue<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: `HELD` was set by this thread and is cleared when this is dropped; with it set nobody else enters.
@@ -299,12 +299,12 @@ impl<T, S> DerefMut for Hold<'_, T, S> {
     }
 }
 
-impl<T, S> Drop for Hold<'_, T, S> {
+impl<T, S> Drop for LockedValue<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.slot.owner.store(0, Relaxed);
         // Another thread may say meanwhile that it wants to take the value out.
-        self.slot.state.fetch_and(!HELD, Release);
+        self.slot.state.fetch_and(!EXCLUSIVE, Release);
     }
 }
 
@@ -315,33 +315,33 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_handle_is_good_until_it_is_removed_and_never_again() {
-        static TABLE: Table<String> = Table::new(3);
+    fn removed_handles_stay_invalid() {
+        static TABLE: HandleTable<String> = HandleTable::new(3);
         let a = TABLE.insert("a".into()).unwrap();
         assert_eq!(*TABLE.pin(a).unwrap(), "a");
-        TABLE.hold(a).unwrap().push('b');
+        TABLE.lock(a).unwrap().push('b');
         assert_eq!(TABLE.remove(a).unwrap(), "ab");
-        assert!(TABLE.pin(a).is_err() && TABLE.hold(a).is_err() && TABLE.remove(a).is_err());
+        assert!(TABLE.pin(a).is_err() && TABLE.lock(a).is_err() && TABLE.remove(a).is_err());
         let b = TABLE.insert("b".into()).unwrap();
-        assert!(a != b && !TABLE.lives(a) && TABLE.lives(b));
+        assert!(a != b && !TABLE.is_valid(a) && TABLE.is_valid(b));
         for wrong in [0, 1, b + 1, b | 1 << 46, b ^ 1 << 30, usize::MAX, b + (5 << 4), 0xdead_beef] {
-            assert!(!TABLE.lives(wrong) && TABLE.pin(wrong).is_err(), "{wrong:x}");
+            assert!(!TABLE.is_valid(wrong) && TABLE.pin(wrong).is_err(), "{wrong:x}");
         }
     }
 
     #[test]
-    fn a_thread_that_holds_it_is_told_and_not_left_waiting() {
-        static TABLE: Table<u32> = Table::new(4);
+    fn reentrant_lock_fails_instead_of_deadlocking() {
+        static TABLE: HandleTable<u32> = HandleTable::new(4);
         let a = TABLE.insert(1).unwrap();
-        let held = TABLE.hold(a).unwrap();
-        assert!(TABLE.hold(a).is_err() && TABLE.pin(a).is_err() && TABLE.remove(a).is_err());
+        let held = TABLE.lock(a).unwrap();
+        assert!(TABLE.lock(a).is_err() && TABLE.pin(a).is_err() && TABLE.remove(a).is_err());
         drop(held);
-        assert!(TABLE.hold(a).is_ok());
+        assert!(TABLE.lock(a).is_ok());
     }
 
     #[test]
-    fn threads_that_meet_take_turns_and_removal_waits_for_pins() {
-        static TABLE: Table<Vec<u64>> = Table::new(5);
+    fn locks_are_exclusive_and_removal_waits_for_pins() {
+        static TABLE: HandleTable<Vec<u64>> = HandleTable::new(5);
         let seen = Arc::new(AtomicU64::new(0));
         for round in 0..200 {
             let a = TABLE.insert(Vec::new()).unwrap();
@@ -358,13 +358,13 @@ mod tests {
                             if t == 2 {
                                 let _ = TABLE.pin(a).map(|v| assert!(v.iter().all(|x| *x < 4)));
                             } else {
-                                let _ = TABLE.hold(a).map(|mut v| v.push(t));
+                                let _ = TABLE.lock(a).map(|mut v| v.push(t));
                             }
                         }
                     });
                 }
             });
-            assert!(!TABLE.lives(a));
+            assert!(!TABLE.is_valid(a));
         }
         assert!(seen.load(Relaxed) > 0);
     }

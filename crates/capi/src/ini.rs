@@ -4,7 +4,7 @@ use crate::abi::{
     COMPRESS_LZ4, COMPRESS_LZ4_FAST, COMPRESS_NONE, COMPRESS_SNAPPY, COMPRESS_ZSTD, FamilyConfig,
     SERIALIZABLE,
 };
-use crate::border::{field, set_field};
+use crate::ffi::{read_field, set_field};
 use crate::code::{CORRUPTION, INVALID_ARGS, Result};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ macro_rules! numbers {
 }
 
 /// One section. The name of the family, its hook and what is cached are not in it.
-pub fn write(section: &str, c: &FamilyConfig) -> Result<String> {
+pub fn write_section(section: &str, c: &FamilyConfig) -> Result<String> {
     let mut text = format!("[{section}]\n");
     macro_rules! put {
         ($($field:ident $key:literal,)*) => {$(let _ = writeln!(text, "{} = {}", $key, c.$field);)*};
@@ -60,11 +60,11 @@ pub fn write(section: &str, c: &FamilyConfig) -> Result<String> {
         COMPRESSIONS.iter().find(|(_, n)| *n == c.compression_algorithm).map_or("NONE", |(name, _)| name);
     let _ = writeln!(text, "compression_algorithm = {compression}");
     let _ = writeln!(text, "default_isolation_level = {}", c.default_isolation_level);
-    let (comparator, context) = (field(&c.comparator_name)?, field(&c.comparator_ctx_str)?);
+    let (comparator, context) = (read_field(&c.comparator_name)?, read_field(&c.comparator_ctx_str)?);
     if [section, &comparator, &context].iter().any(|s| s.contains(char::is_control)) || section.contains(']')
     {
         return Err(
-            INVALID_ARGS.because("a name with control characters or ']' cannot stand in a file of settings")
+            INVALID_ARGS.with_message("a name with control characters or ']' cannot stand in a file of settings")
         );
     }
     let _ = writeln!(text, "comparator_name = {}", quoted(&comparator));
@@ -93,10 +93,10 @@ fn unquoted(value: &str) -> &str {
 }
 
 fn number<N: FromStr>(value: &str, line: usize) -> Result<N> {
-    value.parse().map_err(|_| CORRUPTION.with(format!("line {line}: {value:?} is not a number that fits")))
+    value.parse().map_err(|_| CORRUPTION.with_text(format!("line {line}: {value:?} is not a number that fits")))
 }
 
-fn set(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> {
+fn set_field_from_text(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> {
     macro_rules! get {
         ($($field:ident $key:literal,)*) => {
             match key {
@@ -112,14 +112,14 @@ fn set(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> 
             c.compression_algorithm = match known {
                 Some((_, n)) => *n,
                 None => {
-                    return Err(CORRUPTION.with(format!("line {line}: there is no compression {value:?}")));
+                    return Err(CORRUPTION.with_text(format!("line {line}: there is no compression {value:?}")));
                 }
             };
         }
         "default_isolation_level" => {
             let level: i32 = number(value, line)?;
             if !(0..=SERIALIZABLE).contains(&level) {
-                return Err(CORRUPTION.with(format!("line {line}: there is no level of isolation {level}")));
+                return Err(CORRUPTION.with_text(format!("line {line}: there is no level of isolation {level}")));
             }
             c.default_isolation_level = level;
         }
@@ -132,7 +132,7 @@ fn set(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> 
 }
 
 /// Reads a section over what is there; a section that is missing changes nothing.
-pub fn read(text: &str, section: &str, c: &mut FamilyConfig) -> Result<()> {
+pub fn read_section(text: &str, section: &str, c: &mut FamilyConfig) -> Result<()> {
     let mut ours = false;
     for (n, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
@@ -141,16 +141,16 @@ pub fn read(text: &str, section: &str, c: &mut FamilyConfig) -> Result<()> {
         }
         if let Some(rest) = line.strip_prefix('[') {
             let Some((name, _)) = rest.split_once(']') else {
-                return Err(CORRUPTION.with(format!("line {}: a section without its end", n + 1)));
+                return Err(CORRUPTION.with_text(format!("line {}: a section without its end", n + 1)));
             };
             ours = name == section;
             continue;
         }
         let Some((key, value)) = line.split_once('=').or_else(|| line.split_once(':')) else {
-            return Err(CORRUPTION.with(format!("line {}: neither a section nor key = value", n + 1)));
+            return Err(CORRUPTION.with_text(format!("line {}: neither a section nor key = value", n + 1)));
         };
         if ours {
-            set(c, key.trim(), unquoted(value), n + 1)?;
+            set_field_from_text(c, key.trim(), unquoted(value), n + 1)?;
         }
     }
     Ok(())
@@ -163,14 +163,14 @@ mod tests {
     use crate::config;
 
     #[test]
-    fn texts_come_back_as_they_were() {
+    fn written_section_reads_back_unchanged() {
         for context in ["plain", " spaces ", "a ; b", "\"quoted\"", "x=y", "ends ;", "\""] {
-            let mut c = config::FAMILY;
+            let mut c = config::DEFAULT_FAMILY_CONFIG;
             set_field(&mut c.comparator_ctx_str, context).unwrap();
-            let text = write("family", &c).unwrap();
-            let mut back = config::FAMILY;
-            read(&text, "family", &mut back).unwrap();
-            assert_eq!(field(&back.comparator_ctx_str).unwrap(), context, "{text}");
+            let text = write_section("family", &c).unwrap();
+            let mut back = config::DEFAULT_FAMILY_CONFIG;
+            read_section(&text, "family", &mut back).unwrap();
+            assert_eq!(read_field(&back.comparator_ctx_str).unwrap(), context, "{text}");
         }
     }
 }

@@ -16,18 +16,18 @@ use crate::abi::{LOG_DEBUG, LOG_ERROR, LOG_INFO, LOG_NONE, LOG_WARN};
 #[allow(non_upper_case_globals)]
 pub static _tidesdb_log_level: AtomicI32 = AtomicI32::new(LOG_INFO);
 
-struct Target {
+struct LogFile {
     path: PathBuf,
     file: File,
     bytes: u64,
     /// Begun anew at this size; 0: never.
-    most: u64,
+    max_bytes: u64,
 }
 
-static TARGET: Mutex<Option<Target>> = Mutex::new(None);
+static LOG_FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
-fn target() -> std::sync::MutexGuard<'static, Option<Target>> {
-    TARGET.lock().unwrap_or_else(PoisonError::into_inner)
+fn log_file() -> std::sync::MutexGuard<'static, Option<LogFile>> {
+    LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the level.
@@ -37,61 +37,61 @@ pub fn set_level(level: c_int) {
 
 /// Whether lines of a level are written.
 #[inline]
-pub fn wants(level: c_int) -> bool {
+pub fn is_enabled(level: c_int) -> bool {
     let least = _tidesdb_log_level.load(Relaxed);
     least != LOG_NONE && level >= least
 }
 
 /// Lines that wait for the file that they go to.
-static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+static BUFFERED_LINES: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-fn held() -> std::sync::MutexGuard<'static, Option<Vec<String>>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn buffered_lines() -> std::sync::MutexGuard<'static, Option<Vec<String>>> {
+    BUFFERED_LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on lines are kept, until it is said where they go.
-pub fn hold() {
-    held().get_or_insert_default();
+pub fn start_buffering() {
+    buffered_lines().get_or_insert_default();
 }
 
 /// What was kept goes where lines go.
-pub fn release() {
-    let lines = held().take();
-    let mut target = target();
+pub fn flush_buffered() {
+    let lines = buffered_lines().take();
+    let mut target = log_file();
     for line in lines.into_iter().flatten() {
-        put(&mut target, &line);
+        write_line(&mut target, &line);
     }
 }
 
 /// From now on lines go to the end of this file; where that cannot be, to where they went.
-pub fn to(path: &Path, most: u64) {
+pub fn log_to_file(path: &Path, most: u64) {
     let open = || {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let bytes = file.metadata()?.len();
-        Ok::<_, std::io::Error>(Target { path: path.to_owned(), file, bytes, most })
+        Ok::<_, std::io::Error>(LogFile { path: path.to_owned(), file, bytes, max_bytes: most })
     };
     let failed = match open() {
         Ok(opened) => {
-            *target() = Some(opened);
+            *log_file() = Some(opened);
             None
         }
         Err(e) => Some(e),
     };
-    release();
+    flush_buffered();
     if let Some(e) = failed {
         warn(&format!("the log file cannot be written: {}: {e}", path.display()));
     }
 }
 
 /// If lines go to this file they go to standard error from now on.
-pub fn leave(path: &Path) {
-    let mut target = target();
+pub fn stop_logging_to(path: &Path) {
+    let mut target = log_file();
     if target.as_ref().is_some_and(|t| t.path == path) {
         *target = None;
     }
 }
 
-fn name(level: c_int) -> &'static str {
+fn level_name(level: c_int) -> &'static str {
     match level {
         LOG_DEBUG => "DEBUG",
         LOG_INFO => "INFO",
@@ -102,7 +102,7 @@ fn name(level: c_int) -> &'static str {
 }
 
 /// The days since 1970 as year, month and day (of the proleptic Gregorian calendar).
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -112,30 +112,30 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(m <= 2), m, d)
 }
 
-fn stamp() -> String {
+fn timestamp() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (s, ms) = (now.as_secs() as i64, now.subsec_millis());
-    let (y, mo, d) = civil(s.div_euclid(86_400));
+    let (y, mo, d) = civil_from_days(s.div_euclid(86_400));
     let (h, mi, s) = (s / 3600 % 24, s / 60 % 60, s % 60);
     format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
 }
 
 /// Writes a line, whatever its level, from a place in some source.
-pub fn write(level: c_int, file: &str, line: c_int, text: &str) {
-    let whole = format!("[{}] [{}] {file}:{line}: {text}\n", stamp(), name(level));
-    if let Some(lines) = held().as_mut() {
+pub fn log_from_source(level: c_int, file: &str, line: c_int, text: &str) {
+    let whole = format!("[{}] [{}] {file}:{line}: {text}\n", timestamp(), level_name(level));
+    if let Some(lines) = buffered_lines().as_mut() {
         lines.push(whole);
         return;
     }
-    put(&mut target(), &whole);
+    write_line(&mut log_file(), &whole);
 }
 
-fn put(target: &mut Option<Target>, whole: &str) {
+fn write_line(target: &mut Option<LogFile>, whole: &str) {
     let Some(t) = target.as_mut() else {
         let _ = std::io::stderr().write_all(whole.as_bytes());
         return;
     };
-    if t.most > 0 && t.bytes >= t.most && t.file.set_len(0).is_ok() {
+    if t.max_bytes > 0 && t.bytes >= t.max_bytes && t.file.set_len(0).is_ok() {
         let _ = writeln!(t.file, "[the log began anew at {} bytes]", t.bytes);
         t.bytes = 0;
     }
@@ -144,35 +144,35 @@ fn put(target: &mut Option<Target>, whole: &str) {
     }
 }
 
-fn say(level: c_int, text: &str) {
-    if wants(level) {
-        write(level, "perigee", 0, text);
+fn log_line(level: c_int, text: &str) {
+    if is_enabled(level) {
+        log_from_source(level, "perigee", 0, text);
     }
 }
 
 /// What is wrong.
 #[cold]
 pub fn error(text: &str) {
-    say(LOG_ERROR, text);
+    log_line(LOG_ERROR, text);
 }
 /// What may be wrong.
 #[cold]
 pub fn warn(text: &str) {
-    say(LOG_WARN, text);
+    log_line(LOG_WARN, text);
 }
 /// What happens.
 #[cold]
 pub fn info(text: &str) {
-    say(LOG_INFO, text);
+    log_line(LOG_INFO, text);
 }
 #[cfg(test)]
 mod tests {
     #[test]
-    fn days_have_dates() {
+    fn civil_dates_of_days_are_correct() {
         for (days, date) in
             [(0, (1970, 1, 1)), (59, (1970, 3, 1)), (20_778, (2026, 11, 21)), (11_016, (2000, 2, 29))]
         {
-            assert_eq!(super::civil(days), date);
+            assert_eq!(super::civil_from_days(days), date);
         }
     }
 }

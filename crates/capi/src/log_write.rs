@@ -4,12 +4,12 @@
 use crate::log;
 use std::ffi::{CStr, c_char, c_int};
 
-type Wanted = extern "C" fn(c_int) -> c_int;
-type LineTo = unsafe extern "C" fn(c_int, *const c_char, c_int, *const c_char, usize);
+type IsEnabledFn = extern "C" fn(c_int) -> c_int;
+type WriteLineFn = unsafe extern "C" fn(c_int, *const c_char, c_int, *const c_char, usize);
 
 unsafe extern "C" {
     fn perigee_log_format(level: c_int, file: *const c_char, line: c_int, format: *const c_char, ...);
-    fn perigee_log_connect(wanted: Wanted, line_to: LineTo);
+    fn perigee_log_connect(wanted: IsEnabledFn, line_to: WriteLineFn);
 }
 
 /// Writes a line, if lines of that level are written: `format` and what follows as for `printf`.
@@ -34,14 +34,14 @@ static CONNECT: extern "C" fn() = connect;
 /// Tells the C half where lines go; again does no harm.
 pub extern "C" fn connect() {
     // SAFETY: both functions are of these types, and stay.
-    unsafe { perigee_log_connect(wanted, line_to) }
+    unsafe { perigee_log_connect(is_level_enabled, write_c_line) }
 }
 
-extern "C" fn wanted(level: c_int) -> c_int {
-    c_int::from(log::wants(level))
+extern "C" fn is_level_enabled(level: c_int) -> c_int {
+    c_int::from(log::is_enabled(level))
 }
 
-unsafe extern "C" fn line_to(
+unsafe extern "C" fn write_c_line(
     level: c_int,
     file: *const c_char,
     line: c_int,
@@ -56,5 +56,5 @@ unsafe extern "C" fn line_to(
         // SAFETY: null or text, as the interface says.
         unsafe { CStr::from_ptr(file) }.to_string_lossy()
     };
-    log::write(level, &file, line, &String::from_utf8_lossy(text));
+    log::log_from_source(level, &file, line, &String::from_utf8_lossy(text));
 }

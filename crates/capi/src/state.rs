@@ -2,32 +2,32 @@
 //!
 //! Invariant: a family's handle is good as long as the family is in its database's list; closing empties the list.
 
-use crate::abi::{CommitHook, FamilyConfig, SYNC_NONE};
+use crate::abi::{CommitHookFn, FamilyConfig, SYNC_NONE};
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
-use crate::handle::{Pin, Table};
-use crate::hook::Hook;
-use crate::order::Function;
-use crate::{catalog, config, log, order};
-use perigee::{Db, Durability, KeptLock, KeyOrder, Options};
+use crate::handle::{PinnedValue, HandleTable};
+use crate::commit_hook::UserCommitHook;
+use crate::comparator::UserComparator;
+use crate::{catalog, config, log, comparator};
+use perigee::{Db, Durability, DirectoryLock, KeyComparator, Options};
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Open databases.
-pub static DATABASES: Table<Arc<Database>> = Table::new(1);
+pub static DATABASES: HandleTable<Arc<Database>> = HandleTable::new(1);
 /// Their families.
-pub static FAMILIES: Table<Arc<Family>> = Table::new(2);
+pub static FAMILIES: HandleTable<Arc<Family>> = HandleTable::new(2);
 
 /// A comparator that a program has registered with a database.
 #[derive(Clone)]
-pub struct Registered {
+pub struct RegisteredComparator {
     /// Its name.
     pub name: String,
     /// The function, as the program gave it.
-    pub function: Function,
+    pub function: UserComparator,
     /// What the engine knows it as, once a family has it.
-    pub order: Option<KeyOrder>,
+    pub order: Option<KeyComparator>,
 }
 
 /// An open database. If families of it have comparators that are not registered yet, the engine is opened when they are.
@@ -38,41 +38,41 @@ pub struct Database {
     pub path: PathBuf,
     engine: OnceLock<Db>,
     /// It waits for a comparator.
-    waiting: AtomicBool,
+    waiting_for_comparator: AtomicBool,
     /// The lock on the directory, while the engine waits for comparators.
-    kept: Mutex<KeptLock>,
+    directory_lock: Mutex<DirectoryLock>,
     /// What the engine is to be opened with.
     options: Mutex<Option<Options>>,
     /// Comparators of the program.
-    pub comparators: RwLock<Vec<Registered>>,
+    pub comparators: RwLock<Vec<RegisteredComparator>>,
     /// Its families, oldest first.
     pub families: RwLock<Vec<Arc<Family>>>,
     /// One change of families at a time.
-    pub changing: Mutex<()>,
+    pub family_changes: Mutex<()>,
     /// The size of the memtable that all share, if that was asked for.
-    pub unified: Option<usize>,
+    pub unified_memtable_bytes: Option<usize>,
     /// How durable every commit is at least.
     pub durability: Durability,
     /// Compactions are finished before it closes.
-    pub finish: bool,
+    pub finish_compactions: bool,
     /// Its log file, if it has one.
-    pub log: Option<PathBuf>,
+    pub log_path: Option<PathBuf>,
     /// Families with a hook: transactions are kept whole for them.
-    pub hooks: AtomicUsize,
+    pub hook_count: AtomicUsize,
     /// The block cache was wanted.
-    pub cached: bool,
+    pub has_block_cache: bool,
     /// Memory of the machine, and what of it was free when the database was opened.
-    pub memory: (u64, u64),
+    pub machine_memory: (u64, u64),
 }
 
 /// Settings as the program gave them; the pointers in them are only given back.
 #[derive(Clone, Copy)]
-pub struct Kept(pub FamilyConfig);
+pub struct StoredConfig(pub FamilyConfig);
 
 // SAFETY: nothing here follows the pointers.
-unsafe impl Send for Kept {}
+unsafe impl Send for StoredConfig {}
 // SAFETY: the same.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for StoredConfig {}
 
 /// A family.
 pub struct Family {
@@ -81,21 +81,21 @@ pub struct Family {
     /// The engine's.
     pub inner: perigee::Family,
     name: RwLock<String>,
-    kept: RwLock<Kept>,
+    stored_config: RwLock<StoredConfig>,
     sync_mode: AtomicI32,
     sync_interval_us: AtomicU64,
     /// Its handle.
     pub handle: OnceLock<usize>,
-    hook: Mutex<Option<Arc<Hook>>>,
+    hook: Mutex<Option<Arc<UserCommitHook>>>,
     /// Whether it has a hook.
-    pub hooked: AtomicBool,
+    pub has_hook: AtomicBool,
 }
 
-fn read<T: Clone>(lock: &RwLock<T>) -> T {
+fn clone_locked<T: Clone>(lock: &RwLock<T>) -> T {
     lock.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn machine_memory() -> (u64, u64) {
+fn measure_machine_memory() -> (u64, u64) {
     // SAFETY: questions without arguments.
     let [pages, free, size] = [libc::_SC_PHYS_PAGES, libc::_SC_AVPHYS_PAGES, libc::_SC_PAGESIZE]
         .map(|q| unsafe { libc::sysconf(q) });
@@ -113,26 +113,26 @@ impl Database {
     ) -> Result<Database> {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let unified = match c.unified_memtable_write_buffer_size {
-            0 => config::FAMILY.write_buffer_size,
+            0 => config::DEFAULT_FAMILY_CONFIG.write_buffer_size,
             bytes => bytes,
         };
         Ok(Database {
             id: IDS.fetch_add(1, Relaxed),
             path,
             engine: OnceLock::new(),
-            waiting: AtomicBool::new(false),
-            kept: Mutex::default(),
+            waiting_for_comparator: AtomicBool::new(false),
+            directory_lock: Mutex::default(),
             options: Mutex::new(Some(options)),
             comparators: RwLock::default(),
             families: RwLock::default(),
-            changing: Mutex::default(),
-            unified: (c.unified_memtable != 0).then_some(unified),
+            family_changes: Mutex::default(),
+            unified_memtable_bytes: (c.unified_memtable != 0).then_some(unified),
             durability: config::unified_durability(c)?,
-            finish: c.finish_compactions_on_close != 0,
-            log,
-            hooks: AtomicUsize::new(0),
-            cached: c.block_cache_size > 0,
-            memory: machine_memory(),
+            finish_compactions: c.finish_compactions_on_close != 0,
+            log_path: log,
+            hook_count: AtomicUsize::new(0),
+            has_block_cache: c.block_cache_size > 0,
+            machine_memory: measure_machine_memory(),
         })
     }
 
@@ -141,7 +141,7 @@ impl Database {
     pub fn engine(self: &Arc<Self>) -> Result<&Db> {
         match self.engine.get() {
             Some(engine) => Ok(engine),
-            None => self.open(),
+            None => self.open_engine(),
         }
     }
 
@@ -151,36 +151,36 @@ impl Database {
     /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. After any error it is tried again
     /// with the next call.
     #[cold]
-    pub fn open(self: &Arc<Self>) -> Result<&Db> {
+    pub fn open_engine(self: &Arc<Self>) -> Result<&Db> {
         let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(engine) = self.engine.get() {
             return Ok(engine);
         }
         let Some(given) = options.as_mut() else {
-            return Err(INVALID_DB.because("the database is closed"));
+            return Err(INVALID_DB.with_message("the database is closed"));
         };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.directory_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let engine = loop {
-            let e = match Db::open_keeping(&self.path, given.clone(), &mut kept) {
+            let e = match Db::open_with_lock(&self.path, given.clone(), &mut kept) {
                 Ok(engine) => break engine,
                 Err(e) => e,
             };
-            let missing = missing(&e);
-            let known = missing.map(|stored| self.stands_for(stored)).transpose()?.flatten();
-            match known.filter(|order| !given.orders.contains(order)) {
-                Some(order) => given.orders.push(order),
+            let missing = missing_comparator(&e);
+            let known = missing.map(|stored| self.resolve_stored_comparator(stored)).transpose()?.flatten();
+            match known.filter(|order| !given.comparators.contains(order)) {
+                Some(order) => given.comparators.push(order),
                 None => {
-                    self.waiting.store(missing.is_some(), Relaxed);
+                    self.waiting_for_comparator.store(missing.is_some(), Relaxed);
                     if missing.is_none() {
-                        *kept = KeptLock::default();
+                        *kept = DirectoryLock::default();
                     }
                     return Err(e.into());
                 }
             }
         };
-        let listed = catalog::load(&engine, self.unified).and_then(|all| {
+        let listed = catalog::load_families(&engine, self.unified_memtable_bytes).and_then(|all| {
             let made = all.into_iter().map(|(inner, name, c)| Arc::new(Family::new(self, inner, name, c)));
-            made.map(|family| announce(&family).map(|()| family)).collect::<Result<Vec<_>>>()
+            made.map(|family| publish_handle(&family).map(|()| family)).collect::<Result<Vec<_>>>()
         });
         match listed {
             Ok(families) => *self.families.write().unwrap_or_else(PoisonError::into_inner) = families,
@@ -190,52 +190,52 @@ impl Database {
             }
         }
         *options = None;
-        self.waiting.store(false, Relaxed);
+        self.waiting_for_comparator.store(false, Relaxed);
         let engine = self.engine.get_or_init(|| engine);
-        self.keep_free();
+        self.update_min_free_space();
         Ok(engine)
     }
 
     /// Whether the engine waits for comparators.
-    pub fn waits(&self) -> bool {
-        self.engine.get().is_none() && self.waiting.load(Relaxed)
+    pub fn is_waiting(&self) -> bool {
+        self.engine.get().is_none() && self.waiting_for_comparator.load(Relaxed)
     }
 
     /// The names of its families, oldest first. While the engine waits for comparators they are read from the manifest; then `default`
     /// is listed only if tables hold entries of it.
-    pub fn names(self: &Arc<Self>) -> Result<Vec<String>> {
+    pub fn family_names(self: &Arc<Self>) -> Result<Vec<String>> {
         match self.engine() {
-            Ok(_) => Ok(self.all().iter().map(|f| f.name()).collect()),
-            Err(_) if self.waits() => {
+            Ok(_) => Ok(self.all_families().iter().map(|f| f.name()).collect()),
+            Err(_) if self.is_waiting() => {
                 let options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
                 let env = options.as_ref().map_or_else(perigee::env::Env::real, |o| o.env.clone());
-                Ok(catalog::seen_at(&Db::families_at(&env, &self.path)?))
+                Ok(catalog::visible_names(&Db::list_families(&env, &self.path)?))
             }
             Err(e) => Err(e),
         }
     }
 
     /// The order of that stored name, if the program has registered its comparator.
-    fn stands_for(&self, stored: &str) -> Result<Option<KeyOrder>> {
-        let name = order::name_of_stored(stored);
+    fn resolve_stored_comparator(&self, stored: &str) -> Result<Option<KeyComparator>> {
+        let name = comparator::name_from_stored(stored);
         let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = all.iter_mut().find(|r| r.name == name) else { return Ok(None) };
-        let order = order::register(self.id, stored, own.function)?;
+        let order = comparator::register(self.id, stored, own.function)?;
         own.order = Some(order);
         Ok(Some(order))
     }
 
     /// A comparator is known from now on; an open that waited for it goes on.
-    pub fn learn(self: &Arc<Self>, registered: Registered) -> Result<()> {
+    pub fn register_comparator(self: &Arc<Self>, registered: RegisteredComparator) -> Result<()> {
         {
             let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
             if all.iter().any(|r| r.name == registered.name) {
-                return Err(INVALID_ARGS.because("a comparator of that name is registered already"));
+                return Err(INVALID_ARGS.with_message("a comparator of that name is registered already"));
             }
             all.push(registered);
         }
         match self.engine() {
-            Err(_) if self.waits() => {
+            Err(_) if self.is_waiting() => {
                 log::info(&format!("still waiting: {}", crate::code::last_error()));
                 Ok(())
             }
@@ -244,22 +244,22 @@ impl Database {
     }
 
     /// The order of that comparator.
-    pub fn order(self: &Arc<Self>, comparator: &str) -> Result<KeyOrder> {
-        if let Some((order, _)) = order::built_in(comparator) {
+    pub fn find_comparator(self: &Arc<Self>, comparator: &str) -> Result<KeyComparator> {
+        if let Some((order, _)) = comparator::built_in_comparator(comparator) {
             return Ok(order);
         }
         let engine = self.engine()?;
         let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = all.iter_mut().find(|r| r.name == comparator) else {
-            return Err(INVALID_ARGS.with(format!(
+            return Err(INVALID_ARGS.with_text(format!(
                 "the comparator {comparator:?} is not registered: tidesdb_register_comparator first"
             )));
         };
         if let Some(order) = own.order {
             return Ok(order);
         }
-        let order = order::register(self.id, &order::new_name(comparator), own.function)?;
-        engine.register_order(order);
+        let order = comparator::register(self.id, &comparator::unique_stored_name(comparator), own.function)?;
+        engine.register_comparator(order);
         own.order = Some(order);
         Ok(order)
     }
@@ -271,13 +271,13 @@ impl Database {
     }
 
     /// All families.
-    pub fn all(&self) -> Vec<Arc<Family>> {
-        read(&self.families)
+    pub fn all_families(&self) -> Vec<Arc<Family>> {
+        clone_locked(&self.families)
     }
 
     /// The disk keeps free what the most careful family asks for.
-    pub fn keep_free(&self) {
-        let most = self.all().iter().map(|f| f.config().min_disk_space).max();
+    pub fn update_min_free_space(&self) {
+        let most = self.all_families().iter().map(|f| f.config().min_disk_space).max();
         if let Some(engine) = self.engine.get() {
             engine.set_min_free_space(most.unwrap_or(0));
         }
@@ -286,10 +286,10 @@ impl Database {
     /// Closes it: whoever still has handles of what was in it hears that.
     pub fn close(&self) -> Result<()> {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = KeptLock::default();
+        *self.directory_lock.lock().unwrap_or_else(PoisonError::into_inner) = DirectoryLock::default();
         let families = std::mem::take(&mut *self.families.write().unwrap_or_else(PoisonError::into_inner));
         for family in families {
-            family.retire();
+            family.invalidate();
         }
         let done = self.engine.get().map_or(Ok(()), |engine| {
             // As TidesDB does, so that the next open has nothing to replay, and the log of all families does not stay for a
@@ -299,27 +299,27 @@ impl Database {
             {
                 log::warn(&format!("what is in memory is replayed at the next open: {e}"));
             }
-            if self.finish {
+            if self.finish_compactions {
                 // Whatever cannot be finished is begun anew after the next open.
                 let _ = engine.wait_idle();
             }
             engine.close()
         });
-        order::forget(self.id);
-        if let Some(path) = &self.log {
-            log::leave(path);
+        comparator::unregister_owner(self.id);
+        if let Some(path) = &self.log_path {
+            log::stop_logging_to(path);
         }
         Ok(done?)
     }
 }
 
 /// The stored name of the order that an open misses.
-fn missing(e: &perigee::Error) -> Option<&str> {
-    e.got_value().filter(|_| e.expected_value() == Some(perigee::REGISTERED_ORDER))
+fn missing_comparator(e: &perigee::Error) -> Option<&str> {
+    e.got_value().filter(|_| e.expected_value() == Some(perigee::REGISTERED_COMPARATOR))
 }
 
 /// Gives a family its handle.
-pub fn announce(family: &Arc<Family>) -> Result<()> {
+pub fn publish_handle(family: &Arc<Family>) -> Result<()> {
     let handle = FAMILIES.insert(Arc::clone(family))?;
     let _ = family.handle.set(handle);
     Ok(())
@@ -332,19 +332,19 @@ impl Family {
             database: Arc::clone(database),
             inner,
             name: RwLock::new(name),
-            kept: RwLock::new(Kept(c)),
+            stored_config: RwLock::new(StoredConfig(c)),
             sync_mode: AtomicI32::new(SYNC_NONE),
             sync_interval_us: AtomicU64::new(0),
             handle: OnceLock::new(),
             hook: Mutex::default(),
-            hooked: AtomicBool::new(false),
+            has_hook: AtomicBool::new(false),
         };
         family.set_config(c);
         family
     }
     /// Its name.
     pub fn name(&self) -> String {
-        read(&self.name)
+        clone_locked(&self.name)
     }
     /// It is called otherwise from now on.
     pub fn rename(&self, name: &str) {
@@ -352,16 +352,16 @@ impl Family {
     }
     /// Its settings, with its name.
     pub fn config(&self) -> FamilyConfig {
-        let mut c = self.kept.read().unwrap_or_else(PoisonError::into_inner).0;
+        let mut c = self.stored_config.read().unwrap_or_else(PoisonError::into_inner).0;
         // Names were checked when they were given.
-        let _ = crate::border::set_field(&mut c.name, &self.name());
+        let _ = crate::ffi::set_field(&mut c.name, &self.name());
         c
     }
     /// Other settings.
     pub fn set_config(&self, c: FamilyConfig) {
         self.sync_interval_us.store(c.sync_interval_us, Relaxed);
         self.sync_mode.store(c.sync_mode, Relaxed);
-        self.kept.write().unwrap_or_else(PoisonError::into_inner).0 = c;
+        self.stored_config.write().unwrap_or_else(PoisonError::into_inner).0 = c;
     }
     /// How durable a commit is that writes to it.
     #[inline]
@@ -370,35 +370,35 @@ impl Family {
         let own = if own == SYNC_NONE {
             Durability::None
         } else {
-            config::durability(own, self.sync_interval_us.load(Relaxed)).unwrap_or(Durability::Full)
+            config::durability_from_c(own, self.sync_interval_us.load(Relaxed)).unwrap_or(Durability::Full)
         };
-        config::stronger(own, self.database.durability)
+        config::stronger_durability(own, self.database.durability)
     }
     /// Sets its commit hook, or takes it away: then the one before runs no more when this returns.
-    pub fn set_hook(&self, call: Option<CommitHook>, context: *mut c_void) {
-        let hook = call.map(|call| Arc::new(Hook::new(call, context)));
+    pub fn set_hook(&self, call: Option<CommitHookFn>, context: *mut c_void) {
+        let hook = call.map(|call| Arc::new(UserCommitHook::new(call, context)));
         let before = {
             let mut now = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
             match &hook {
                 Some(hook) => {
                     let hook = Arc::clone(hook);
-                    self.inner.on_commit(move |event| hook.tell(event));
+                    self.inner.on_commit(move |event| hook.notify(event));
                 }
                 None => self.inner.clear_commit_hook(),
             }
-            match (self.hooked.swap(hook.is_some(), Relaxed), hook.is_some()) {
-                (false, true) => drop(self.database.hooks.fetch_add(1, Relaxed)),
-                (true, false) => drop(self.database.hooks.fetch_sub(1, Relaxed)),
+            match (self.has_hook.swap(hook.is_some(), Relaxed), hook.is_some()) {
+                (false, true) => drop(self.database.hook_count.fetch_add(1, Relaxed)),
+                (true, false) => drop(self.database.hook_count.fetch_sub(1, Relaxed)),
                 _ => {}
             }
             std::mem::replace(&mut *now, hook)
         };
         if let Some(before) = before {
-            before.retire();
+            before.disable();
         }
     }
     /// Its handle is no good any more.
-    pub fn retire(&self) {
+    pub fn invalidate(&self) {
         if let Some(handle) = self.handle.get() {
             drop(FAMILIES.remove(*handle));
         }
@@ -408,19 +408,19 @@ impl Family {
 
 /// The database of a handle.
 #[inline]
-pub fn database(handle: crate::abi::Handle) -> Result<Pin<'static, Arc<Database>>> {
+pub fn database(handle: crate::abi::Handle) -> Result<PinnedValue<'static, Arc<Database>>> {
     if handle.is_null() {
-        return Err(INVALID_ARGS.because("a null pointer where a database is needed"));
+        return Err(INVALID_ARGS.with_message("a null pointer where a database is needed"));
     }
-    DATABASES.pin(handle as usize).map_err(closed)
+    DATABASES.pin(handle as usize).map_err(database_closed)
 }
 
 /// Why the handle of a database is refused; in a forked child the reason is known.
-pub fn closed(why: Code) -> Code {
+pub fn database_closed(why: Code) -> Code {
     if why == INVALID_DB {
         return why;
     }
-    INVALID_DB.because("the database is closed already, or this is no handle of one")
+    INVALID_DB.with_message("the database is closed already, or this is no handle of one")
 }
 
 /// The family of a handle.

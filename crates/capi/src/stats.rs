@@ -5,7 +5,7 @@
 
 use crate::abi::{CacheStats, DbStats, FamilyConfig, FamilyStats, Handle};
 use crate::alloc;
-use crate::border::{call, out};
+use crate::ffi::{call, out_param};
 use crate::code::Result;
 use crate::state::{Database, Family, database, family};
 use perigee::LevelStats;
@@ -23,7 +23,7 @@ fn ratio(part: u64, whole: u64) -> c_double {
 
 /// Levels as TidesDB counts them, newest first, with the files of each: so many that all of ours have a place, and as many as the
 /// settings ask for at least. They add up to the family's tables and value logs.
-fn levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
+fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
     let deepest = own.levels.iter().filter(|l| l.files > 0).map(|l| usize::from(l.level) + 1).max();
     let least = usize::try_from(least).unwrap_or(1).clamp(1, LEVELS_MAX);
     let count = deepest.unwrap_or(0).max(least);
@@ -40,7 +40,7 @@ fn levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
 }
 
 /// The worst table: its share of tombstones, and its level as TidesDB counts. (0, 0): there are no tombstones.
-fn densest(files: &[perigee::FileStats]) -> (c_double, c_int) {
+fn densest_table(files: &[perigee::FileStats]) -> (c_double, c_int) {
     let density = |f: &perigee::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
     let worst = files.iter().filter(|f| f.tombstones > 0).map(density);
     worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
@@ -49,12 +49,12 @@ fn densest(files: &[perigee::FileStats]) -> (c_double, c_int) {
 /// Bytes of the log that are a family's: our log is one, so it is its share by what it was given. Nothing if the program has asked for
 /// one memtable and one log.
 fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
-    if db.unified.is_some() {
+    if db.unified_memtable_bytes.is_some() {
         return Ok(0);
     }
     let counters = db.engine()?.counters();
     let of = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
-    let all: u64 = db.all().iter().map(|f| f.inner.user_bytes_written()).sum();
+    let all: u64 = db.all_families().iter().map(|f| f.inner.user_bytes_written()).sum();
     let all = all.max(of("user_bytes_written")).max(1);
     let share = u128::from(of("wal_bytes_written")) * u128::from(mine) / u128::from(all);
     Ok(u64::try_from(share).unwrap_or(u64::MAX))
@@ -62,32 +62,32 @@ fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
 
 /// One block of memory: the statistics, and behind them what their pointers point to, the widest first.
 #[repr(C)]
-struct Block {
+struct StatsBlock {
     stats: FamilyStats,
     config: FamilyConfig,
 }
 
 /// Takes a block, with arrays for so many levels behind it.
-struct Room {
+struct StatsBuffer {
     block: *mut c_void,
     levels: usize,
 }
 
-impl Room {
-    fn new(levels: usize) -> Result<Room> {
-        let bytes = size_of::<Block>() + levels * (3 * size_of::<u64>() + size_of::<c_int>());
-        let block = alloc::take(bytes)?;
+impl StatsBuffer {
+    fn new(levels: usize) -> Result<StatsBuffer> {
+        let bytes = size_of::<StatsBlock>() + levels * (3 * size_of::<u64>() + size_of::<c_int>());
+        let block = alloc::allocate(bytes)?;
         // SAFETY: fresh memory; all of it is zero until it is written, which every field and element may be.
         unsafe { std::ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
-        Ok(Room { block, levels })
+        Ok(StatsBuffer { block, levels })
     }
     /// Array number `i`, all of wide elements but the last. Aligned, because the head is a multiple of eight bytes.
-    fn array<T>(&self, i: usize) -> *mut T {
-        self.block.wrapping_byte_add(size_of::<Block>() + i * self.levels * size_of::<u64>()).cast()
+    fn array_ptr<T>(&self, i: usize) -> *mut T {
+        self.block.wrapping_byte_add(size_of::<StatsBlock>() + i * self.levels * size_of::<u64>()).cast()
     }
     /// Fills an array of that room.
-    fn fill<T>(&self, i: usize, items: impl Iterator<Item = T>) -> *mut T {
-        let array = self.array::<T>(i);
+    fn fill_array<T>(&self, i: usize, items: impl Iterator<Item = T>) -> *mut T {
+        let array = self.array_ptr::<T>(i);
         for (n, item) in items.take(self.levels).enumerate() {
             // SAFETY: inside the block.
             unsafe { array.add(n).write(item) };
@@ -96,31 +96,31 @@ impl Room {
     }
 }
 
-fn fill(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
+fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
     let engine = cf.database.engine()?;
     let (own, files, cache) = (cf.inner.stats()?, cf.inner.files()?, engine.cache_stats());
     let config = cf.config();
-    let levels = levels(&own, config.min_levels);
+    let levels = c_levels(&own, config.min_levels);
     let (raw_keys, raw_values) = own.raw_bytes();
     let (total_keys, tombstones) = (own.entries(), levels.iter().map(|l| l.tombstones).sum());
-    let (density, density_level) = densest(&files);
-    let tree = if config.use_btree != 0 { Trees::of(&own) } else { Trees::default() };
+    let (density, density_level) = densest_table(&files);
+    let tree = if config.use_btree != 0 { BTreeStats::from_family(&own) } else { BTreeStats::default() };
     let wal_bytes_written = log_share(&cf.database, own.user_bytes_written)?;
-    let room = Room::new(levels.len())?;
+    let room = StatsBuffer::new(levels.len())?;
     let stats = FamilyStats {
         num_levels: levels.len() as c_int,
-        memtable_size: (own.memtable.0 + own.sealed.1) as usize,
-        level_sizes: room.fill(0, levels.iter().map(|l| l.bytes as usize)),
-        level_key_counts: room.fill(1, levels.iter().map(|l| l.entries)),
-        level_tombstone_counts: room.fill(2, levels.iter().map(|l| l.tombstones)),
-        level_num_sstables: room.fill(3, levels.iter().map(|l| l.files as c_int)),
-        config: room.block.wrapping_byte_add(std::mem::offset_of!(Block, config)).cast(),
+        memtable_size: (own.memtable.0 + own.immutable_memtables.1) as usize,
+        level_sizes: room.fill_array(0, levels.iter().map(|l| l.bytes as usize)),
+        level_key_counts: room.fill_array(1, levels.iter().map(|l| l.entries)),
+        level_tombstone_counts: room.fill_array(2, levels.iter().map(|l| l.tombstones)),
+        level_num_sstables: room.fill_array(3, levels.iter().map(|l| l.files as c_int)),
+        config: room.block.wrapping_byte_add(std::mem::offset_of!(StatsBlock, config)).cast(),
         total_keys,
         total_data_size: levels.iter().map(|l| l.bytes).sum(),
         avg_key_size: ratio(raw_keys, total_keys),
         avg_value_size: ratio(raw_values, total_keys),
         // A look into the memtables, and into each sorted run.
-        read_amp: (1 + own.sealed.0 + levels.iter().map(|l| l.runs).sum::<usize>()) as c_double,
+        read_amp: (1 + own.immutable_memtables.0 + levels.iter().map(|l| l.runs).sum::<usize>()) as c_double,
         hit_rate: ratio(cache.hits, cache.hits + cache.misses),
         use_btree: config.use_btree,
         btree_total_nodes: tree.nodes,
@@ -139,25 +139,25 @@ fn fill(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
         compaction_count: own.compaction_tables,
     };
     // SAFETY: the block begins with room for it.
-    unsafe { room.block.cast::<Block>().write(Block { stats, config }) };
+    unsafe { room.block.cast::<StatsBlock>().write(StatsBlock { stats, config }) };
     *place = room.block.cast();
     Ok(())
 }
 
 /// Tables as the B+trees that a program has asked for: each is an index over blocks, two levels.
 #[derive(Default)]
-struct Trees {
+struct BTreeStats {
     nodes: u64,
     height: u32,
     mean: c_double,
 }
 
-impl Trees {
-    fn of(own: &perigee::FamilyStats) -> Trees {
+impl BTreeStats {
+    fn from_family(own: &perigee::FamilyStats) -> BTreeStats {
         let tables: u64 = own.levels.iter().map(|l| l.files as u64).sum();
         let blocks: u64 = own.levels.iter().map(|l| l.blocks).sum();
         let height = if tables > 0 { 2 } else { 0 };
-        Trees { nodes: blocks + tables, height, mean: f64::from(height) }
+        BTreeStats { nodes: blocks + tables, height, mean: f64::from(height) }
     }
 }
 
@@ -169,9 +169,9 @@ impl Trees {
 pub unsafe extern "C" fn tidesdb_get_stats(cf: Handle, stats: *mut *mut FamilyStats) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let place = unsafe { out(stats) }?;
+        let place = unsafe { out_param(stats) }?;
         *place = std::ptr::null_mut();
-        fill(&*family(cf)?, place)
+        fill_family_stats(&*family(cf)?, place)
     })
 }
 
@@ -182,12 +182,12 @@ pub unsafe extern "C" fn tidesdb_get_stats(cf: Handle, stats: *mut *mut FamilySt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_free_stats(stats: *mut FamilyStats) {
     // SAFETY: says the caller; all of it is one block.
-    unsafe { alloc::give_back(stats.cast::<c_void>()) }
+    unsafe { alloc::release(stats.cast::<c_void>()) }
 }
 
 /// Sums over the families that C sees.
 #[derive(Default)]
-struct Sum {
+struct FamilyTotals {
     memtables: u64,
     active: u64,
     sealed: usize,
@@ -203,15 +203,15 @@ struct Sum {
     compacted: u64,
 }
 
-impl Sum {
-    fn of(db: &Arc<Database>, stats: &perigee::Stats) -> Result<Sum> {
-        let mut sum = Sum::default();
-        let seen: HashSet<u32> = db.all().iter().map(|f| f.inner.id()).collect();
+impl FamilyTotals {
+    fn collect(db: &Arc<Database>, stats: &perigee::Stats) -> Result<FamilyTotals> {
+        let mut sum = FamilyTotals::default();
+        let seen: HashSet<u32> = db.all_families().iter().map(|f| f.inner.id()).collect();
         for f in stats.families.iter().filter(|f| seen.contains(&f.id)) {
-            sum.memtables += f.memtable.0 + f.sealed.1;
-            sum.sealed += f.sealed.0;
+            sum.memtables += f.memtable.0 + f.immutable_memtables.1;
+            sum.sealed += f.immutable_memtables.0;
             // A full memtable takes nothing any more: the next commit seals it first.
-            if db.unified.is_some_and(|most| f.memtable.0 >= most as u64) {
+            if db.unified_memtable_bytes.is_some_and(|most| f.memtable.0 >= most as u64) {
                 sum.full += 1;
             } else {
                 sum.active += f.memtable.0;
@@ -230,18 +230,18 @@ impl Sum {
     }
 }
 
-fn whole(db: &Arc<Database>) -> Result<DbStats> {
+fn database_stats(db: &Arc<Database>) -> Result<DbStats> {
     let stats = db.engine()?.stats();
-    let families = db.all();
-    let all = Sum::of(db, &stats)?;
+    let families = db.all_families();
+    let all = FamilyTotals::collect(db, &stats)?;
     let log = stats.counters.iter().find(|(n, _)| *n == "wal_bytes_written").map_or(0, |(_, n)| *n);
-    let (unified, work) = (db.unified.is_some(), &stats.background);
+    let (unified, work) = (db.unified_memtable_bytes.is_some(), &stats.background);
     let if_unified = |n: u64| if unified { n } else { 0 };
     let flushing = all.sealed.max(work.flushes_running);
     Ok(DbStats {
         num_column_families: families.len() as c_int,
-        total_memory: db.memory.0,
-        available_memory: db.memory.1,
+        total_memory: db.machine_memory.0,
+        available_memory: db.machine_memory.1,
         resolved_memory_limit: stats.memory_budget as usize,
         memory_pressure_level: c_int::from(stats.memory_pressure),
         flush_pending_count: flushing as c_int,
@@ -293,8 +293,8 @@ pub unsafe extern "C" fn tidesdb_get_db_stats(db: Handle, stats: *mut DbStats) -
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let place = unsafe { out(stats) }?;
-        *place = whole(&db)?;
+        let place = unsafe { out_param(stats) }?;
+        *place = database_stats(&db)?;
         Ok(())
     })
 }
@@ -308,10 +308,10 @@ pub unsafe extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: *mut CacheSt
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let place = unsafe { out(stats) }?;
+        let place = unsafe { out_param(stats) }?;
         let cache = db.engine()?.cache_stats();
         *place = CacheStats::default();
-        if db.cached {
+        if db.has_block_cache {
             *place = CacheStats {
                 enabled: 1,
                 total_entries: cache.blocks as usize,

@@ -1,9 +1,9 @@
 //! Transactions: one thread at a time has one. After its end it answers nothing more, but can be begun anew.
 
 use crate::abi::{Handle, READ_COMMITTED};
-use crate::border::{bytes, call, key, out, text};
-use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, absent};
-use crate::handle::Table;
+use crate::ffi::{bytes, call, key, out_param, text};
+use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, key_not_found};
+use crate::handle::HandleTable;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
 use perigee::{Durability, Isolation, Slice, TxnOptions, limits};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Transactions that were begun and not freed.
-pub static TXNS: Table<Box<Txn>> = Table::new(3);
+pub static TXNS: HandleTable<Box<Txn>> = HandleTable::new(3);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TxnState {
     Active,
     Committed,
     RolledBack,
@@ -30,10 +30,10 @@ pub struct Txn {
     inner: perigee::Txn,
     isolation: Isolation,
     /// It was begun while some family had a hook.
-    hooked: bool,
+    began_with_hook: bool,
     /// What it was begun with.
     options: TxnOptions,
-    state: State,
+    state: TxnState,
     /// What the families that it wrote to ask for.
     durability: Durability,
     /// Families by their handles, so that each is looked up once.
@@ -48,15 +48,15 @@ impl Txn {
     pub fn begin(database: &Arc<Database>, isolation: Isolation, options: TxnOptions) -> Result<Box<Txn>> {
         let kept = options.isolation(isolation);
         // A hook hears of operations, which one that is larger than memory has none of.
-        let hooked = database.hooks.load(Relaxed) > 0;
+        let hooked = database.hook_count.load(Relaxed) > 0;
         let options = if hooked { kept.clone().spill_bytes(u64::MAX) } else { kept.clone() };
         Ok(Box::new(Txn {
             inner: database.engine()?.begin(options)?,
             database: Arc::clone(database),
             isolation,
-            hooked,
+            began_with_hook: hooked,
             options: kept,
-            state: State::Active,
+            state: TxnState::Active,
             durability: database.durability,
             families: Vec::new(),
             savepoints: Vec::new(),
@@ -66,16 +66,16 @@ impl Txn {
 
     /// The place of a family in the list.
     #[inline]
-    fn place(&mut self, cf: Handle) -> Result<usize> {
+    fn family_index(&mut self, cf: Handle) -> Result<usize> {
         let cf = cf as usize;
         if let Some(i) = self.families.iter().position(|(h, _)| *h == cf)
-            && FAMILIES.lives(cf)
+            && FAMILIES.is_valid(cf)
         {
             return Ok(i);
         }
         let family = Arc::clone(&*FAMILIES.pin(cf)?);
         if !Arc::ptr_eq(&family.database, &self.database) {
-            return Err(INVALID_ARGS.because("the column family is of another database than the transaction"));
+            return Err(INVALID_ARGS.with_message("the column family is of another database than the transaction"));
         }
         self.families.push((cf, family));
         Ok(self.families.len() - 1)
@@ -83,11 +83,11 @@ impl Txn {
 
     fn check_active(&self) -> Result<()> {
         match self.state {
-            State::Active => Ok(()),
-            State::Failed(CONFLICT) => {
-                Err(CONFLICT.because("the transaction has lost to another one: roll it back, or reset it"))
+            TxnState::Active => Ok(()),
+            TxnState::Failed(CONFLICT) => {
+                Err(CONFLICT.with_message("the transaction has lost to another one: roll it back, or reset it"))
             }
-            _ => Err(INVALID_ARGS.because("the transaction has ended: reset it, or begin another")),
+            _ => Err(INVALID_ARGS.with_message("the transaction has ended: reset it, or begin another")),
         }
     }
 
@@ -99,10 +99,10 @@ impl Txn {
         write: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<()>,
     ) -> Result<()> {
         self.check_active()?;
-        let at = self.place(cf)?;
+        let at = self.family_index(cf)?;
         let family = &self.families[at].1;
         write(&self.inner, &family.inner)?;
-        self.durability = config::stronger(self.durability, family.durability());
+        self.durability = config::stronger_durability(self.durability, family.durability());
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Txn {
         read: impl FnOnce(&perigee::Txn, &perigee::Family) -> perigee::Result<T>,
     ) -> Result<T> {
         self.check_active()?;
-        let at = self.place(cf)?;
+        let at = self.family_index(cf)?;
         Ok(read(&self.inner, &self.families[at].1.inner)?)
     }
 
@@ -124,13 +124,13 @@ impl Txn {
         self.savepoints.clear();
         match self.inner.commit_with(self.durability) {
             Ok(seq) => {
-                self.state = State::Committed;
+                self.state = TxnState::Committed;
                 Ok(seq)
             }
             Err(e) => {
                 // Nothing of it will happen: "try again" would be understood as trying the same commit again.
                 let code = Some(Code::from(e)).filter(|c| *c != BUSY).unwrap_or(CONFLICT);
-                self.state = State::Failed(code);
+                self.state = TxnState::Failed(code);
                 Err(code)
             }
         }
@@ -141,34 +141,34 @@ impl Txn {
         self.check_active()?;
         self.inner.prepare(gid)?;
         self.savepoints.clear();
-        self.state = State::Committed;
+        self.state = TxnState::Committed;
         Ok(())
     }
 
     fn roll_back(&mut self) -> Result<()> {
         match self.state {
-            State::Committed => return Err(INVALID_ARGS.because("the transaction is committed")),
-            State::Active => self.inner.rollback(),
+            TxnState::Committed => return Err(INVALID_ARGS.with_message("the transaction is committed")),
+            TxnState::Active => self.inner.rollback(),
             _ => {}
         }
         self.savepoints.clear();
-        self.state = State::RolledBack;
+        self.state = TxnState::RolledBack;
         Ok(())
     }
 
     fn reset(&mut self, isolation: Isolation) -> Result<()> {
-        if self.state == State::Active {
-            return Err(INVALID_ARGS.because("the transaction is still going on: commit it, or roll it back"));
+        if self.state == TxnState::Active {
+            return Err(INVALID_ARGS.with_message("the transaction is still going on: commit it, or roll it back"));
         }
-        self.families.retain(|(h, _)| FAMILIES.lives(*h));
-        if isolation == self.isolation && self.hooked == (self.database.hooks.load(Relaxed) > 0) {
+        self.families.retain(|(h, _)| FAMILIES.is_valid(*h));
+        if isolation == self.isolation && self.began_with_hook == (self.database.hook_count.load(Relaxed) > 0) {
             self.inner.reset()?;
         } else {
             let next = Txn::begin(&self.database, isolation, self.options.clone())?;
             let families = std::mem::take(&mut self.families);
             *self = Txn { families, ..*next };
         }
-        self.state = State::Active;
+        self.state = TxnState::Active;
         self.durability = self.database.durability;
         self.savepoints.clear();
         Ok(())
@@ -190,7 +190,7 @@ impl Txn {
     fn find_savepoint(&self, name: &str) -> Result<usize> {
         self.check_active()?;
         let found = self.savepoints.iter().position(|(n, _)| n == name);
-        found.ok_or_else(|| NOT_FOUND.with(format!("there is no savepoint {name:?}")))
+        found.ok_or_else(|| NOT_FOUND.with_text(format!("there is no savepoint {name:?}")))
     }
 
     fn roll_back_to(&mut self, name: &str) -> Result<()> {
@@ -238,9 +238,9 @@ pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let place = unsafe { out(txn) }?;
+        let place = unsafe { out_param(txn) }?;
         *place = null_mut();
-        *place = TXNS.insert(Txn::begin(&db, config::isolation(isolation)?, TxnOptions::new())?)? as Handle;
+        *place = TXNS.insert(Txn::begin(&db, config::isolation_from_c(isolation)?, TxnOptions::new())?)? as Handle;
         Ok(())
     })
 }
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn tidesdb_txn_put(
         // SAFETY: says the caller.
         let (key, value) =
             unsafe { (key(key_, key_size)?, bytes(value, value_size, limits::VALUE_BYTES_MAX)?) };
-        TXNS.hold(txn as usize)?.write(cf, |t, f| put_until(t, f, key, value, ttl))
+        TXNS.lock(txn as usize)?.write(cf, |t, f| put_until(t, f, key, value, ttl))
     })
 }
 
@@ -298,10 +298,10 @@ pub unsafe fn get(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller has passed on what its caller says.
-        let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
-        let mut txn = TXNS.hold(txn as usize)?;
-        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or_else(absent)?;
-        *place = alloc::copy(&found)?;
+        let (key, place, size) = unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
+        let mut txn = TXNS.lock(txn as usize)?;
+        let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or_else(key_not_found)?;
+        *place = alloc::copy_bytes(&found)?;
         *size = found.len();
         Ok(())
     })
@@ -355,9 +355,9 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
     call(|| {
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
-        let mut txn = TXNS.hold(txn as usize)?;
+        let mut txn = TXNS.lock(txn as usize)?;
         let there = txn.read(cf, |t, f| t.contains_untracked(f, key))?;
-        if there { Ok(()) } else { Err(absent()) }
+        if there { Ok(()) } else { Err(key_not_found()) }
     })
 }
 
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn tidesdb_txn_delete(
     call(|| {
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.delete(f, key))
+        TXNS.lock(txn as usize)?.write(cf, |t, f| t.delete(f, key))
     })
 }
 
@@ -393,28 +393,28 @@ pub unsafe extern "C" fn tidesdb_txn_single_delete(
     call(|| {
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.single_delete(f, key))
+        TXNS.lock(txn as usize)?.write(cf, |t, f| t.single_delete(f, key))
     })
 }
 
 /// Commits.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_commit(txn: Handle) -> c_int {
-    call(|| TXNS.hold(txn as usize)?.commit().map(drop))
+    call(|| TXNS.lock(txn as usize)?.commit().map(drop))
 }
 
 /// Ends it; nothing of it happened.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_rollback(txn: Handle) -> c_int {
-    call(|| TXNS.hold(txn as usize)?.roll_back())
+    call(|| TXNS.lock(txn as usize)?.roll_back())
 }
 
 /// Begins one that has ended anew, on the present.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_reset(txn: Handle, isolation: c_int) -> c_int {
     call(|| {
-        let mut txn = TXNS.hold(txn as usize)?;
-        txn.reset(config::isolation(isolation)?)
+        let mut txn = TXNS.lock(txn as usize)?;
+        txn.reset(config::isolation_from_c(isolation)?)
     })
 }
 
@@ -431,7 +431,7 @@ pub extern "C" fn tidesdb_txn_free(txn: Handle) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_savepoint(txn: Handle, name: *const c_char) -> c_int {
     // SAFETY: says the caller.
-    call(|| TXNS.hold(txn as usize)?.savepoint(unsafe { text(name) }?))
+    call(|| TXNS.lock(txn as usize)?.savepoint(unsafe { text(name) }?))
 }
 
 /// Takes back what was written since a savepoint, which goes with it.
@@ -441,7 +441,7 @@ pub unsafe extern "C" fn tidesdb_txn_savepoint(txn: Handle, name: *const c_char)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_rollback_to_savepoint(txn: Handle, name: *const c_char) -> c_int {
     // SAFETY: says the caller.
-    call(|| TXNS.hold(txn as usize)?.roll_back_to(unsafe { text(name) }?))
+    call(|| TXNS.lock(txn as usize)?.roll_back_to(unsafe { text(name) }?))
 }
 
 /// Forgets a savepoint.
@@ -451,5 +451,5 @@ pub unsafe extern "C" fn tidesdb_txn_rollback_to_savepoint(txn: Handle, name: *c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_release_savepoint(txn: Handle, name: *const c_char) -> c_int {
     // SAFETY: says the caller.
-    call(|| TXNS.hold(txn as usize)?.release(unsafe { text(name) }?))
+    call(|| TXNS.lock(txn as usize)?.release(unsafe { text(name) }?))
 }

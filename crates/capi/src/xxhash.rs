@@ -17,7 +17,7 @@ pub struct Hash128 {
 ///
 /// # Safety
 /// `data` points to `size` bytes that stay as they are for `'a`, or `size` is 0.
-unsafe fn bytes<'a>(data: *const c_void, size: usize) -> &'a [u8] {
+unsafe fn input_bytes<'a>(data: *const c_void, size: usize) -> &'a [u8] {
     if data.is_null() || size == 0 || size > isize::MAX as usize {
         return &[];
     }
@@ -32,7 +32,7 @@ unsafe fn bytes<'a>(data: *const c_void, size: usize) -> &'a [u8] {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_xxh32(data: *const c_void, size: usize, seed: u32) -> u32 {
     // SAFETY: says the caller.
-    XxHash32::oneshot(seed, unsafe { bytes(data, size) })
+    XxHash32::oneshot(seed, unsafe { input_bytes(data, size) })
 }
 
 /// XXH64.
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn perigee_xxh32(data: *const c_void, size: usize, seed: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_xxh64(data: *const c_void, size: usize, seed: u64) -> u64 {
     // SAFETY: says the caller.
-    XxHash64::oneshot(seed, unsafe { bytes(data, size) })
+    XxHash64::oneshot(seed, unsafe { input_bytes(data, size) })
 }
 
 /// XXH3 with 64 bits.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn perigee_xxh64(data: *const c_void, size: usize, seed: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_xxh3_64(data: *const c_void, size: usize, seed: u64) -> u64 {
     // SAFETY: says the caller.
-    XxHash3_64::oneshot_with_seed(seed, unsafe { bytes(data, size) })
+    XxHash3_64::oneshot_with_seed(seed, unsafe { input_bytes(data, size) })
 }
 
 /// XXH3 with 128 bits.
@@ -62,6 +62,6 @@ pub unsafe extern "C" fn perigee_xxh3_64(data: *const c_void, size: usize, seed:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_xxh3_128(data: *const c_void, size: usize, seed: u64) -> Hash128 {
     // SAFETY: says the caller.
-    let hash = XxHash3_128::oneshot_with_seed(seed, unsafe { bytes(data, size) });
+    let hash = XxHash3_128::oneshot_with_seed(seed, unsafe { input_bytes(data, size) });
     Hash128 { low64: hash as u64, high64: (hash >> 64) as u64 }
 }

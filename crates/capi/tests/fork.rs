@@ -7,12 +7,12 @@ use perigee::{Db, ErrorKind, Options, Result};
 use std::io::{Read, Write};
 
 /// Runs `child` in a forked process; its answer.
-fn in_child(child: impl FnOnce() -> bool) -> bool {
-    beside_child(child, || {})
+fn run_in_child(child: impl FnOnce() -> bool) -> bool {
+    run_beside_child(child, || {})
 }
 
 /// Runs `child` in a forked process, and `parent` meanwhile; the child's answer.
-fn beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool {
+fn run_beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool {
     // SAFETY: this test is the only one of its program, so that no other thread holds a lock that the child needs.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
@@ -31,12 +31,12 @@ fn beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
-fn closed<T>(answer: Result<T>) -> bool {
+fn assert_closed<T>(answer: Result<T>) -> bool {
     matches!(answer, Err(e) if e.kind() == ErrorKind::Closed && e.message().contains("forked"))
 }
 
 #[test]
-fn a_forked_child_is_refused_and_leaves_the_database_alone() {
+fn forked_child_is_refused_and_changes_nothing() {
     let dir = std::env::temp_dir().join(format!("perigee-fork-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let db = Db::open(&dir, Options::new()).unwrap();
@@ -45,17 +45,17 @@ fn a_forked_child_is_refused_and_leaves_the_database_alone() {
     let snapshot = db.snapshot().unwrap();
     let txn = db.begin(Default::default()).unwrap();
     txn.put(&family, "b", "2").unwrap();
-    let fine = in_child(|| {
+    let fine = run_in_child(|| {
         let refused = [
-            closed(family.put("c", "child")),
-            closed(family.get("a")),
-            closed(family.iter()),
-            closed(db.delete("a")),
-            closed(snapshot.get(&family, "a")),
-            closed(txn.commit()),
-            closed(db.create_family("of_child", Default::default())),
-            closed(db.drop_family("users")),
-            closed(db.close()),
+            assert_closed(family.put("c", "child")),
+            assert_closed(family.get("a")),
+            assert_closed(family.iter()),
+            assert_closed(db.delete("a")),
+            assert_closed(snapshot.get(&family, "a")),
+            assert_closed(txn.commit()),
+            assert_closed(db.create_family("of_child", Default::default())),
+            assert_closed(db.drop_family("users")),
+            assert_closed(db.close()),
         ];
         let locked = Db::open(&dir, Options::new()).is_err_and(|e| e.kind() == ErrorKind::Locked);
         drop((snapshot, txn, family.clone(), db.clone()));
@@ -64,7 +64,7 @@ fn a_forked_child_is_refused_and_leaves_the_database_alone() {
     assert!(fine);
     // What is dropped last in a child closes nothing either.
     let (dropped, other) = (db.clone(), family.clone());
-    assert!(in_child(move || {
+    assert!(run_in_child(move || {
         drop((dropped, other));
         true
     }));
@@ -76,7 +76,7 @@ fn a_forked_child_is_refused_and_leaves_the_database_alone() {
     let opens = || {
         told.read_exact(&mut [0]).is_ok() && Db::open(&dir, Options::new()).is_ok_and(|db| db.close().is_ok())
     };
-    assert!(beside_child(opens, || {
+    assert!(run_beside_child(opens, || {
         db.close().unwrap();
         tell.write_all(&[1]).unwrap();
     }));

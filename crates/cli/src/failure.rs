@@ -19,8 +19,8 @@ pub const EXIT_ERROR: u8 = 2;
 pub const EXIT_DAMAGED: u8 = 3;
 
 /// What the operating system says when too many files are open (EMFILE), and what to do.
-const OUT_OF_FILES: &str = "(os error 24)";
-const MORE_FILES: &str =
+const EMFILE_TEXT: &str = "(os error 24)";
+const EMFILE_HINT: &str =
     "a read-only open holds all files of the database open: raise the limit (`ulimit -Hn`)";
 
 /// The result of every step of a command.
@@ -32,12 +32,12 @@ pub enum Failure {
     /// The reader of our output went away (`perigee scan DB | head`): no error, nothing to say.
     OutputClosed,
     /// Something to tell.
-    Told(Box<Told>),
+    Reported(Box<FailureReport>),
 }
 
 /// What is told, in parts for `--json`.
 #[derive(Debug)]
-pub struct Told {
+pub struct FailureReport {
     exit: u8,
     kind: &'static str,
     /// The whole line after `perigee: `.
@@ -52,7 +52,7 @@ pub struct Told {
 
 impl Failure {
     fn plain(exit: u8, kind: &'static str, message: String) -> Failure {
-        Failure::Told(Box::new(Told {
+        Failure::Reported(Box::new(FailureReport {
             exit,
             kind,
             line: message.clone(),
@@ -88,7 +88,7 @@ impl Failure {
     /// The same with another hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Failure {
-        if let Failure::Told(told) = &mut self {
+        if let Failure::Reported(told) = &mut self {
             told.hint = Some(hint.to_string());
         }
         self
@@ -98,14 +98,14 @@ impl Failure {
     #[must_use]
     pub fn hint_if_locked(self, hint: impl Display) -> Failure {
         match &self {
-            Failure::Told(told) if told.kind == ErrorKind::Locked.name() => self.hint(hint),
+            Failure::Reported(told) if told.kind == ErrorKind::Locked.name() => self.hint(hint),
             _ => self,
         }
     }
 
     /// Tells it on stderr and returns the exit code.
     pub fn report(&self, json: bool) -> u8 {
-        let Failure::Told(told) = self else { return 0 };
+        let Failure::Reported(told) = self else { return 0 };
         let mut text = if json { told.json_line() } else { told.text().into_bytes() };
         text.push(b'\n');
         // Nobody is left to hear that stderr is closed.
@@ -114,7 +114,7 @@ impl Failure {
     }
 }
 
-impl Told {
+impl FailureReport {
     /// Whether it is damage.
     pub fn is_damage(&self) -> bool {
         self.exit == EXIT_DAMAGED
@@ -145,7 +145,7 @@ impl Told {
 
 impl From<Error> for Failure {
     fn from(e: Error) -> Failure {
-        Failure::Told(Box::new(Told {
+        Failure::Reported(Box::new(FailureReport {
             exit: if e.is_corruption() { EXIT_DAMAGED } else { EXIT_ERROR },
             kind: e.kind().name(),
             line: e.to_string(),
@@ -154,7 +154,7 @@ impl From<Error> for Failure {
             offset: e.offset(),
             expected: e.expected_value().map(str::to_owned),
             got: e.got_value().map(str::to_owned),
-            hint: if e.message().contains(OUT_OF_FILES) { Some(MORE_FILES) } else { hint(e.kind()) }
+            hint: if e.message().contains(EMFILE_TEXT) { Some(EMFILE_HINT) } else { default_hint(e.kind()) }
                 .map(str::to_owned),
         }))
     }
@@ -171,7 +171,7 @@ impl From<io::Error> for Failure {
 }
 
 /// What to do about an error of the engine.
-fn hint(kind: ErrorKind) -> Option<&'static str> {
+fn default_hint(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::NotFound => "check the path; `perigee import` and `perigee put` create a database",
         ErrorKind::Locked => {
@@ -199,14 +199,14 @@ fn hint(kind: ErrorKind) -> Option<&'static str> {
 pub fn report_usage(e: &clap::Error) -> u8 {
     // The arguments did not parse, so whether JSON is wanted is read from them directly.
     if e.use_stderr() && std::env::args_os().any(|a| a == "--json") {
-        return usage(&e.render().to_string()).report(true);
+        return usage_failure(&e.render().to_string()).report(true);
     }
     let _ = e.print();
     e.exit_code().clamp(0, i32::from(u8::MAX)) as u8
 }
 
 /// What clap says, in parts: the message with all the arguments it names, its tips and the usage as the hint.
-fn usage(rendered: &str) -> Failure {
+fn usage_failure(rendered: &str) -> Failure {
     let (mut message, mut hints) = (Vec::new(), Vec::new());
     for paragraph in rendered.split("\n\n") {
         let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -233,17 +233,17 @@ pub fn show_path(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn told(f: Failure) -> Told {
+    fn report_of(f: Failure) -> FailureReport {
         match f {
-            Failure::Told(t) => *t,
+            Failure::Reported(t) => *t,
             Failure::OutputClosed => panic!("expected something to tell"),
         }
     }
 
     #[test]
-    fn damage_exits_with_three_and_says_where() {
+    fn damage_exits_with_code_3_and_location() {
         let e = Error::corruption("block checksum differs").at("000007.klog", 4096).expected("0x1", "0x2");
-        let t = told(e.into());
+        let t = report_of(e.into());
         assert_eq!(t.exit, EXIT_DAMAGED);
         assert!(
             t.text()
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn usage_errors_keep_what_clap_says() {
-        let t = told(usage(
+    fn usage_errors_keep_the_clap_message() {
+        let t = report_of(usage_failure(
             "error: the following required arguments were not provided:\n  <DB>\n  <KEY>\n\nUsage: perigee get <DB> <KEY>\n\n\
              For more information, try '--help'.\n",
         ));
         assert_eq!(t.message, "the following required arguments were not provided: <DB> <KEY>");
         assert_eq!(t.hint.as_deref(), Some("Usage: perigee get <DB> <KEY>"));
-        let t = told(usage(
+        let t = report_of(usage_failure(
             "error: unexpected argument '--prefx' found\n\n  tip: a similar argument exists: '--prefix'\n\nUsage: perigee scan\n",
         ));
         assert_eq!(
@@ -275,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_error() {
+    fn closed_pipe_is_not_an_error() {
         let e = io::Error::from(io::ErrorKind::BrokenPipe);
         assert_eq!(Failure::from(e).report(false), 0);
     }
 
     #[test]
     fn messages_stay_on_one_line() {
-        let t = told(Failure::usage("two\nlines").hint("do this"));
+        let t = report_of(Failure::usage("two\nlines").hint("do this"));
         assert_eq!(t.text(), "perigee: two lines\n  hint: do this");
-        assert_eq!(told(Failure::missing(b"a\nb")).exit, EXIT_MISSING);
+        assert_eq!(report_of(Failure::missing(b"a\nb")).exit, EXIT_MISSING);
     }
 }

@@ -11,7 +11,7 @@ mod commands;
 mod failure;
 mod foreign;
 mod output;
-mod place;
+mod database_args;
 mod process;
 mod progress;
 #[cfg(test)]
@@ -21,7 +21,7 @@ mod text;
 
 use clap::Parser;
 use failure::Failure;
-use output::Out;
+use output::Output;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ fn run() -> u8 {
         Err(e) => return failure::report_usage(&e),
     };
     let json = args.json;
-    let mut out = Out::new(json);
+    let mut out = Output::new(json);
     process::raise_file_limit();
     let done = commands::run(args.command, &mut out);
     let flushed = out.flush();

@@ -7,16 +7,16 @@ use serde_json::Value;
 use std::io::{BufWriter, StdoutLock, Write};
 
 /// The output of a command.
-pub struct Out {
+pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     /// Whether `--json` was given.
     pub json: bool,
 }
 
-impl Out {
+impl Output {
     /// Takes stdout for the rest of the process.
-    pub fn new(json: bool) -> Out {
-        Out { writer: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()), json }
+    pub fn new(json: bool) -> Output {
+        Output { writer: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()), json }
     }
     /// A line of text.
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
@@ -28,13 +28,13 @@ impl Out {
         Ok(self.writer.write_all(bytes)?)
     }
     /// A JSON document on one line.
-    pub fn value(&mut self, value: &Value) -> Result<()> {
+    pub fn json_line(&mut self, value: &Value) -> Result<()> {
         write_json(value, &mut self.writer)?;
         Ok(self.writer.write_all(b"\n")?)
     }
     /// A whole result: the JSON document with `--json`, else the text.
-    pub fn either(&mut self, value: &Value, text: impl AsRef<str>) -> Result<()> {
-        if self.json { self.value(value) } else { self.line(text) }
+    pub fn json_or_text(&mut self, value: &Value, text: impl AsRef<str>) -> Result<()> {
+        if self.json { self.json_line(value) } else { self.line(text) }
     }
     /// Hands everything to the operating system.
     pub fn flush(&mut self) -> Result<()> {
@@ -42,7 +42,7 @@ impl Out {
     }
 }
 
-impl Write for Out {
+impl Write for Output {
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
         self.writer.write(buf)
     }

@@ -7,7 +7,7 @@ use std::fs;
 
 /// Facts about a process; `None` is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessUsage {
     /// Most memory it had resident, in bytes.
     pub peak_bytes: Option<u64>,
     /// Bytes it caused to be sent to storage.
@@ -23,28 +23,28 @@ pub fn raise_file_limit() {
 }
 
 /// Looks at a process by its number, or at this one (`self`).
-pub fn look(pid: &str) -> Process {
+pub fn read_usage(pid: &str) -> ProcessUsage {
     let field =
-        |file: &str, name: &str| number(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, name);
-    Process {
+        |file: &str, name: &str| parse_number(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, name);
+    ProcessUsage {
         peak_bytes: field("status", "VmHWM:").map(|kib| kib * 1024),
         written_bytes: field("io", "write_bytes:"),
     }
 }
 
 /// The number behind a name at the start of a line.
-fn number(text: &str, name: &str) -> Option<u64> {
+fn parse_number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-impl Process {
+impl ProcessUsage {
     /// For `--json`.
     pub fn json(self) -> Value {
         json!({"peak_memory_bytes": self.peak_bytes, "written_bytes": self.written_bytes})
     }
     /// What [`Process::json`] wrote.
-    pub fn from_json(value: &Value) -> Process {
-        Process {
+    pub fn from_json(value: &Value) -> ProcessUsage {
+        ProcessUsage {
             peak_bytes: value["peak_memory_bytes"].as_u64(),
             written_bytes: value["written_bytes"].as_u64(),
         }
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found() {
+    fn numbers_are_parsed() {
         let text = "Name:\tperigee\nVmHWM:\t  1234 kB\nwrite_bytes: 7\n";
-        assert_eq!(number(text, "VmHWM:"), Some(1234));
-        assert_eq!(number(text, "write_bytes:"), Some(7));
-        assert_eq!(number(text, "VmPeak:"), None);
-        let p = Process { peak_bytes: Some(5), written_bytes: None };
-        assert_eq!(Process::from_json(&p.json()), p);
+        assert_eq!(parse_number(text, "VmHWM:"), Some(1234));
+        assert_eq!(parse_number(text, "write_bytes:"), Some(7));
+        assert_eq!(parse_number(text, "VmPeak:"), None);
+        let p = ProcessUsage { peak_bytes: Some(5), written_bytes: None };
+        assert_eq!(ProcessUsage::from_json(&p.json()), p);
     }
 }

@@ -6,13 +6,13 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Short jobs stay silent.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// A bar that appears when the job has taken a second.
 pub struct Progress {
     bar: ProgressBar,
     started: Instant,
-    shown: bool,
+    visible: bool,
 }
 
 impl Progress {
@@ -23,7 +23,7 @@ impl Progress {
         } else {
             "{msg} {spinner} {bytes}, {bytes_per_sec}, {elapsed}"
         };
-        Self::with(what, total, template)
+        Self::new(what, total, template)
     }
 
     /// A bar over things; a total of 0 means unknown.
@@ -33,36 +33,36 @@ impl Progress {
         } else {
             "{msg} {spinner} {human_pos}, {per_sec}, {elapsed}"
         };
-        Self::with(what, total, template)
+        Self::new(what, total, template)
     }
 
-    fn with(what: &'static str, total: u64, template: &str) -> Progress {
+    fn new(what: &'static str, total: u64, template: &str) -> Progress {
         let length = (total > 0).then_some(total);
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template(template).expect("the templates above are well-formed");
         bar.set_style(style);
         bar.set_message(what);
-        Progress { bar, started: Instant::now(), shown: false }
+        Progress { bar, started: Instant::now(), visible: false }
     }
 
     /// The job has come to `position`.
-    pub fn at(&mut self, position: u64) {
+    pub fn set_position(&mut self, position: u64) {
         self.bar.set_position(position);
-        if !self.shown && self.started.elapsed() >= QUIET && std::io::stderr().is_terminal() {
-            self.shown = true;
+        if !self.visible && self.started.elapsed() >= QUIET_PERIOD && std::io::stderr().is_terminal() {
+            self.visible = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
         }
     }
 
     /// The total is known now, or is another.
-    pub fn total(&mut self, total: u64) {
+    pub fn set_total(&mut self, total: u64) {
         if self.bar.length() != Some(total) {
             self.bar.set_length(total);
         }
     }
 
     /// A line on stderr that does not tear the bar.
-    pub fn note(&self, line: &str) {
+    pub fn print_line(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }
 }

@@ -69,7 +69,7 @@ fn row(arg: &Arg) -> String {
 }
 
 #[test]
-fn the_page_has_the_reference() {
+fn cli_page_contains_the_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CLI.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the line where the reference begins");
@@ -95,24 +95,24 @@ fn the_page_has_the_reference() {
 }
 
 /// Every command and subcommand with its full name.
-fn all(command: &Command, parent: &str, out: &mut Vec<(String, Command)>) {
+fn collect_commands(command: &Command, parent: &str, out: &mut Vec<(String, Command)>) {
     let name = format!("{parent} {}", command.get_name());
-    command.get_subcommands().for_each(|sub| all(sub, &name, out));
+    command.get_subcommands().for_each(|sub| collect_commands(sub, &name, out));
     out.push((name.trim().to_owned(), command.clone()));
 }
 
 /// The story: paragraphs were broken by hand at 115 columns and again by clap at 100, which left lines of one word.
 #[test]
-fn no_paragraph_of_the_help_is_wrapped_twice() {
+fn help_paragraphs_are_not_wrapped_twice() {
     let mut commands = Vec::new();
-    all(&root(), "", &mut commands);
+    collect_commands(&root(), "", &mut commands);
     assert!(commands.len() > 25);
     let mut checked = 0;
     for (name, command) in commands {
         for width in [80, 100] {
             let help = command.clone().term_width(width).render_long_help().to_string();
             let lines: Vec<&str> = help.lines().collect();
-            for pair in lines.windows(2).filter(|pair| prose(pair[0]) && prose(pair[1])) {
+            for pair in lines.windows(2).filter(|pair| is_prose(pair[0]) && is_prose(pair[1])) {
                 let next = pair[1].split(' ').next().unwrap_or_default();
                 let full = pair[0].chars().count() + 1 + next.chars().count() > width;
                 assert!(
@@ -135,6 +135,6 @@ fn no_paragraph_of_the_help_is_wrapped_twice() {
 }
 
 /// Lines of paragraphs: not indented, no heading.
-fn prose(line: &str) -> bool {
+fn is_prose(line: &str) -> bool {
     !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':') && !line.starts_with("Usage: ")
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Bytes of a JSON string that are decoded at once.
-const PIECE_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The bytes as one printable line: text stays text, a backslash doubles, everything that does not print (and every
 /// byte that is not UTF-8) becomes `\xNN`.
@@ -108,9 +108,9 @@ pub fn must_escape(c: char) -> bool {
 }
 
 /// Writes JSON as `serde_json` does, with `\uXXXX` for every character of [`must_escape`].
-struct Escaping;
+struct EscapingFormatter;
 
-impl Formatter for Escaping {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W: Write + ?Sized>(&mut self, w: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
         while let Some(at) = rest.find(must_escape) {
@@ -125,7 +125,7 @@ impl Formatter for Escaping {
 
 /// Writes a JSON document on one line, without the line's end.
 pub fn write_json(value: &Value, out: &mut impl Write) -> io::Result<()> {
-    Ok(serde::Serialize::serialize(value, &mut Serializer::with_formatter(out, Escaping))?)
+    Ok(serde::Serialize::serialize(value, &mut Serializer::with_formatter(out, EscapingFormatter))?)
 }
 
 /// A message on one line: what is not printed as it is becomes `\u{NN}`.
@@ -167,7 +167,7 @@ fn string_bytes<'a>(raw: &'a str, name: &str) -> Result<Cow<'a, [u8]>, String> {
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;
     while !rest.is_empty() {
-        let (piece, behind) = rest.split_at(piece_len(rest));
+        let (piece, behind) = rest.split_at(chunk_len(rest));
         let text: String =
             serde_json::from_str(&format!("\"{piece}\"")).map_err(|e| format!("field {name:?}: {e}"))?;
         out.extend_from_slice(text.as_bytes());
@@ -177,10 +177,10 @@ fn string_bytes<'a>(raw: &'a str, name: &str) -> Result<Cow<'a, [u8]>, String> {
 }
 
 /// Length of a piece of a JSON string that can be decoded alone: no escape is cut, and no pair of them that is one character.
-fn piece_len(text: &str) -> usize {
+fn chunk_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while at < bytes.len() && at < PIECE_BYTES {
+    while at < bytes.len() && at < CHUNK_BYTES {
         at += match (bytes[at], bytes.get(at + 1), bytes.get(at + 2..at + 4)) {
             (b'\\', Some(b'u'), Some([b'd' | b'D', b'8' | b'9' | b'a' | b'A' | b'b' | b'B'])) => 12,
             (b'\\', Some(b'u'), _) => 6,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn unescape_refuses_nonsense() {
+    fn unescape_rejects_invalid_escapes() {
         assert_eq!(unescape(b"\\0\\n\\t\\r\\x41").unwrap(), b"\0\n\t\rA");
         for bad in ["\\", "\\x", "\\x4", "\\xzz", "\\q"] {
             assert!(unescape(bad.as_bytes()).is_err(), "{bad}");
@@ -272,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn long_strings_are_decoded_in_pieces() {
+    fn long_strings_are_decoded_in_chunks() {
         let unit = "a\"\\\n\u{1}é潮\u{1f30a}/";
         for shift in 0..40 {
-            let text = format!("{}{}", "x".repeat(shift), unit.repeat(2 * PIECE_BYTES / unit.len()));
+            let text = format!("{}{}", "x".repeat(shift), unit.repeat(2 * CHUNK_BYTES / unit.len()));
             for line in [serde_json::to_string(&text).unwrap(), all_escaped(&text)] {
                 assert_eq!(&*string_bytes(&line, "f").unwrap(), text.as_bytes());
             }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_before_the_next() {
+    fn prefix_end_is_the_first_greater_key() {
         assert_eq!(prefix_end(b"ab").unwrap(), b"ac");
         assert_eq!(prefix_end(b"a\xff\xff").unwrap(), b"b");
         assert_eq!(prefix_end(b"\xff"), None);

@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::World;
+use common::TestDir;
 use heed::types::Bytes;
 use heed::{DatabaseFlags, Env, EnvFlags, EnvOpenOptions};
-use perigee::{Db, KeyOrder, Options};
+use perigee::{Db, KeyComparator, Options};
 use std::path::Path;
 
 fn environment(path: &Path, flags: EnvFlags) -> Env {
@@ -51,8 +51,8 @@ fn read(db: &Db, family: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn all_databases_arrive_also_beside_who_has_them_open() {
-    let world = World::new();
+fn all_databases_import_while_source_is_open() {
+    let world = TestDir::new();
     std::fs::create_dir(world.path("old")).unwrap();
     let env = environment(&world.path("old"), EnvFlags::empty());
     // Values as long as the description of a database, which is what tells names from entries.
@@ -63,7 +63,7 @@ fn all_databases_arrive_also_beside_who_has_them_open() {
         (0..50u64).map(|i| ((i * 300).to_ne_bytes().to_vec(), vec![1; 3])).collect();
     fill(&env, Some("numbers"), DatabaseFlags::INTEGER_KEY, &numbers);
     let before = std::fs::read(world.path("old/data.mdb")).unwrap();
-    let report = world.json(&["import", "--from-lmdb", "old", "--to", "db"]);
+    let report = world.run_json(&["import", "--from-lmdb", "old", "--to", "db"]);
     assert_eq!(std::fs::read(world.path("old/data.mdb")).unwrap(), before);
     assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 4);
     let db = Db::open(world.path("db"), Options::new()).unwrap();
@@ -71,47 +71,47 @@ fn all_databases_arrive_also_beside_who_has_them_open() {
     assert_eq!(read(&db, "users"), entries(300, 5000));
     assert_eq!(read(&db, "none"), []);
     assert_eq!(read(&db, "numbers"), numbers);
-    assert_eq!(db.family("numbers").unwrap().options().order, KeyOrder::U64);
+    assert_eq!(db.family("numbers").unwrap().options().order, KeyComparator::U64);
 }
 
 #[test]
-fn a_file_without_a_directory_and_without_a_lock() {
-    let world = World::new();
+fn single_file_without_lock_is_imported() {
+    let world = TestDir::new();
     let env = environment(&world.path("one.mdb"), EnvFlags::NO_SUB_DIR);
     fill(&env, None, DatabaseFlags::empty(), &entries(9, 7));
     env.prepare_for_closing().wait();
     std::fs::remove_file(world.path("one.mdb-lock")).unwrap();
-    world.ok(&["import", "--from-lmdb", "one.mdb", "--to", "db"]);
-    assert_eq!(world.names(""), ["db", "one.mdb"], "no lock was made");
+    world.run_ok(&["import", "--from-lmdb", "one.mdb", "--to", "db"]);
+    assert_eq!(world.file_names(""), ["db", "one.mdb"], "no lock was made");
     assert_eq!(read(&Db::open(world.path("db"), Options::new()).unwrap(), "default"), entries(9, 7));
 }
 
 #[test]
-fn what_families_cannot_hold_is_refused_by_name() {
-    let world = World::new();
+fn unsupported_databases_are_refused_by_name() {
+    let world = TestDir::new();
     std::fs::create_dir_all(world.path("old")).unwrap();
     std::fs::create_dir_all(world.path("main")).unwrap();
     let env = environment(&world.path("old"), EnvFlags::empty());
     fill(&env, Some("dups"), DatabaseFlags::DUP_SORT, &entries(3, 3));
     let start = ["import", "--from-lmdb", "old", "--to", "db"];
-    world.fails(2, "\"dups\" holds several values for a key", &start);
+    world.run_failing(2, "\"dups\" holds several values for a key", &start);
     let env = environment(&world.path("main"), EnvFlags::empty());
     fill(&env, None, DatabaseFlags::DUP_SORT, &entries(3, 3));
     let main = ["import", "--from-lmdb", "main", "--to", "db"];
-    world.fails(2, "\"default\" holds several values for a key", &main);
+    world.run_failing(2, "\"default\" holds several values for a key", &main);
     std::fs::create_dir_all(world.path("back")).unwrap();
     let env = environment(&world.path("back"), EnvFlags::empty());
     fill(&env, Some("back"), DatabaseFlags::REVERSE_KEY, &entries(3, 3));
     let small: Vec<_> = (0..300u32).map(|i| (i.to_ne_bytes().to_vec(), vec![])).collect();
     fill(&env, Some("small"), DatabaseFlags::INTEGER_KEY, &small);
     let back = ["import", "--from-lmdb", "back", "--to", "db"];
-    world.fails(2, "compares keys from their ends", &back);
-    world.fails(2, "integer keys of other than 8 bytes", &[&back[..], &["--order", "back=memcmp"]].concat());
-    world.fails(2, "which is not there", &[&back[..], &["--order", "front=memcmp"]].concat());
-    assert_eq!(world.names(""), ["back", "main", "old"], "nothing was made");
-    world.ok(&[&back[..], &["--order", "back=memcmp", "--order", "small=memcmp"]].concat());
+    world.run_failing(2, "compares keys from their ends", &back);
+    world.run_failing(2, "integer keys of other than 8 bytes", &[&back[..], &["--order", "back=memcmp"]].concat());
+    world.run_failing(2, "which is not there", &[&back[..], &["--order", "front=memcmp"]].concat());
+    assert_eq!(world.file_names(""), ["back", "main", "old"], "nothing was made");
+    world.run_ok(&[&back[..], &["--order", "back=memcmp", "--order", "small=memcmp"]].concat());
     let db = Db::open(world.path("db"), Options::new()).unwrap();
     assert_eq!((read(&db, "back").len(), read(&db, "small").len()), (3, 300));
-    world.fails(2, "is no LMDB database", &["import", "--from-lmdb", "db/MANIFEST", "--to", "db2"]);
-    world.fails(2, "open ", &["import", "--from-lmdb", "nowhere", "--to", "db2"]);
+    world.run_failing(2, "is no LMDB database", &["import", "--from-lmdb", "db/MANIFEST", "--to", "db2"]);
+    world.run_failing(2, "open ", &["import", "--from-lmdb", "nowhere", "--to", "db2"]);
 }

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::World;
-use perigee::{Compression, Db, KeyOrder};
+use common::TestDir;
+use perigee::{Compression, Db, KeyComparator};
 use rocksdb::{ColumnFamilyDescriptor, DB, DBCompressionType, Options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn read(db: &Db, family: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// A database with three families; the last entries are in its log only.
-fn make(path: &Path, comparator: &str) -> DB {
+fn make_source(path: &Path, comparator: &str) -> DB {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
@@ -51,16 +51,16 @@ fn make(path: &Path, comparator: &str) -> DB {
 }
 
 #[test]
-fn all_families_arrive_and_the_source_is_as_it_was() {
-    let world = World::new();
-    let open = make(&world.path("old"), "rocksdb.ReverseBytewiseComparator");
+fn all_families_import_and_source_is_unchanged() {
+    let world = TestDir::new();
+    let open = make_source(&world.path("old"), "rocksdb.ReverseBytewiseComparator");
     let args = ["import", "--from-rocksdb", "old", "--to", "db"];
-    world.fails(2, "another process has the RocksDB database", &args);
+    world.run_failing(2, "another process has the RocksDB database", &args);
     drop(open);
     let before = files(&world.path("old"));
-    let report = world.json(&args);
+    let report = world.run_json(&args);
     assert_eq!(files(&world.path("old")), before);
-    assert_eq!(world.names(""), ["db", "old"]);
+    assert_eq!(world.file_names(""), ["db", "old"]);
     assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 3);
     let db = Db::open(world.path("db"), perigee::Options::new()).unwrap();
     assert_eq!(read(&db, "default"), []);
@@ -70,16 +70,16 @@ fn all_families_arrive_and_the_source_is_as_it_was() {
     back.reverse();
     assert_eq!(read(&db, "back"), back);
     let options = db.family("back").unwrap().options();
-    assert_eq!((options.order, options.compression), (KeyOrder::Reverse, Compression::None));
+    assert_eq!((options.order, options.compression), (KeyComparator::Reverse, Compression::None));
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
-    let world = World::new();
-    drop(make(&world.path("old"), "mine"));
-    world.fails(2, "the comparator \"mine\"", &["import", "--from-rocksdb", "old", "--to", "db"]);
-    world.ok(&["put", "ours", "a", "b"]);
-    world.fails(2, "it has no CURRENT", &["import", "--from-rocksdb", "ours", "--to", "db"]);
-    world.fails(2, "it has no CURRENT", &["import", "--from-rocksdb", "nowhere", "--to", "db"]);
-    assert_eq!(world.names(""), ["old", "ours"]);
+fn unreadable_source_is_refused() {
+    let world = TestDir::new();
+    drop(make_source(&world.path("old"), "mine"));
+    world.run_failing(2, "the comparator \"mine\"", &["import", "--from-rocksdb", "old", "--to", "db"]);
+    world.run_ok(&["put", "ours", "a", "b"]);
+    world.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "ours", "--to", "db"]);
+    world.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "nowhere", "--to", "db"]);
+    assert_eq!(world.file_names(""), ["old", "ours"]);
 }

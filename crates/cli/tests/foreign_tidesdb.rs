@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::World;
-use perigee::{Db, KeyOrder, Options};
+use common::TestDir;
+use perigee::{Db, KeyComparator, Options};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -36,24 +36,24 @@ fn compiled(file: &str, name: &str, args: &[&str]) -> PathBuf {
     out
 }
 
-fn fake() -> PathBuf {
+fn fake_library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| compiled("fake_tidesdb.c", "libtidesdb.so.9.9.9", &["-shared", "-fPIC"])).clone()
 }
 
-fn maker() -> PathBuf {
+fn maker_program() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| compiled("make_tidesdb.c", "make", &["-ldl"])).clone()
 }
 
 /// The stand-in, and the real library if there is one.
 fn libraries() -> Vec<PathBuf> {
-    [Some(fake()), std::env::var_os("TIDESDB_LIB").map(PathBuf::from)].into_iter().flatten().collect()
+    [Some(fake_library()), std::env::var_os("TIDESDB_LIB").map(PathBuf::from)].into_iter().flatten().collect()
 }
 
 /// Makes a database with `commands` (see `make_tidesdb.c`).
-fn make(world: &World, library: &Path, dir: &str, unified: bool, commands: &str) {
-    let mut child = Command::new(maker())
+fn make_source(world: &TestDir, library: &Path, dir: &str, unified: bool, commands: &str) {
+    let mut child = Command::new(maker_program())
         .arg(library)
         .arg(world.path(dir))
         .arg(if unified { "1" } else { "0" })
@@ -86,12 +86,12 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-type Wanted = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
+type ExpectedEntries = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
 
 /// `put` lines for entries, and what must arrive.
-fn puts(keys: &[Vec<u8>], commands: &mut String) -> Wanted {
+fn puts(keys: &[Vec<u8>], commands: &mut String) -> ExpectedEntries {
     let until = |i: usize| if i.is_multiple_of(3) { None } else { Some(now() + 5000 + i as u64 * 7) };
-    let wanted: Wanted = keys
+    let wanted: ExpectedEntries = keys
         .iter()
         .enumerate()
         .map(|(i, key)| {
@@ -106,7 +106,7 @@ fn puts(keys: &[Vec<u8>], commands: &mut String) -> Wanted {
 }
 
 /// What a family of the target holds.
-fn read(db: &Db, family: &str) -> Wanted {
+fn read(db: &Db, family: &str) -> ExpectedEntries {
     let mut cursor = db.family(family).unwrap().cursor().unwrap();
     let mut all = Vec::new();
     cursor.seek_to_first().unwrap();
@@ -118,27 +118,27 @@ fn read(db: &Db, family: &str) -> Wanted {
     all
 }
 
-fn import(world: &World, library: &Path, source: &str, to: &str, more: &[&str]) -> Vec<Value> {
+fn import(world: &TestDir, library: &Path, source: &str, to: &str, more: &[&str]) -> Vec<Value> {
     let lib = library.to_str().unwrap();
-    world.json(&[&["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to], more].concat())
+    world.run_json(&[&["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to], more].concat())
 }
 
 #[test]
-fn all_families_arrive_with_orders_and_ends() {
+fn all_families_import_with_comparators_and_ttls() {
     let text = |n: usize| -> Vec<Vec<u8>> {
         (0..n).map(|i| format!("Key{:03}\0", i * 7 % n).into_bytes()).collect()
     };
     let numbers: Vec<Vec<u8>> = (0..40u64).map(|i| (i * i * 9973).to_le_bytes().to_vec()).collect();
-    let families: [(&str, KeyOrder, Vec<Vec<u8>>); 6] = [
-        ("memcmp", KeyOrder::Bytes, text(60)),
-        ("uint64", KeyOrder::U64, numbers.clone()),
-        ("int64", KeyOrder::I64, numbers.iter().map(|k| k.iter().map(|b| !b).collect()).collect()),
-        ("reverse", KeyOrder::Reverse, text(30)),
-        ("case_insensitive", KeyOrder::CaseInsensitive, text(30)),
-        ("lexicographic", KeyOrder::Lexicographic, text(30)),
+    let families: [(&str, KeyComparator, Vec<Vec<u8>>); 6] = [
+        ("memcmp", KeyComparator::Bytes, text(60)),
+        ("uint64", KeyComparator::U64, numbers.clone()),
+        ("int64", KeyComparator::I64, numbers.iter().map(|k| k.iter().map(|b| !b).collect()).collect()),
+        ("reverse", KeyComparator::Reverse, text(30)),
+        ("case_insensitive", KeyComparator::CaseInsensitive, text(30)),
+        ("lexicographic", KeyComparator::Lexicographic, text(30)),
     ];
     for (library, leave) in libraries().iter().flat_map(|l| [(l, false), (l, true)]) {
-        let world = World::new();
+        let world = TestDir::new();
         let (mut commands, mut wanted) = (String::new(), Vec::new());
         for (n, (name, order, keys)) in families.iter().enumerate() {
             let family = if n == 0 { "default".to_owned() } else { format!("f_{name}") };
@@ -153,14 +153,14 @@ fn all_families_arrive_with_orders_and_ends() {
             wanted.push((family, *order, all));
         }
         // The stand-in has no log: left without closing it loses what was not flushed, as nobody promised otherwise.
-        if leave && *library != fake() {
+        if leave && *library != fake_library() {
             commands.push_str("leave\n");
         }
-        make(&world, library, "source", false, &commands);
+        make_source(&world, library, "source", false, &commands);
         let before = files(&world.path("source"));
         let report = import(&world, library, "source", "db", &[]);
         assert_eq!(files(&world.path("source")), before, "the source is as it was");
-        assert_eq!(world.names(""), ["db", "source"], "nothing else is left");
+        assert_eq!(world.file_names(""), ["db", "source"], "nothing else is left");
         assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 6);
         let db = Db::open(world.path("db"), Options::new().create_if_missing(false)).unwrap();
         for (family, order, all) in &wanted {
@@ -178,41 +178,41 @@ fn all_families_arrive_with_orders_and_ends() {
 }
 
 #[test]
-fn a_shared_memtable_is_not_forgotten() {
+fn unified_memtable_is_imported() {
     let Some(library) = std::env::var_os("TIDESDB_LIB").map(PathBuf::from) else { return };
-    let world = World::new();
+    let world = TestDir::new();
     let mut commands = "family a memcmp 0 2\n".to_owned();
     let keys: Vec<Vec<u8>> = (0..50).map(|i| format!("k{i:02}").into_bytes()).collect();
     let a = puts(&keys, &mut commands);
     commands.push_str("family b memcmp 0 2\n");
     let b = puts(&keys[..20], &mut commands);
     commands.push_str("leave\n");
-    make(&world, &library, "source", true, &commands);
+    make_source(&world, &library, "source", true, &commands);
     import(&world, &library, "source", "db", &[]);
     let db = Db::open(world.path("db"), Options::new()).unwrap();
     assert_eq!((read(&db, "a"), read(&db, "b")), (a, b));
 }
 
 #[test]
-fn ends_are_ignored_if_asked() {
+fn ttls_are_ignored_on_request() {
     for library in libraries() {
-        let world = World::new();
+        let world = TestDir::new();
         let mut commands = "family a memcmp 0 2\n".to_owned();
         let keys: Vec<Vec<u8>> = (0..9u8).map(|i| vec![b'a' + i]).collect();
         let wanted = puts(&keys, &mut commands);
-        make(&world, &library, "source", false, &commands);
+        make_source(&world, &library, "source", false, &commands);
         let report = import(&world, &library, "source", "db", &["--ignore-ttl"]);
         assert_eq!(report[0]["imported"]["families"][0]["expiring"], 0);
         let db = Db::open(world.path("db"), Options::new()).unwrap();
-        assert_eq!(read(&db, "a"), wanted.into_iter().map(|(k, v, _)| (k, v, None)).collect::<Wanted>());
+        assert_eq!(read(&db, "a"), wanted.into_iter().map(|(k, v, _)| (k, v, None)).collect::<ExpectedEntries>());
     }
 }
 
 #[test]
-fn a_comparator_of_the_users_needs_a_word_and_is_checked() {
+fn custom_comparator_needs_order_and_is_checked() {
     for library in libraries() {
-        let world = World::new();
-        make(
+        let world = TestDir::new();
+        make_source(
             &world,
             &library,
             "source",
@@ -221,22 +221,22 @@ fn a_comparator_of_the_users_needs_a_word_and_is_checked() {
         );
         let lib = library.to_str().unwrap();
         let start = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
-        world.fails(2, "the comparator \"mine\"", &start);
-        world.fails(2, "needs a copy", &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat());
-        world.fails(2, "which is not there", &[&start[..], &["--order", "g=memcmp"]].concat());
-        world.fails(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
-        assert_eq!(world.names(""), ["source"], "nothing was begun");
-        world.ok(&[&start[..], &["--order", "f=memcmp"]].concat());
-        assert_eq!(world.ok(&["count", "db", "--family", "f"]).trim(), "3");
+        world.run_failing(2, "the comparator \"mine\"", &start);
+        world.run_failing(2, "needs a copy", &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat());
+        world.run_failing(2, "which is not there", &[&start[..], &["--order", "g=memcmp"]].concat());
+        world.run_failing(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
+        assert_eq!(world.file_names(""), ["source"], "nothing was begun");
+        world.run_ok(&[&start[..], &["--order", "f=memcmp"]].concat());
+        assert_eq!(world.run_ok(&["count", "db", "--family", "f"]).trim(), "3");
     }
 }
 
 /// An import that must fail with this word, leaving the source as it was and no database under the name.
-fn refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
-    let world = World::new();
-    make(&world, &fake(), "source", false, commands);
+fn assert_refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
+    let world = TestDir::new();
+    make_source(&world, &fake_library(), "source", false, commands);
     let before = files(&world.path("source"));
-    let lib = fake();
+    let lib = fake_library();
     let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
     let done = world.command().args(args).args(more).env("FAKE", fault).output().unwrap();
     let stderr = String::from_utf8_lossy(&done.stderr);
@@ -249,40 +249,40 @@ fn refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
 const USERS: &str = "family users memcmp 0 2\nput 2162 31 -1\nput 62 32 -1\nput 63 33 -1\nflush\n";
 
 #[test]
-fn a_library_whose_ends_cannot_be_read_is_refused() {
-    refused("hidden", "no place in its iterators", USERS, &[]);
-    refused("shifting", "no place in its iterators", USERS, &[]);
-    refused("strange", "its end is not where it was", USERS, &[]);
-    refused("garbled", "12345 is no time", USERS, &[]);
+fn library_with_unreadable_ttls_is_refused() {
+    assert_refused("hidden", "no place in its iterators", USERS, &[]);
+    assert_refused("shifting", "no place in its iterators", USERS, &[]);
+    assert_refused("strange", "its end is not where it was", USERS, &[]);
+    assert_refused("garbled", "12345 is no time", USERS, &[]);
 }
 
 #[test]
-fn what_goes_wrong_on_the_way_is_told() {
-    refused("broken", "input or output failed", USERS, &[]);
-    refused("forgetful", "is not what a second reading of the source gives", USERS, &[]);
-    refused("locked", "locked by another process", USERS, &["--in-place"]);
-    refused("blind", "without its family \"users\"", USERS, &[]);
-    refused("misshapen", "not laid out", USERS, &[]);
+fn errors_during_import_are_reported() {
+    assert_refused("broken", "input or output failed", USERS, &[]);
+    assert_refused("forgetful", "is not what a second reading of the source gives", USERS, &[]);
+    assert_refused("locked", "locked by another process", USERS, &["--in-place"]);
+    assert_refused("blind", "without its family \"users\"", USERS, &[]);
+    assert_refused("misshapen", "not laid out", USERS, &[]);
 }
 
 #[test]
-fn what_cannot_be_imported_is_refused_before_anything_is_made() {
-    let world = World::new();
-    let lib = fake();
+fn invalid_import_is_refused_before_any_write() {
+    let world = TestDir::new();
+    let lib = fake_library();
     let lib = lib.to_str().unwrap();
-    make(&world, &fake(), "source", false, USERS);
-    world.ok(&["put", "ours", "a", "b"]);
+    make_source(&world, &fake_library(), "source", false, USERS);
+    world.run_ok(&["put", "ours", "a", "b"]);
     world.write("empty/readme", b"");
     world.write("taken/file", b"mine");
     world.write("text.so", b"no library");
     let other = compiled("../foreign/other.c", "libother.so", &["-shared", "-fPIC"]);
     let ours = compiled("../foreign/ours.c", "libtidesdb.so.9", &["-shared", "-fPIC"]);
     let ten = world.path("libtidesdb.so.10.0.1");
-    std::fs::copy(fake(), &ten).unwrap();
+    std::fs::copy(fake_library(), &ten).unwrap();
     let from = |source: &str, lib: &str, to: &str, word: &str| {
         let before = files(&world.path(""));
         let told =
-            world.fails(2, word, &["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to]);
+            world.run_failing(2, word, &["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to]);
         assert!(told["hint"].is_string() || word == "open ", "{told}");
         assert_eq!(files(&world.path("")), before);
     };
@@ -304,10 +304,10 @@ fn what_cannot_be_imported_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_database_that_is_open_elsewhere_is_left_alone() {
-    let world = World::new();
+fn database_open_elsewhere_is_refused() {
+    let world = TestDir::new();
     for library in libraries() {
-        let mut child = Command::new(maker())
+        let mut child = Command::new(maker_program())
             .arg(&library)
             .arg(world.path("source"))
             .arg("0")
@@ -319,44 +319,44 @@ fn a_database_that_is_open_elsewhere_is_left_alone() {
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
         let lib = library.to_str().unwrap();
         let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
-        if library != fake() {
-            world.fails(2, "another process has the TidesDB database", &args);
-            world.fails(
+        if library != fake_library() {
+            world.run_failing(2, "another process has the TidesDB database", &args);
+            world.run_failing(
                 2,
                 "another process has the TidesDB database",
                 &[&args[..], &["--in-place"]].concat(),
             );
-            assert_eq!(world.names(""), ["source"]);
+            assert_eq!(world.file_names(""), ["source"]);
         }
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
-        world.ok(&args);
+        world.run_ok(&args);
         std::fs::remove_dir_all(world.path("db")).unwrap();
-        world.ok(&[&args[..], &["--in-place"]].concat());
+        world.run_ok(&[&args[..], &["--in-place"]].concat());
         std::fs::remove_dir_all(world.path("db")).unwrap();
         std::fs::remove_dir_all(world.path("source")).unwrap();
     }
 }
 
 #[test]
-fn an_import_that_is_killed_leaves_no_database_and_says_so_next_time() {
-    let world = World::new();
-    make(&world, &fake(), "source", false, USERS);
-    let lib = fake();
+fn killed_import_leaves_no_database() {
+    let world = TestDir::new();
+    make_source(&world, &fake_library(), "source", false, USERS);
+    let lib = fake_library();
     let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
     // Killed in the middle of the walk, by the library.
     let killed = world.command().args(args).env("FAKE", "deadly").output().unwrap();
     assert_eq!(killed.status.code(), None);
-    assert_eq!(world.names(""), ["db.importing", "db.importing-source", "source"]);
-    world.fails(2, "db.importing exists already", &args);
+    assert_eq!(world.file_names(""), ["db.importing", "db.importing-source", "source"]);
+    world.run_failing(2, "db.importing exists already", &args);
     std::fs::remove_dir_all(world.path("db.importing")).unwrap();
-    world.fails(2, "db.importing-source is there already", &args);
+    world.run_failing(2, "db.importing-source is there already", &args);
     std::fs::remove_dir_all(world.path("db.importing-source")).unwrap();
-    world.ok(&args);
+    world.run_ok(&args);
     // With a directory for the copy of one's own.
     std::fs::create_dir(world.path("elsewhere")).unwrap();
     let more = ["--scratch", "elsewhere", "--to", "db2"];
-    world.ok(&[&args[..5], &more].concat());
-    assert_eq!(world.names("elsewhere").len(), 0);
-    assert_eq!(world.ok(&["count", "db2", "--family", "users"]).trim(), "3");
+    world.run_ok(&[&args[..5], &more].concat());
+    assert_eq!(world.file_names("elsewhere").len(), 0);
+    assert_eq!(world.run_ok(&["count", "db2", "--family", "users"]).trim(), "3");
 }

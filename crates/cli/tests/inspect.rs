@@ -3,88 +3,88 @@
 
 mod common;
 
-use common::World;
+use common::TestDir;
 
-fn made() -> World {
-    let w = World::new();
+fn sample_database() -> TestDir {
+    let w = TestDir::new();
     for i in 0..30 {
-        w.ok(&["put", "db", &format!("key{i:03}"), &format!("value {i}")]);
+        w.run_ok(&["put", "db", &format!("key{i:03}"), &format!("value {i}")]);
     }
-    w.ok(&["compact", "db"]);
-    w.ok(&["put", "db", "key000", "new"]);
+    w.run_ok(&["compact", "db"]);
+    w.run_ok(&["put", "db", "key000", "new"]);
     w
 }
 
 #[test]
-fn explain_tells_who_was_asked() {
-    let w = made();
-    let text = w.ok(&["explain", "db", "key000"]);
+fn explain_lists_the_sources_read() {
+    let w = sample_database();
+    let text = w.run_ok(&["explain", "db", "key000"]);
     assert!(text.contains("memtable active") && text.contains("a value of 3 bytes"), "{text}");
-    let text = w.ok(&["explain", "db", "key001", "--again"]);
+    let text = w.run_ok(&["explain", "db", "key001", "--again"]);
     assert!(text.contains(".klog") && text.contains("passes") && text.contains("cached"), "{text}");
-    let e = &w.json(&["explain", "db", "key001"])[0];
+    let e = &w.run_json(&["explain", "db", "key001"])[0];
     assert_eq!(e["value_bytes"], 7);
     assert!(e["bytes_read"].as_u64().unwrap() > 0);
     let run = w.run(&["explain", "db", "nobody"]);
     assert_eq!(run.code, 1);
-    w.fails(2, "no family", &["explain", "db", "k", "--family", "none"]);
+    w.run_failing(2, "no family", &["explain", "db", "k", "--family", "none"]);
 }
 
 #[test]
-fn sst_shows_the_properties_of_a_file() {
-    let w = made();
-    let klog = w.names("db").into_iter().find(|n| n.ends_with(".klog")).unwrap();
+fn sst_shows_file_properties() {
+    let w = sample_database();
+    let klog = w.file_names("db").into_iter().find(|n| n.ends_with(".klog")).unwrap();
     let path = format!("db/{klog}");
-    let p = &w.json(&["sst", &path])[0];
+    let p = &w.run_json(&["sst", &path])[0];
     assert_eq!((p["entries"].as_u64(), p["distinct_keys"].as_u64()), (Some(30), Some(30)));
     assert_eq!(p["first_key"], "key000");
     assert_eq!(p["versions_per_key"][0]["keys"], 30);
     assert!(p["false_positive_rate"].as_f64().unwrap() < 0.1);
-    assert!(w.ok(&["sst", &path, "--quick"]).contains("last key"));
-    w.fails(2, "is no klog", &["sst", "db/MANIFEST"]);
-    w.fails(2, "000999.klog", &["sst", "db/000999.klog"]);
-    w.flip(&path, 80);
-    w.fails(3, &klog, &["sst", &path]);
+    assert!(w.run_ok(&["sst", &path, "--quick"]).contains("last key"));
+    w.run_failing(2, "is no klog", &["sst", "db/MANIFEST"]);
+    w.run_failing(2, "000999.klog", &["sst", "db/000999.klog"]);
+    w.flip_bit(&path, 80);
+    w.run_failing(3, &klog, &["sst", &path]);
 }
 
 #[test]
-fn manifest_tells_the_history() {
-    let w = made();
-    let text = w.ok(&["manifest", "db"]);
+fn manifest_lists_edits() {
+    let w = sample_database();
+    let text = w.run_ok(&["manifest", "db"]);
     assert!(text.contains("the whole state") && text.contains("closed cleanly"), "{text}");
     assert!(text.contains(".klog (family 0, level"), "{text}");
-    assert_eq!(w.ok(&["manifest", "db", "--last", "1"]).lines().count(), 1);
-    let edits = w.json(&["manifest", "db"]);
+    assert_eq!(w.run_ok(&["manifest", "db", "--last", "1"]).lines().count(), 1);
+    let edits = w.run_json(&["manifest", "db"]);
     assert_eq!(edits.len(), text.lines().count());
     assert!(edits[0]["edit"].is_u64() && edits[0]["fields"].is_array());
-    w.fails(2, "there is nothing at", &["manifest", "nowhere"]);
+    w.run_failing(2, "there is nothing at", &["manifest", "nowhere"]);
 }
 
 #[test]
-fn levels_become_a_picture() {
-    let w = made();
-    let text = w.ok(&["levels", "db", "--html", "levels.html"]);
+fn levels_are_drawn_as_html() {
+    let w = sample_database();
+    let text = w.run_ok(&["levels", "db", "--html", "levels.html"]);
     assert!(text.contains("of capacity"), "{text}");
     let page = std::fs::read_to_string(w.path("levels.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("<rect") && page.contains("key029"), "{page}");
-    w.fails(2, "write", &["levels", "db", "--html", "no/such/dir.html"]);
+    w.run_failing(2, "write", &["levels", "db", "--html", "no/such/dir.html"]);
 }
 
 #[test]
-fn a_simulation_is_a_table_a_document_and_a_chart() {
-    let w = World::new();
+fn compaction_sim_prints_table_json_and_chart() {
+    let w = TestDir::new();
     let small =
         ["compaction-sim", "--keys", "5000", "--memtable", "50KiB", "--rounds", "2", "--samples", "4"];
-    let text = w.ok(&small);
+    let text = w.run_ok(&small);
     assert!(text.contains("write amp") && text.lines().count() > 4, "{text}");
-    let sim = &w.json(&small)[0];
+    let sim = &w.run_json(&small)[0];
     let last = sim["samples"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(last["operations"], 15_000, "{sim}");
     assert!(last["write_amplification_so_far"].as_f64().unwrap() > 1.0, "{last}");
     let chart: Vec<&str> =
         small.iter().copied().chain(["--workload", "queue", "--html", "sim.html"]).collect();
-    w.ok(&chart);
+    w.run_ok(&chart);
     let page = std::fs::read_to_string(w.path("sim.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("queue"), "{page}");
-    w.fails(2, "write", &["compaction-sim", "--keys", "50", "--html", "no/such/dir.html"]);
+    w.run_failing(2, "write", &["compaction-sim", "--keys", "50", "--html", "no/such/dir.html"]);
 }

@@ -2,41 +2,41 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-use common::World;
+use common::TestDir;
 
 #[test]
 fn options_are_shown_saved_and_applied() {
-    let w = World::new();
-    w.ok(&["put", "db", "key", "value"]);
-    let text = w.ok(&["options", "db"]);
+    let w = TestDir::new();
+    w.run_ok(&["put", "db", "key", "value"]);
+    let text = w.run_ok(&["options", "db"]);
     for part in ["family default", "memtable_bytes", "64 MiB", "what it trades", "compaction"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let toml = w.ok(&["options", "db", "--toml"]);
+    let toml = w.run_ok(&["options", "db", "--toml"]);
     assert!(
         toml.contains("read_only = false") && toml.contains("create_if_missing = true"),
         "not how the tool opened it: {toml}"
     );
     w.write("perigee.toml", toml.replace("compression = \"lz4\"", "compression = \"zstd 5\"").as_bytes());
-    let text = w.ok(&["options", "db", "--apply", "perigee.toml"]);
+    let text = w.run_ok(&["options", "db", "--apply", "perigee.toml"]);
     assert!(text.contains("changed default: compression: Lz4 -> Zstd(5)"), "{text}");
-    let document = &w.json(&["options", "db"])[0];
+    let document = &w.run_json(&["options", "db"])[0];
     let all = document["families"]["default"].as_array().unwrap();
     let compression = all.iter().find(|o| o["name"] == "compression").unwrap();
     assert_eq!(compression["value"], "zstd 5");
     assert_eq!(compression["default"], "lz4");
-    assert_eq!(w.ok(&["get", "db", "key"]).trim(), "value");
+    assert_eq!(w.run_ok(&["get", "db", "key"]).trim(), "value");
 }
 
 #[test]
-fn bad_files_are_refused_with_the_nearest_name() {
-    let w = World::new();
-    w.ok(&["put", "db", "key", "value"]);
+fn bad_option_files_are_refused_with_a_suggestion() {
+    let w = TestDir::new();
+    w.run_ok(&["put", "db", "key", "value"]);
     w.write("bad.toml", b"[family.default]\ncompresion = \"lz4\"\n");
-    w.fails(2, "did you mean", &["options", "db", "--apply", "bad.toml"]);
+    w.run_failing(2, "did you mean", &["options", "db", "--apply", "bad.toml"]);
     w.write("bad.toml", b"[family.default]\norder = \"reverse\"\n");
-    w.fails(2, "key order", &["options", "db", "--apply", "bad.toml"]);
-    w.fails(2, "bad2.toml", &["options", "db", "--apply", "bad2.toml"]);
+    w.run_failing(2, "key order", &["options", "db", "--apply", "bad.toml"]);
+    w.run_failing(2, "bad2.toml", &["options", "db", "--apply", "bad2.toml"]);
     w.write("empty.toml", b"");
-    w.fails(2, "there", &["options", "nowhere", "--apply", "empty.toml"]);
+    w.run_failing(2, "there", &["options", "nowhere", "--apply", "empty.toml"]);
 }

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::World;
+use common::TestDir;
 use perigee::{Db, FamilyOptions, Options};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Commands that read, as one line each; `{klog}` is the name of a table.
-const READERS: [&str; 34] = [
+const READING_COMMANDS: [&str; 34] = [
     "get db key000",
     "get db key000 --json",
     "get db nothing",
@@ -55,7 +55,7 @@ const READERS: [&str; 34] = [
 ];
 
 /// Commands that change something, or need the lock for what they make.
-const WRITERS: [&str; 13] = [
+const WRITING_COMMANDS: [&str; 13] = [
     "put db k v",
     "delete db key000",
     "delete db key --prefix",
@@ -72,7 +72,7 @@ const WRITERS: [&str; 13] = [
 ];
 
 /// Name, bytes, modification time, inode and mode of everything in a directory, and of itself.
-fn picture(dir: &Path) -> BTreeMap<String, (Vec<u8>, (i64, i64), u64, u32)> {
+fn directory_state(dir: &Path) -> BTreeMap<String, (Vec<u8>, (i64, i64), u64, u32)> {
     let mut all = BTreeMap::new();
     let mut todo = vec![dir.to_owned()];
     while let Some(path) = todo.pop() {
@@ -87,13 +87,13 @@ fn picture(dir: &Path) -> BTreeMap<String, (Vec<u8>, (i64, i64), u64, u32)> {
     all
 }
 
-fn small() -> FamilyOptions {
+fn small_family_options() -> FamilyOptions {
     FamilyOptions::new().memtable_bytes(64 << 10).value_threshold(512)
 }
 
 /// A database with tables, value logs, entries that are only in the log, two families, and a log that is kept for readers.
-fn open(path: &Path) -> Db {
-    let options = Options::new().log_retention(1 << 20).default_family(small()).family("other", small());
+fn open_sample(path: &Path) -> Db {
+    let options = Options::new().log_retention(1 << 20).default_family(small_family_options()).family("other", small_family_options());
     let db = Db::open(path, options).unwrap();
     for n in 0..300u32 {
         db.put(format!("key{n:03}"), vec![n as u8; (n % 700) as usize]).unwrap();
@@ -110,7 +110,7 @@ fn open(path: &Path) -> Db {
 }
 
 /// Copies the files of a database that is open, as a crash of its program leaves them.
-fn copy(from: &Path, to: &Path) {
+fn copy_files(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(|e| e.unwrap()) {
         if entry.file_type().unwrap().is_file() {
@@ -119,13 +119,13 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn args_of(line: &str, w: &World) -> Vec<String> {
-    let klog = w.names("db").into_iter().find(|n| n.ends_with(".klog")).unwrap();
+fn args_of(line: &str, w: &TestDir) -> Vec<String> {
+    let klog = w.file_names("db").into_iter().find(|n| n.ends_with(".klog")).unwrap();
     line.replace("{klog}", &klog).split(' ').map(str::to_owned).collect()
 }
 
 /// Runs a reading command, which must work.
-fn read(w: &World, line: &str) -> String {
+fn read(w: &TestDir, line: &str) -> String {
     let args = args_of(line, w);
     let run = w.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let expected = i32::from(line.contains("nothing"));
@@ -135,14 +135,14 @@ fn read(w: &World, line: &str) -> String {
 
 #[test]
 fn reading_commands_change_nothing() {
-    let w = World::new();
-    let db = open(&w.path("db"));
-    copy(&w.path("db"), &w.path("crashed"));
+    let w = TestDir::new();
+    let db = open_sample(&w.path("db"));
+    copy_files(&w.path("db"), &w.path("crashed"));
     db.close().unwrap();
-    copy(&w.path("db"), &w.path("closed"));
+    copy_files(&w.path("db"), &w.path("closed"));
     // The crash came in the middle of an append: the last record is cut short.
-    copy(&w.path("crashed"), &w.path("torn"));
-    let mut logs = w.names("torn").into_iter().filter(|n| n.ends_with(".wal"));
+    copy_files(&w.path("crashed"), &w.path("torn"));
+    let mut logs = w.file_names("torn").into_iter().filter(|n| n.ends_with(".wal"));
     let written = |name: &String| {
         let bytes = std::fs::read(w.path("torn").join(name)).unwrap();
         bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
@@ -156,11 +156,11 @@ fn reading_commands_change_nothing() {
     w.write("torn/000999.klog", b"half a table");
     for state in ["closed", "crashed", "torn"] {
         std::fs::remove_dir_all(w.path("db")).unwrap();
-        copy(&w.path(state), &w.path("db"));
-        let before = picture(&w.path("db"));
-        for line in READERS {
+        copy_files(&w.path(state), &w.path("db"));
+        let before = directory_state(&w.path("db"));
+        for line in READING_COMMANDS {
             read(&w, line);
-            assert!(picture(&w.path("db")) == before, "{line} changed the {state} database");
+            assert!(directory_state(&w.path("db")) == before, "{line} changed the {state} database");
         }
         let scan = read(&w, "scan db");
         assert!(scan.contains("key000\tnew 0\n") && !scan.contains("key205"), "{state}: {scan}");
@@ -169,16 +169,16 @@ fn reading_commands_change_nothing() {
         read(&w, "export db out");
         assert_eq!(std::fs::read(w.path("out/key001")).unwrap(), b"new 1");
         std::fs::remove_dir_all(w.path("out")).unwrap();
-        assert!(picture(&w.path("db")) == before, "export to files changed the {state} database");
+        assert!(directory_state(&w.path("db")) == before, "export to files changed the {state} database");
     }
 }
 
 #[test]
-fn reading_commands_work_beside_a_program_that_writes() {
-    let w = World::new();
+fn reading_commands_work_beside_a_writer() {
+    let w = TestDir::new();
     w.write("in/a", b"1");
     w.write("perigee.toml", b"");
-    let db = Arc::new(open(&w.path("db")));
+    let db = Arc::new(open_sample(&w.path("db")));
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let writer = {
         let (db, stop, rounds) = (Arc::clone(&db), Arc::clone(&stop), Arc::clone(&rounds));
@@ -193,7 +193,7 @@ fn reading_commands_work_beside_a_program_that_writes() {
             }
         })
     };
-    for line in READERS {
+    for line in READING_COMMANDS {
         let from = rounds.load(Ordering::Relaxed);
         while rounds.load(Ordering::Relaxed) == from {
             std::thread::yield_now();
@@ -204,9 +204,9 @@ fn reading_commands_work_beside_a_program_that_writes() {
     writer.join().unwrap();
     db.put("last", "words").unwrap();
     assert_eq!(read(&w, "get db last"), "words");
-    for line in WRITERS {
+    for line in WRITING_COMMANDS {
         let args = args_of(line, &w);
-        let e = w.fails(2, "locked", &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let e = w.run_failing(2, "locked", &args.iter().map(String::as_str).collect::<Vec<_>>());
         let hint = e["hint"].as_str().unwrap();
         match line.split(' ').next().unwrap() {
             "checkpoint" => {
@@ -222,10 +222,10 @@ fn reading_commands_work_beside_a_program_that_writes() {
 }
 
 #[test]
-fn reading_commands_say_what_they_cannot_know() {
-    let w = World::new();
-    let db = open(&w.path("db"));
-    let stats = &w.json(&["stats", "db"])[0];
+fn reading_commands_list_unknown_fields() {
+    let w = TestDir::new();
+    let db = open_sample(&w.path("db"));
+    let stats = &w.run_json(&["stats", "db"])[0];
     assert_eq!(stats["read_only"], true);
     let unknown: Vec<&str> =
         stats["unknown"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
@@ -240,11 +240,11 @@ fn reading_commands_say_what_they_cannot_know() {
     assert_eq!(stats["tables"], own.tables);
     assert!(stats["disk_bytes"].as_u64().unwrap() >= own.disk_bytes, "{stats} {}", own.disk_bytes);
     assert!(stats["wal"]["bytes"].as_u64().unwrap() >= own.wal.1, "{stats}");
-    let text = w.ok(&["stats", "db"]);
+    let text = w.run_ok(&["stats", "db"]);
     assert!(text.contains("not known to a read-only open") && !text.contains("wal_syncs"), "{text}");
-    let all = w.ok(&["stats", "db", "--all"]);
+    let all = w.run_ok(&["stats", "db", "--all"]);
     assert!(all.contains("of this read-only open alone") && all.contains("wal_syncs"), "{all}");
-    let metrics = w.ok(&["metrics", "db"]);
+    let metrics = w.run_ok(&["metrics", "db"]);
     assert!(
         metrics.contains("\nperigee_read_only_open 1\n") && metrics.contains("perigee_level_files{"),
         "{metrics}"
@@ -255,8 +255,8 @@ fn reading_commands_say_what_they_cannot_know() {
 
 /// A read-only open holds every file open: the usual limit of 1,024 is soft, and the tool raises it.
 #[test]
-fn a_database_of_many_files_opens_under_a_low_soft_limit() {
-    let w = World::new();
+fn many_files_open_under_a_low_soft_limit() {
+    let w = TestDir::new();
     let tables = FamilyOptions::new().target_file_bytes(4 << 10).memtable_bytes(64 << 10).block_bytes(256);
     let tables = tables.compression(perigee::Compression::None);
     let db =
@@ -280,21 +280,21 @@ fn a_database_of_many_files_opens_under_a_low_soft_limit() {
 }
 
 #[test]
-fn verify_reads_the_log_that_is_kept_for_readers() {
-    let w = World::new();
-    let db = open(&w.path("db"));
+fn verify_reads_the_retained_log() {
+    let w = TestDir::new();
+    let db = open_sample(&w.path("db"));
     db.close().unwrap();
-    let edits = w.ok(&["manifest", "db"]);
+    let edits = w.run_ok(&["manifest", "db"]);
     let kept = edits.split("log kept for readers: file ").nth(1).expect("a kept segment");
     let number: u64 = kept.split(',').next().unwrap().parse().unwrap();
-    w.flip(&format!("db/{number:06}.wal"), 300);
+    w.flip_bit(&format!("db/{number:06}.wal"), 300);
     let run = w.run(&["verify", "db"]);
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(run.code == 3 && text.contains(&format!("{number:06}.wal")), "{text} {}", run.stderr);
 }
 
 /// Runs the tool as a user who may read the database and write nothing in it; why not, if that is not possible here.
-fn as_another(w: &World, args: &[String]) -> Result<Output, String> {
+fn run_as_other_user(w: &TestDir, args: &[String]) -> Result<Output, String> {
     let tool = env!("CARGO_BIN_EXE_perigee");
     if std::fs::metadata("/proc/self").map_or(1, |m| m.uid()) != 0 {
         // The files are ours, but their modes forbid writing.
@@ -310,10 +310,10 @@ fn as_another(w: &World, args: &[String]) -> Result<Output, String> {
 }
 
 #[test]
-fn reading_commands_work_without_the_right_to_write() {
-    let w = World::new();
-    let db = open(&w.path("db"));
-    copy(&w.path("db"), &w.path("crashed"));
+fn reading_commands_work_without_write_permission() {
+    let w = TestDir::new();
+    let db = open_sample(&w.path("db"));
+    copy_files(&w.path("db"), &w.path("crashed"));
     db.close().unwrap();
     std::fs::remove_dir_all(w.path("db")).unwrap();
     std::fs::rename(w.path("crashed"), w.path("db")).unwrap();
@@ -321,38 +321,38 @@ fn reading_commands_work_without_the_right_to_write() {
         std::fs::set_permissions(entry, std::fs::Permissions::from_mode(0o444)).unwrap();
     }
     std::fs::set_permissions(w.path("db"), std::fs::Permissions::from_mode(0o555)).unwrap();
-    if let Err(why) = as_another(&w, &["--version".to_owned()]) {
+    if let Err(why) = run_as_other_user(&w, &["--version".to_owned()]) {
         println!("skipped: the tool cannot be run as another user: {why}");
         return;
     }
-    let before = picture(&w.path("db"));
-    for line in READERS {
-        let output = as_another(&w, &args_of(line, &w)).unwrap();
+    let before = directory_state(&w.path("db"));
+    for line in READING_COMMANDS {
+        let output = run_as_other_user(&w, &args_of(line, &w)).unwrap();
         let expected = i32::from(line.contains("nothing"));
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(expected), "{line}: {told}");
     }
-    assert!(picture(&w.path("db")) == before);
-    let output = as_another(&w, &args_of("put db k v", &w)).unwrap();
+    assert!(directory_state(&w.path("db")) == before);
+    let output = run_as_other_user(&w, &args_of("put db k v", &w)).unwrap();
     assert_eq!(output.status.code(), Some(2), "the right to write is missing indeed");
-    assert!(picture(&w.path("db")) == before);
+    assert!(directory_state(&w.path("db")) == before);
     std::fs::set_permissions(w.path("db"), std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// A script for a mount namespace of its own: the database read-only, then one command.
-const MOUNT: &str = "mount --bind db db && mount -o remount,bind,ro db || exit 99; exec \"$@\"";
+const READ_ONLY_MOUNT_SCRIPT: &str = "mount --bind db db && mount -o remount,bind,ro db || exit 99; exec \"$@\"";
 
 #[test]
 fn reading_commands_work_on_a_read_only_mount() {
-    let w = World::new();
-    let db = open(&w.path("db"));
-    copy(&w.path("db"), &w.path("crashed"));
+    let w = TestDir::new();
+    let db = open_sample(&w.path("db"));
+    copy_files(&w.path("db"), &w.path("crashed"));
     db.close().unwrap();
     std::fs::remove_dir_all(w.path("db")).unwrap();
     std::fs::rename(w.path("crashed"), w.path("db")).unwrap();
     let mounted = |args: &[String]| {
         let mut command = Command::new("unshare");
-        command.args(["-rm", "sh", "-c", MOUNT, "sh", env!("CARGO_BIN_EXE_perigee")]).args(args);
+        command.args(["-rm", "sh", "-c", READ_ONLY_MOUNT_SCRIPT, "sh", env!("CARGO_BIN_EXE_perigee")]).args(args);
         command.current_dir(w.path("")).output()
     };
     match mounted(&["--version".to_owned()]) {
@@ -362,7 +362,7 @@ fn reading_commands_work_on_a_read_only_mount() {
         }
         Err(e) => return println!("skipped: no read-only mount: {e}"),
     }
-    for line in READERS {
+    for line in READING_COMMANDS {
         let output = mounted(&args_of(line, &w)).unwrap();
         let expected = i32::from(line.contains("nothing"));
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

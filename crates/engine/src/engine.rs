@@ -1,63 +1,63 @@
 //! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
 
-use crate::commit::{self, Verdict, Writers, rotate};
-use crate::control::Kind;
-use crate::core::Core;
-use crate::events::{self, Event};
-use crate::family::Family;
-use crate::feed::Feed;
+use crate::commit::{self, TwoPhaseDecision, CommitPipeline, rotate};
+use crate::job_control::JobKind;
+use crate::core::EngineCore;
+use crate::events::{self, EngineEvent};
+use crate::family::FamilyState;
+use crate::change_feed::ChangeFeed;
 use crate::jobs::{self, Workers};
-use crate::load::{self, Load};
-use crate::now::LogicalClock;
-use crate::past;
-use crate::prepared::Undecided;
+use crate::load::{self, LoadBuilder};
+use crate::logical_clock::LogicalClock;
+use crate::named_snapshots;
+use crate::prepared_txns::PreparedTxn;
 use crate::recover;
-use crate::report::{self, CacheStatus, FamilyStatus, Status, TableStatus};
-use crate::safety::{Backed, Checkpointed, backup, checkpoint};
-use crate::settings::{Durability, FamilySettings, Settings};
-use crate::snapshot::Held;
-use crate::spill::Files;
-use crate::txn::{Txn, TxnSettings};
-use crate::verify::{self, Verified};
+use crate::report::{self, CacheStatus, FamilyStatus, EngineStatus, TableStatus};
+use crate::safety::{BackupSummary, CheckpointSummary, backup, checkpoint};
+use crate::settings::{DurabilityLevel, FamilySettings, Settings};
+use crate::snapshot::SnapshotHandle;
+use crate::txn_spill::TxnSpillFiles;
+use crate::txn::{EngineTxn, TxnSettings};
+use crate::verify::{self, VerifyResult};
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
-use perigee_env::fork::Process;
-use perigee_env::fs::closable::ClosableDir;
+use perigee_env::fork::ForkGuard;
+use perigee_env::fs::closable_dir::ClosableDir;
 use perigee_env::sim::is_simulated;
 use perigee_env::sync::Mutex;
-use perigee_env::{Dir, DirLock, Env, OpenDir};
+use perigee_env::{Dir, DirLock, Env, DirOpenMode};
 use perigee_file::log::Batch;
 use perigee_file::log::prepare::check_gid;
-use perigee_file::name;
-use perigee_tree::memtable::hashed::seed_hashes;
-use perigee_tree::{Pin, View};
+use perigee_file::filename;
+use perigee_tree::memtable::hashed_entries::seed_key_hashes;
+use perigee_tree::{StripedGuard, View};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The lock on a directory whose recovery has failed.
 #[derive(Debug)]
-pub struct KeptLock {
+pub struct RetainedDirLock {
     dir: Arc<dyn Dir>,
-    process: Process,
+    process: ForkGuard,
     lock: Box<dyn DirLock>,
 }
 
-impl KeptLock {
+impl RetainedDirLock {
     /// Whether it is this process's, and on the directory that is at `path` now: that one may have been replaced meanwhile.
     fn is_for(&self, path: &Path) -> Result<bool> {
-        Ok(!self.process.is_forked() && self.dir.is_at(path)?)
+        Ok(!self.process.is_forked() && self.dir.is_located_at(path)?)
     }
 }
 
 /// An open database. Dropping the last handle closes it.
 pub struct Engine {
-    pub(crate) core: Arc<Core>,
-    writers: Writers,
+    pub(crate) core: Arc<EngineCore>,
+    writers: CommitPipeline,
     pub(crate) workers: Mutex<Option<Workers>>,
-    recovery: recover::Report,
+    recovery: recover::RecoverySummary,
     path: PathBuf,
     identity: u64,
     pub(crate) dir: Arc<ClosableDir>,
@@ -73,40 +73,40 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Opens or creates the database in `path`.
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
-        Engine::open_keeping(env, path, settings, &mut None)
+        Engine::open_with_lock(env, path, settings, &mut None)
     }
     /// Opens or creates the database in `path`; a lock on the directory that is in `kept` is used instead of a new one. After a failure
     /// of the recovery the lock is in `kept`, so that the next open follows without a moment in which the directory is not locked.
-    pub fn open_keeping(
+    pub fn open_with_lock(
         env: Env,
         path: &Path,
         settings: Settings,
-        kept: &mut Option<KeptLock>,
+        kept: &mut Option<RetainedDirLock>,
     ) -> Result<Engine> {
         let listener = settings.listener.clone();
-        Engine::open_unheard(env, path, settings, kept).inspect_err(|e| events::refused(listener, e))
+        Engine::try_open(env, path, settings, kept).inspect_err(|e| events::report_failed_open(listener, e))
     }
-    fn open_unheard(
+    fn try_open(
         env: Env,
         path: &Path,
         settings: Settings,
-        kept: &mut Option<KeptLock>,
+        kept: &mut Option<RetainedDirLock>,
     ) -> Result<Engine> {
-        let _span = events::span("open", &path.to_string_lossy());
+        let _span = events::enter_span("open", &path.to_string_lossy());
         settings.check()?;
         let mut settings = settings;
         settings.read_only |= settings.salvage;
         settings.create_if_missing &= !settings.read_only;
-        let mode = if settings.create_if_missing { OpenDir::CreateIfMissing } else { OpenDir::Existing };
+        let mode = if settings.create_if_missing { DirOpenMode::CreateIfMissing } else { DirOpenMode::Existing };
         if !is_simulated() {
-            seed_hashes(env.rand.next_u64());
+            seed_key_hashes(env.rand.next_u64());
         }
-        let files = env.fs.files();
-        let inner = files.retry(|| env.fs.open_dir(path, mode))?;
-        let closable = Arc::new(ClosableDir::over(Arc::clone(&inner), files)?);
+        let files = env.fs.open_file_limiter();
+        let inner = files.open_with_retry(|| env.fs.open_dir(path, mode))?;
+        let closable = Arc::new(ClosableDir::new(Arc::clone(&inner), files)?);
         let dir: Arc<dyn Dir> = Arc::clone(&closable) as _;
-        recover::foreign::check(&env, &*dir, settings.create_if_missing)?;
-        if !settings.create_if_missing && dir.file_len(name::MANIFEST)?.is_none() {
+        recover::foreign_dir::refuse_foreign(&env, &*dir, settings.create_if_missing)?;
+        if !settings.create_if_missing && dir.file_len(filename::MANIFEST)?.is_none() {
             return Err(Error::new(
                 ErrorKind::NotFound,
                 format!("there is no database in {}", path.display()),
@@ -115,39 +115,39 @@ impl Engine {
         let boot = env.fs.boot_id();
         if settings.read_only {
             let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
-            core.tell(&report::opened(&core, &recovery));
-            core.audience.call();
-            return Ok(Engine::around(Arc::new(core), None, recovery, path, (closable, None)));
+            core.report_event(&report::open_event(&core, &recovery));
+            core.listener_queue.deliver();
+            return Ok(Engine::from_parts(Arc::new(core), None, recovery, path, (closable, None)));
         }
         let lock = match kept.take() {
             Some(kept) if kept.is_for(path)? => kept.lock,
-            _ => dir.lock(name::LOCK)?,
+            _ => dir.lock(filename::LOCK)?,
         };
-        let (core, recovery) = match recover::open(env, dir, boot, settings) {
+        let (core, recovery) = match recover::open_database(env, dir, boot, settings) {
             Ok(opened) => opened,
             Err(e) => {
-                *kept = Some(KeptLock { dir: inner, process: Process::this(), lock });
+                *kept = Some(RetainedDirLock { dir: inner, process: ForkGuard::new(), lock });
                 return Err(e);
             }
         };
-        core.tell(&report::opened(&core, &recovery));
-        core.audience.call();
-        let workers = jobs::start(&core)?;
-        Ok(Engine::around(core, Some(workers), recovery, path, (closable, Some(lock))))
+        core.report_event(&report::open_event(&core, &recovery));
+        core.listener_queue.deliver();
+        let workers = jobs::start_workers(&core)?;
+        Ok(Engine::from_parts(core, Some(workers), recovery, path, (closable, Some(lock))))
     }
 
-    fn around(
-        core: Arc<Core>,
+    fn from_parts(
+        core: Arc<EngineCore>,
         workers: Option<Workers>,
-        recovery: recover::Report,
+        recovery: recover::RecoverySummary,
         path: &Path,
         (dir, lock): (Arc<ClosableDir>, Option<Box<dyn DirLock>>),
     ) -> Engine {
-        let identity = core.database ^ key_hash(path.as_os_str().as_encoded_bytes());
+        let identity = core.database_id ^ key_hash(path.as_os_str().as_encoded_bytes());
         Engine {
             core,
             identity,
-            writers: Writers::new(),
+            writers: CommitPipeline::new(),
             workers: Mutex::new(workers),
             recovery,
             path: path.to_owned(),
@@ -166,23 +166,23 @@ impl Engine {
         self.identity
     }
     /// Commits a batch; `None`: with the database's durability.
-    pub fn write(&self, batch: Batch, durability: Option<Durability>) -> Result<()> {
-        self.write_as(Operation::Write, batch, durability).map(drop)
+    pub fn write(&self, batch: Batch, durability: Option<DurabilityLevel>) -> Result<()> {
+        self.write_measured(Operation::Write, batch, durability).map(drop)
     }
     /// The same, measured as that operation; the number of the batch's last one.
-    pub fn write_as(
+    pub fn write_measured(
         &self,
         operation: Operation,
         batch: Batch,
-        durability: Option<Durability>,
+        durability: Option<DurabilityLevel>,
     ) -> Result<SeqNo> {
-        let started = self.core.start(operation, self.core.counters.commits.own());
+        let started = self.core.start_timer(operation, self.core.counters.commits.stripe_value());
         let durability = durability.unwrap_or(self.core.settings.durability);
-        let written = commit::write(&self.core, &self.writers, batch, durability);
+        let written = commit::write_batch(&self.core, &self.writers, batch, durability);
         match &written {
-            Ok(_) => self.core.stop(operation, started),
+            Ok(_) => self.core.stop_timer(operation, started),
             Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {
-                self.core.tell(&Event::Failed { what: "write", error: e });
+                self.core.report_event(&EngineEvent::Failed { what: "write", error: e });
             }
             Err(_) => {}
         }
@@ -190,28 +190,28 @@ impl Engine {
     }
 
     /// Begins a transaction.
-    pub fn begin(&self, settings: TxnSettings) -> Result<Txn> {
-        Txn::begin(&self.core, settings)
+    pub fn begin_txn(&self, settings: TxnSettings) -> Result<EngineTxn> {
+        EngineTxn::begin(&self.core, settings)
     }
     /// Commits a transaction, which has ended when this returns, whatever it returns; the number of its last operation (of the
     /// present, if it wrote nothing).
     ///
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
-    pub fn commit(&self, txn: &mut Txn, durability: Option<Durability>) -> Result<SeqNo> {
+    pub fn commit_txn(&self, txn: &mut EngineTxn, durability: Option<DurabilityLevel>) -> Result<SeqNo> {
         if txn.is_spilled() {
             let done = txn.commit_spilled(&self.core);
             txn.end();
             return done;
         }
-        let finished = txn.finish(&self.core);
+        let finished = txn.finish_commit(&self.core);
         let durability = durability.unwrap_or(self.core.settings.durability);
-        let started = self.core.start(Operation::Write, self.core.counters.commits.own());
+        let started = self.core.start_timer(Operation::Write, self.core.counters.commits.stripe_value());
         let done = finished.and_then(|(batch, conditions)| {
-            commit::write_if(&self.core, &self.writers, batch, durability, conditions)
+            commit::write_batch_if(&self.core, &self.writers, batch, durability, conditions)
         });
         if done.is_ok() {
-            self.core.stop(Operation::Write, started);
+            self.core.stop_timer(Operation::Write, started);
         }
         txn.end();
         done
@@ -221,44 +221,44 @@ impl Engine {
     /// # Errors
     /// `NoSpace`, `Io`: nothing has changed.
     #[inline]
-    pub fn make_room(&self, txn: &mut Txn) -> Result<()> {
-        if !txn.is_full() {
+    pub fn spill_if_full(&self, txn: &mut EngineTxn) -> Result<()> {
+        if !txn.needs_spill_check() {
             return Ok(());
         }
-        txn.make_room(&self.core, || Box::new(Files::new(&self.core)))
+        txn.spill_if_needed(&self.core, || Box::new(TxnSpillFiles::new(&self.core)))
     }
     /// Prepares a transaction under an identifier, durably. It has ended when this returns, whatever it returns, unless the identifier
     /// cannot be had.
-    pub fn prepare(&self, txn: &mut Txn, gid: &[u8]) -> Result<()> {
+    pub fn prepare_txn(&self, txn: &mut EngineTxn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
-        let _mine = self.core.prepared.reserve(gid)?;
-        txn.check_small()?;
+        let _mine = self.core.prepared_txns.reserve_gid(gid)?;
+        txn.check_preparable()?;
         let level = txn.settings().isolation;
         let done = txn.finish_prepare(&self.core).and_then(|leaving| {
             let owner = leaving.locks.0;
-            let done = commit::prepare(&self.core, &self.writers, gid, level, leaving);
-            done.inspect_err(|_| txn.stays(owner))
+            let done = commit::prepare_txn(&self.core, &self.writers, gid, level, leaving);
+            done.inspect_err(|_| txn.restore_lock_owner(owner))
         });
         txn.end();
         done
     }
     /// Decides over a prepared transaction, durably; the number of its last operation.
-    pub fn decide(&self, gid: &[u8], verdict: Verdict) -> Result<SeqNo> {
-        let done = commit::decide(&self.core, &self.writers, gid, verdict);
-        self.core.hooks.call();
+    pub fn decide_prepared(&self, gid: &[u8], verdict: TwoPhaseDecision) -> Result<SeqNo> {
+        let done = commit::decide_txn(&self.core, &self.writers, gid, verdict);
+        self.core.commit_hooks.run_pending();
         done
     }
     /// The prepared transactions that nobody has decided.
-    pub fn prepared(&self) -> Result<Vec<Arc<Undecided>>> {
+    pub fn prepared_txns(&self) -> Result<Vec<Arc<PreparedTxn>>> {
         self.core.health.check_open()?;
-        Ok(self.core.prepared.all())
+        Ok(self.core.prepared_txns.all())
     }
     /// Calls the commit hooks that are due, on a thread that holds nothing.
-    pub fn call_hooks(&self) {
-        self.core.hooks.call();
+    pub fn run_commit_hooks(&self) {
+        self.core.commit_hooks.run_pending();
     }
     /// What transactions read.
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &EngineCore {
         &self.core
     }
 
@@ -269,103 +269,103 @@ impl Engine {
     }
     /// The newest view of a family, and the sequence number up to which to read it. The view is taken first: everything
     /// visible at the later number is in it, or newer than it as a whole.
-    pub fn read_view(&self, family: &Family) -> Result<(Arc<View>, SeqNo)> {
+    pub fn read_view(&self, family: &FamilyState) -> Result<(Arc<View>, SeqNo)> {
         self.core.health.check_open()?;
-        family.check()?;
+        family.check_not_dropped()?;
         let view = family.tree.view();
-        Ok((view, self.core.visible()))
+        Ok((view, self.core.visible_seq()))
     }
     /// The same for the time of one read: cheaper where many threads read at once.
     #[inline]
-    pub fn pin_view(&self, family: &Family) -> Result<(Pin<View>, SeqNo)> {
+    pub fn pin_view(&self, family: &FamilyState) -> Result<(StripedGuard<View>, SeqNo)> {
         self.core.health.check_open()?;
-        family.check()?;
+        family.check_not_dropped()?;
         let view = family.tree.pin();
-        Ok((view, self.core.visible()))
+        Ok((view, self.core.visible_seq()))
     }
     /// The view of a family for one read of a held snapshot.
     #[inline]
-    pub fn pin(&self, family: &Family, held: &Held) -> Result<Pin<View>> {
+    pub fn pin_view_at(&self, family: &FamilyState, held: &SnapshotHandle) -> Result<StripedGuard<View>> {
         self.core.health.check_open()?;
-        family.check()?;
+        family.check_not_dropped()?;
         let view = family.tree.pin();
-        family.check_held(held)?;
+        family.check_snapshot(held)?;
         Ok(view)
     }
     /// The view of a family for a held snapshot.
-    pub fn view(&self, family: &Family, held: &Held) -> Result<Arc<View>> {
+    pub fn view_at(&self, family: &FamilyState, held: &SnapshotHandle) -> Result<Arc<View>> {
         self.core.health.check_open()?;
-        family.check()?;
+        family.check_not_dropped()?;
         let view = family.tree.view();
-        family.check_held(held)?;
+        family.check_snapshot(held)?;
         Ok(view)
     }
     /// The time for entries that expire.
-    pub fn clock(&self) -> &LogicalClock {
-        &self.core.now
+    pub fn logical_clock(&self) -> &LogicalClock {
+        &self.core.logical_clock
     }
     /// Somebody who knows says that the wall clock is right; what waited for that is looked at again.
-    pub fn confirm_clock(&self) {
-        self.core.now.confirm();
-        self.core.signal.ring();
+    pub fn confirm_wall_clock(&self) {
+        self.core.logical_clock.confirm_wall_clock();
+        self.core.signal.notify();
     }
     /// The number of the last operation that readers see.
-    pub fn visible(&self) -> SeqNo {
-        self.core.visible()
+    pub fn visible_seq(&self) -> SeqNo {
+        self.core.visible_seq()
     }
     /// Holds on to the present.
-    pub fn snapshot(&self) -> Result<Held> {
+    pub fn snapshot(&self) -> Result<SnapshotHandle> {
         self.core.health.check_open()?;
-        Ok(self.core.snapshots.take(&self.core.visible))
+        Ok(self.core.snapshots.acquire(&self.core.visible_seq))
     }
     /// Holds on to a number of the past.
-    pub fn snapshot_at(&self, seq: SeqNo) -> Result<Held> {
-        past::at(&self.core, seq)
+    pub fn snapshot_at(&self, seq: SeqNo) -> Result<SnapshotHandle> {
+        named_snapshots::snapshot_at(&self.core, seq)
     }
     /// The oldest number of the past that can be held.
     pub fn oldest_readable(&self) -> SeqNo {
-        self.core.snapshots.floor()
+        self.core.snapshots.oldest_readable()
     }
     /// Gives the present a name.
-    pub fn create_snapshot(&self, name: &str) -> Result<SeqNo> {
-        past::create(&self.core, name)
+    pub fn create_named_snapshot(&self, name: &str) -> Result<SeqNo> {
+        named_snapshots::create_named(&self.core, name)
     }
     /// Holds on to what a name holds.
-    pub fn named_snapshot(&self, name: &str) -> Result<Held> {
-        past::find(&self.core, name)
+    pub fn named_snapshot(&self, name: &str) -> Result<SnapshotHandle> {
+        named_snapshots::find_named(&self.core, name)
     }
     /// Names of snapshots, with their numbers.
     pub fn named_snapshots(&self) -> Vec<(String, SeqNo)> {
-        past::all(&self.core)
+        named_snapshots::list_named(&self.core)
     }
     /// Forgets a name.
-    pub fn drop_snapshot(&self, name: &str) -> Result<()> {
-        past::drop_named(&self.core, name)
+    pub fn drop_named_snapshot(&self, name: &str) -> Result<()> {
+        named_snapshots::drop_named(&self.core, name)
     }
     /// A feed of everything behind a number.
-    pub fn feed(&self, since: SeqNo) -> Result<Feed> {
-        Feed::new(&self.core, since)
+    pub fn change_feed(&self, since: SeqNo) -> Result<ChangeFeed> {
+        ChangeFeed::new(&self.core, since)
     }
     /// Begins a point read: the time, if it is one that is measured.
     #[inline]
-    pub fn start_get(&self) -> Option<u64> {
-        self.core.start(Operation::Get, self.core.counters.gets.own())
+    pub fn start_get_timer(&self) -> Option<u64> {
+        self.core.start_timer(Operation::Get, self.core.counters.gets.stripe_value())
     }
     /// Ends and counts a point read.
     #[inline]
-    pub fn stop_get(&self, started: Option<u64>, hit: bool) {
+    pub fn finish_get(&self, started: Option<u64>, hit: bool) {
         self.count_get(hit);
-        self.core.stop(Operation::Get, started);
+        self.core.stop_timer(Operation::Get, started);
     }
     /// Begins another operation; `before` counts those before it.
     #[inline]
-    pub fn start(&self, operation: Operation, before: u64) -> Option<u64> {
-        self.core.start(operation, before)
+    pub fn start_timer(&self, operation: Operation, before: u64) -> Option<u64> {
+        self.core.start_timer(operation, before)
     }
     /// Ends what was begun.
     #[inline]
-    pub fn stop(&self, operation: Operation, started: Option<u64>) {
-        self.core.stop(operation, started);
+    pub fn stop_timer(&self, operation: Operation, started: Option<u64>) {
+        self.core.stop_timer(operation, started);
     }
     /// The time, for measuring.
     pub fn now_ns(&self) -> u64 {
@@ -376,10 +376,10 @@ impl Engine {
         &self.core.counters
     }
     /// Scans passed so many tombstones: now and then jobs look whether that is to end.
-    pub fn passed(&self, tombstones: u64) {
+    pub fn record_skipped_tombstones(&self, tombstones: u64) {
         self.core.counters.tombstones_passed.add(tombstones);
-        if self.core.passed.add(tombstones) {
-            self.core.signal.ring();
+        if self.core.skipped_tombstones.add(tombstones) {
+            self.core.signal.notify();
         }
     }
     /// Counts a point read.
@@ -391,7 +391,7 @@ impl Engine {
     }
 
     /// The family called `name`.
-    pub fn family(&self, name: &str) -> Result<Arc<Family>> {
+    pub fn family(&self, name: &str) -> Result<Arc<FamilyState>> {
         self.core.health.check_open()?;
         self.core
             .families
@@ -399,24 +399,24 @@ impl Engine {
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no family {name:?}")))
     }
     /// Names of all families.
-    pub fn families(&self) -> Vec<String> {
+    pub fn family_names(&self) -> Vec<String> {
         self.core.families.names()
     }
     /// Tells a change of the families, if it was made.
-    fn told<T>(&self, changed: Result<T>, what: &str, name: &str) -> Result<T> {
-        let _span = events::span("family", name);
+    fn report_family_change<T>(&self, changed: Result<T>, what: &str, name: &str) -> Result<T> {
+        let _span = events::enter_span("family", name);
         match &changed {
-            Ok(_) => self.core.tell(&Event::Family { what, name }),
+            Ok(_) => self.core.report_event(&EngineEvent::FamilyChanged { what, name }),
             Err(e) if e.kind() == ErrorKind::OutcomeUnknown => {
-                self.core.tell(&Event::Failed { what: "a change of the families", error: e });
+                self.core.report_event(&EngineEvent::Failed { what: "a change of the families", error: e });
             }
             Err(_) => {}
         }
         changed
     }
     /// Creates a family.
-    pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<Family>> {
-        self.told(crate::ddl::create(&self.core, name, settings), "created", name)
+    pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<FamilyState>> {
+        self.report_family_change(crate::ddl::create_family(&self.core, name, settings), "created", name)
     }
     /// The settings that were given at open.
     pub fn settings(&self) -> &Settings {
@@ -427,46 +427,46 @@ impl Engine {
         &self.core.env
     }
     /// Gives a family other settings.
-    pub fn set_family_settings(&self, family: &Family, settings: FamilySettings) -> Result<()> {
-        self.told(crate::ddl::set_settings(&self.core, family, settings), "has other options", &family.name())
+    pub fn set_family_settings(&self, family: &FamilyState, settings: FamilySettings) -> Result<()> {
+        self.report_family_change(crate::ddl::set_family_settings(&self.core, family, settings), "has other options", &family.name())
     }
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
-        self.told(crate::ddl::drop_family(&self.core, name), "dropped", name)
+        self.report_family_change(crate::ddl::drop_family(&self.core, name), "dropped", name)
     }
 
     /// How many calls of commit hooks have panicked.
     pub fn hook_panics(&self) -> u64 {
-        self.core.hooks.panics()
+        self.core.commit_hooks.panic_count()
     }
     /// Starts a bulk load of a family.
-    pub fn bulk_load(&self, family: &Arc<Family>) -> Result<Load> {
-        Load::new(&self.core, family)
+    pub fn bulk_load(&self, family: &Arc<FamilyState>) -> Result<LoadBuilder> {
+        LoadBuilder::new(&self.core, family)
     }
     /// Ingests standalone tables: number, entries, bytes.
-    pub fn ingest(&self, files: &[load::ingest::Files]) -> Result<(SeqNo, u64, u64)> {
-        load::ingest(&self.core, files)
+    pub fn ingest(&self, files: &[load::ingest::IngestFiles]) -> Result<(SeqNo, u64, u64)> {
+        load::ingest_files(&self.core, files)
     }
     /// Publishes loads together.
-    pub fn finish_loads(&self, loads: &mut [&mut Load]) -> Result<SeqNo> {
-        load::finish(&self.core, loads)
+    pub fn publish_loads(&self, loads: &mut [&mut LoadBuilder]) -> Result<SeqNo> {
+        load::finish_loads(&self.core, loads)
     }
     /// Gives a family another name.
     pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
-        self.told(crate::ddl::rename(&self.core, name, to), "renamed", to)
+        self.report_family_change(crate::ddl::rename_family(&self.core, name, to), "renamed", to)
     }
     /// Removes everything in a family.
     pub fn clear_family(&self, name: &str) -> Result<()> {
-        self.told(crate::ddl::clear(&self.core, name), "cleared", name)
+        self.report_family_change(crate::ddl::clear_family(&self.core, name), "cleared", name)
     }
     /// Makes a family that begins as the present of another, and shares its files.
-    pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<Family>> {
-        crate::ddl::check_new(&self.core, name)?;
+    pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<FamilyState>> {
+        crate::ddl::check_new_family(&self.core, name)?;
         let source = self.family(source)?;
-        if !bug::on(Bug::CloneForgetsMemtable) {
+        if !bug::is_active(Bug::CloneForgetsMemtable) {
             self.flush(&[Arc::clone(&source)])?;
         }
-        self.told(crate::ddl::clone(&self.core, &source, name), "cloned", name)
+        self.report_family_change(crate::ddl::clone_family(&self.core, &source, name), "cloned", name)
     }
 
     /// Makes everything acknowledged durable.
@@ -476,7 +476,7 @@ impl Engine {
     }
 
     /// Seals the memtables of these families and waits until what was sealed is in tables.
-    pub fn flush(&self, families: &[Arc<Family>]) -> Result<()> {
+    pub fn flush(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.core.health.check_writable()?;
         {
             let mut appender = self.core.wal.appender();
@@ -484,13 +484,13 @@ impl Engine {
             let full: Vec<_> =
                 families.iter().filter(|f| !f.tree.view().active.is_empty()).cloned().collect();
             if !full.is_empty() {
-                rotate::seal(&self.core, &mut appender, &full)?;
+                rotate::seal_memtables(&self.core, &mut appender, &full)?;
             }
         }
         let waiting: Vec<_> = families
             .iter()
             .flat_map(|f| {
-                f.tree.view().sealed.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
+                f.tree.view().immutables.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
             })
             .collect();
         self.wait_until(|| !waiting.iter().any(|(f, m)| f.awaits_flush(m)))
@@ -498,54 +498,54 @@ impl Engine {
 
     /// Waits for flushes, unless they fail or are held back.
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
-        let failures = self.core.health.background_count();
+        let failures = self.core.health.background_error_count();
         loop {
-            let seen = self.core.signal.now();
+            let seen = self.core.signal.generation();
             if done() {
                 return Ok(());
             }
             self.core.health.check_writable()?;
-            if let Some(e) = self.core.health.background_since(failures) {
+            if let Some(e) = self.core.health.background_error_since(failures) {
                 return Err(e);
             }
             // Held back, it would wait for ever if its caller is who holds it.
-            if self.core.control.is_quiet(Some(Kind::Flush)) {
-                self.core.control.check(Kind::Flush)?;
+            if self.core.job_control.is_idle(Some(JobKind::Flush)) {
+                self.core.job_control.check_allowed(JobKind::Flush)?;
             }
-            self.core.signal.wait_us(seen, 50_000);
+            self.core.signal.wait_timeout_us(seen, 50_000);
         }
     }
 
     /// All families.
-    pub fn all_families(&self) -> Vec<Arc<Family>> {
+    pub fn all_families(&self) -> Vec<Arc<FamilyState>> {
         self.core.families.all()
     }
     /// Makes a second database with the same contents in `target`.
-    pub fn checkpoint(&self, target: &Path) -> Result<Checkpointed> {
-        checkpoint::checkpoint(&self.core, target)
+    pub fn checkpoint(&self, target: &Path) -> Result<CheckpointSummary> {
+        checkpoint::create_checkpoint(&self.core, target)
     }
     /// Makes a generation in the backup directory `path`.
-    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Backed> {
-        backup::backup(&self.core, path, reread, progress)
+    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<BackupSummary> {
+        backup::create_backup(&self.core, path, reread, progress)
     }
     /// Reads and checks every byte.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyResult> {
         verify::verify(&self.core, progress)
     }
     /// Statistics.
-    pub fn status(&self) -> Status {
-        report::status(&self.core, &self.recovery)
+    pub fn status(&self) -> EngineStatus {
+        report::engine_status(&self.core, &self.recovery)
     }
     /// Statistics of one family.
-    pub fn family_status(&self, family: &Arc<Family>) -> FamilyStatus {
-        report::family(&self.core, Arc::clone(family))
+    pub fn family_status(&self, family: &Arc<FamilyState>) -> FamilyStatus {
+        report::family_status(&self.core, Arc::clone(family))
     }
     /// What is said of the block cache.
     pub fn cache_status(&self) -> CacheStatus {
-        report::cache(&self.core)
+        report::cache_status(&self.core)
     }
     /// Tables.
-    pub fn tables(&self) -> Vec<TableStatus> {
-        report::tables(&self.core)
+    pub fn table_statuses(&self) -> Vec<TableStatus> {
+        report::all_tables(&self.core)
     }
 }

@@ -1,25 +1,25 @@
 //! What happens that an operator may want to know, told in one place: to the log file, to the user's listener, and (feature
 //! `tracing`) to whoever subscribed. Told after the fact; nothing depends on it.
 
-use crate::info_log::{InfoLog, one_line};
-use crate::listener::{Audience, Listener, LogLevel};
+use crate::info_log::{InfoLog, sanitize_line};
+use crate::log_listener::{ListenerQueue, LogListener, LogLevel};
 use perigee_base::Error;
 use std::fmt::{self, Display};
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum EngineEvent<'a> {
     /// The database is open.
     Opened {
         /// What recovery found and did, in words.
         recovery: String,
         /// Whether anything had to be cut.
-        cut: bool,
+        log_truncated: bool,
         /// The options, in words.
         options: String,
     },
     /// A job begins.
-    Begun {
+    JobStarted {
         /// What kind: a flush, a compaction.
         kind: &'a str,
         /// Its family, or families.
@@ -80,14 +80,14 @@ pub enum Event<'a> {
         us: u64,
     },
     /// Families were changed.
-    Family {
+    FamilyChanged {
         /// How: `created`, `dropped`, ...
         what: &'a str,
         /// Which.
         name: &'a str,
     },
     /// Background work was held back or let go.
-    Control {
+    JobsControlled {
         /// What was asked: `paused`, `resumed`, ...
         what: &'a str,
     },
@@ -105,86 +105,86 @@ pub enum Event<'a> {
     },
 }
 
-impl Event<'_> {
+impl EngineEvent<'_> {
     /// Its name: the first word of its line, and the name in traces.
     pub fn name(&self) -> &'static str {
         match self {
-            Event::Opened { .. } => "open",
-            Event::Begun { .. } => "begin",
-            Event::Flushed { .. } => "flush",
-            Event::Compacted { .. } => "compaction",
-            Event::Scrubbed { .. } => "scrub",
-            Event::Stalled { .. } => "stall",
-            Event::Family { .. } => "family",
-            Event::Control { .. } => "control",
-            Event::Failed { .. } => "error",
-            Event::Closed { .. } => "close",
+            EngineEvent::Opened { .. } => "open",
+            EngineEvent::JobStarted { .. } => "begin",
+            EngineEvent::Flushed { .. } => "flush",
+            EngineEvent::Compacted { .. } => "compaction",
+            EngineEvent::Scrubbed { .. } => "scrub",
+            EngineEvent::Stalled { .. } => "stall",
+            EngineEvent::FamilyChanged { .. } => "family",
+            EngineEvent::JobsControlled { .. } => "control",
+            EngineEvent::Failed { .. } => "error",
+            EngineEvent::Closed { .. } => "close",
         }
     }
     /// How much it matters.
     pub fn level(&self) -> LogLevel {
         match self {
-            Event::Failed { .. } | Event::Closed { error: Some(_) } => LogLevel::Error,
-            Event::Stalled { .. } | Event::Opened { cut: true, .. } => LogLevel::Warn,
-            Event::Scrubbed { errors, .. } if *errors > 0 => LogLevel::Warn,
-            Event::Begun { .. } => LogLevel::Debug,
+            EngineEvent::Failed { .. } | EngineEvent::Closed { error: Some(_) } => LogLevel::Error,
+            EngineEvent::Stalled { .. } | EngineEvent::Opened { log_truncated: true, .. } => LogLevel::Warn,
+            EngineEvent::Scrubbed { errors, .. } if *errors > 0 => LogLevel::Warn,
+            EngineEvent::JobStarted { .. } => LogLevel::Debug,
             _ => LogLevel::Info,
         }
     }
 }
 
-impl Display for Event<'_> {
+impl Display for EngineEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Opened { recovery, options, .. } => write!(f, "{recovery}; {options}"),
-            Event::Begun { kind, family, reason, bytes } => {
+            EngineEvent::Opened { recovery, options, .. } => write!(f, "{recovery}; {options}"),
+            EngineEvent::JobStarted { kind, family, reason, bytes } => {
                 write!(f, "{kind} of family {family:?} ({reason}), {bytes} bytes")
             }
-            Event::Flushed { family, entries, files, bytes, us } => {
+            EngineEvent::Flushed { family, entries, files, bytes, us } => {
                 write!(f, "family {family:?}: {entries} entries to {files} tables, {bytes} bytes, {us} us")
             }
-            Event::Compacted { family, reason, from, to, files, bytes, entries, us } => write!(
+            EngineEvent::Compacted { family, reason, from, to, files, bytes, entries, us } => write!(
                 f,
                 "family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, bytes {} to {}, entries {} to {}, \
                  {us} us",
                 files.0, files.1, bytes.0, bytes.1, entries.0, entries.1
             ),
-            Event::Scrubbed { files, bytes, errors, us } => {
+            EngineEvent::Scrubbed { files, bytes, errors, us } => {
                 write!(f, "{files} files, {bytes} bytes, {errors} damaged, {us} us")
             }
-            Event::Stalled { reason, us } => write!(f, "a writer waited {us} us ({reason})"),
-            Event::Family { what, name } => write!(f, "{name:?} {what}"),
-            Event::Control { what } => write!(f, "background work {what}"),
-            Event::Failed { what, error } => write!(f, "{what}: {error}"),
-            Event::Closed { error: None } => write!(f, "cleanly"),
-            Event::Closed { error: Some(e) } => write!(f, "not cleanly: {e}"),
+            EngineEvent::Stalled { reason, us } => write!(f, "a writer waited {us} us ({reason})"),
+            EngineEvent::FamilyChanged { what, name } => write!(f, "{name:?} {what}"),
+            EngineEvent::JobsControlled { what } => write!(f, "background work {what}"),
+            EngineEvent::Failed { what, error } => write!(f, "{what}: {error}"),
+            EngineEvent::Closed { error: None } => write!(f, "cleanly"),
+            EngineEvent::Closed { error: Some(e) } => write!(f, "not cleanly: {e}"),
         }
     }
 }
 
 /// Tells a listener that an open failed: there is nobody else yet, nor a log.
-pub fn refused(listener: Option<Listener>, error: &Error) {
-    let (audience, event) = (Audience::new(listener), Event::Failed { what: "open", error });
-    audience.push(event.level(), || line(&event));
-    audience.call();
+pub fn report_failed_open(listener: Option<LogListener>, error: &Error) {
+    let (audience, event) = (ListenerQueue::new(listener), EngineEvent::Failed { what: "open", error });
+    audience.enqueue(event.level(), || event_line(&event));
+    audience.deliver();
 }
 
-fn line(event: &Event<'_>) -> String {
-    one_line(&format!("{:<11}{event}", event.name()))
+fn event_line(event: &EngineEvent<'_>) -> String {
+    sanitize_line(&format!("{:<11}{event}", event.name()))
 }
 
 /// Tells an event. The listener is not called here, this thread may hold locks: whether there is something for it now.
-pub fn tell(log: &InfoLog, audience: &Audience, event: &Event<'_>) -> bool {
+pub fn emit(log: &InfoLog, audience: &ListenerQueue, event: &EngineEvent<'_>) -> bool {
     let level = event.level();
     if level > LogLevel::Debug {
-        log.line(format_args!("{:<11}{event}", event.name()));
+        log.write_line(format_args!("{:<11}{event}", event.name()));
     }
-    trace(event);
-    audience.push(level, || line(event))
+    emit_trace(event);
+    audience.enqueue(level, || event_line(event))
 }
 
 #[cfg(feature = "tracing")]
-fn trace(event: &Event<'_>) {
+fn emit_trace(event: &EngineEvent<'_>) {
     match event.level() {
         LogLevel::Error => tracing::error!(target: "perigee", event = event.name(), "{event}"),
         LogLevel::Warn => tracing::warn!(target: "perigee", event = event.name(), "{event}"),
@@ -194,23 +194,23 @@ fn trace(event: &Event<'_>) {
 }
 
 #[cfg(not(feature = "tracing"))]
-fn trace(_: &Event<'_>) {}
+fn emit_trace(_: &EngineEvent<'_>) {}
 
 /// A span that lasts until it is dropped; without the feature nothing at all.
 #[derive(Debug)]
-pub struct Span {
+pub struct TraceSpan {
     #[cfg(feature = "tracing")]
     _entered: tracing::span::EnteredSpan,
 }
 
 /// Enters a span: `open`, `recovery`, `flush`, `compaction`, `stall`, `family`; `subject` says which, for example the family.
 #[cfg(feature = "tracing")]
-pub fn span(name: &'static str, subject: &str) -> Span {
-    Span { _entered: tracing::info_span!(target: "perigee", "perigee", what = name, subject).entered() }
+pub fn enter_span(name: &'static str, subject: &str) -> TraceSpan {
+    TraceSpan { _entered: tracing::info_span!(target: "perigee", "perigee", what = name, subject).entered() }
 }
 
 /// Without the feature nothing is entered.
 #[cfg(not(feature = "tracing"))]
-pub fn span(_name: &'static str, _subject: &str) -> Span {
-    Span {}
+pub fn enter_span(_name: &'static str, _subject: &str) -> TraceSpan {
+    TraceSpan {}
 }

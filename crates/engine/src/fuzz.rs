@@ -1,24 +1,24 @@
 //! Any bytes into every decoder of the log, the manifest and a whole database directory: an answer or an error, never a
 //! panic. The entries of the fuzz targets in `fuzz/`, and of the smoke test that runs without a fuzzer.
 
-use crate::manifest::{Catalog, decode, encode};
-use crate::safety::Generation;
-use crate::settings::{Durability, FamilySettings, Settings};
-use crate::{Engine, Family};
-use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use crate::manifest::{Catalog, decode_edit, encode_edit};
+use crate::safety::BackupGeneration;
+use crate::settings::{DurabilityLevel, FamilySettings, Settings};
+use crate::{Engine, FamilyState};
+use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{FileId, Result};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::{Dir, Env, Fs, OpenDir};
-use perigee_file::log::layout::{RECORD_HEADER_BYTES, seal};
-use perigee_file::log::{Batch, LogReader, Ops, RecordHeader, RecordKind, Step};
-use perigee_tree::scan::{Bounds, VisibleCursor};
+use perigee_env::{Dir, Env, Fs, DirOpenMode};
+use perigee_file::log::layout::{RECORD_HEADER_BYTES, checksum_seed};
+use perigee_file::log::{Batch, LogReader, BatchOps, RecordHeader, RecordKind, NextLogRecord};
+use perigee_tree::scan::{ScanBounds, VisibleCursor};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// A manifest edit; what decodes survives the round trip, and applying it to an empty catalog gives an answer.
 pub fn fuzz_edit(bytes: &[u8]) -> bool {
-    let Ok(edit) = decode(bytes) else { return false };
-    let again = decode(&encode(&edit));
+    let Ok(edit) = decode_edit(bytes) else { return false };
+    let again = decode_edit(&encode_edit(&edit));
     assert_eq!(again.ok().as_ref(), Some(&edit), "an edit changes in the round trip");
     let _ = Catalog::default().apply(&edit);
     true
@@ -27,7 +27,7 @@ pub fn fuzz_edit(bytes: &[u8]) -> bool {
 /// The record of a backup's generation; what decodes survives the round trip.
 pub fn fuzz_generation(bytes: &[u8]) -> bool {
     // As it is, and with length and checksums mended so that the body is looked into.
-    let whole = Generation::decode(bytes, 1).is_ok();
+    let whole = BackupGeneration::decode(bytes, 1).is_ok();
     let header = FileHeader { kind: FileKind::Backup, database: DATABASE, file: FileId(1), a: 9, b: 0 };
     let mut mended = header.encode().to_vec();
     mended.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
@@ -35,29 +35,29 @@ pub fn fuzz_generation(bytes: &[u8]) -> bool {
     mended.extend_from_slice(bytes);
     let sum = perigee_base::checksum::checksum(FileId(1), HEADER_BYTES as u64, &mended[HEADER_BYTES..]);
     mended.extend_from_slice(&sum.to_le_bytes());
-    let Ok(g) = Generation::decode(&mended, 1) else { return whole };
-    let again = Generation::decode(&g.encode(), 1);
+    let Ok(g) = BackupGeneration::decode(&mended, 1) else { return whole };
+    let again = BackupGeneration::decode(&g.encode(), 1);
     assert_eq!(again.ok().as_ref(), Some(&g), "a generation changes in the round trip");
     true
 }
 
 /// The operations of a batch.
 pub fn fuzz_batch(bytes: &[u8]) -> bool {
-    Ops::new(bytes, 0..bytes.len()).all(|op| op.is_ok_and(|op| op.value.end <= bytes.len()))
+    BatchOps::new(bytes, 0..bytes.len()).all(|op| op.is_ok_and(|op| op.value.end <= bytes.len()))
 }
 
 /// The payloads of two-phase commit.
 pub fn fuzz_prepare(bytes: &[u8]) -> bool {
     use perigee_file::log::prepare;
-    let _ = prepare::decision(bytes);
-    let order = |_| Some(perigee_base::KeyOrder::Bytes);
-    let _ = crate::prepared::Undecided::decode(Arc::new(bytes.to_vec()), &order, 1);
-    let Ok(p) = prepare::Prepare::decode(bytes) else { return false };
+    let _ = prepare::decode_decision(bytes);
+    let order = |_| Some(perigee_base::KeyComparator::Bytes);
+    let _ = crate::prepared_txns::PreparedTxn::decode(Arc::new(bytes.to_vec()), &order, 1);
+    let Ok(p) = prepare::PrepareRecord::decode(bytes) else { return false };
     let claims =
-        |visit: &mut dyn FnMut(perigee_file::log::Claim<'_>)| p.claims.iter().for_each(|claim| visit(*claim));
-    let again = prepare::prepare_record(p.head, &claims, &bytes[p.batch.clone()]);
+        |visit: &mut dyn FnMut(perigee_file::log::PreparedClaim<'_>)| p.claims.iter().for_each(|claim| visit(*claim));
+    let again = prepare::encode_prepare(p.header, &claims, &bytes[p.ops_range.clone()]);
     let again = again.expect("what was decoded is not too large");
-    assert_eq!(&again.buf[again.payload()], bytes, "a prepare record changes in the round trip");
+    assert_eq!(&again.buf[again.payload_range()], bytes, "a prepare record changes in the round trip");
     true
 }
 
@@ -69,7 +69,7 @@ const LOG_NAME: &str = "000003.wal";
 pub fn fuzz_log(bytes: &[u8]) -> bool {
     let header = FileHeader { kind: FileKind::Wal, database: DATABASE, file: LOG, a: 1, b: 5 };
     let mut file = header.encode().to_vec();
-    let previous = checksum_of(&file, 64);
+    let previous = read_checksum(&file, 64);
     if bytes.len() >= 8 {
         let payload_bytes = u32::from_le_bytes([bytes[0], bytes[1], bytes[2] % 2, 0]);
         let count = u32::from(bytes[3]);
@@ -82,23 +82,23 @@ pub fn fuzz_log(bytes: &[u8]) -> bool {
         }
         let padded = payload.len().next_multiple_of(8);
         payload.resize(padded, 0);
-        let payload_checksum = perigee_base::checksum::checksum_placeless(&payload);
+        let payload_checksum = perigee_base::checksum::payload_checksum(&payload);
         let h = RecordHeader {
             kind,
             payload_bytes,
-            count,
+            lsn_count: count,
             lsn: 1,
-            durable: 0,
-            edits: 1,
-            previous,
+            durable_lsn: 0,
+            manifest_edits: 1,
+            previous_checksum: previous,
             payload_checksum,
         };
-        file.extend_from_slice(&h.encode(seal(DATABASE, LOG), HEADER_BYTES as u64));
+        file.extend_from_slice(&h.encode(checksum_seed(DATABASE, LOG), HEADER_BYTES as u64));
         file.extend_from_slice(&payload);
     }
     file.extend_from_slice(bytes);
     let disk = SimDisk::new(1);
-    let Ok(dir) = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing) else { return false };
+    let Ok(dir) = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing) else { return false };
     if dir.create(LOG_NAME).is_err() {
         return false;
     }
@@ -106,7 +106,7 @@ pub fn fuzz_log(bytes: &[u8]) -> bool {
     read_log(&*dir).unwrap_or(false)
 }
 
-fn checksum_of(bytes: &[u8], at: usize) -> u64 {
+fn read_checksum(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
@@ -115,21 +115,21 @@ fn read_log(dir: &dyn Dir) -> Result<bool> {
     let mut accepted = false;
     loop {
         match log.next_record()? {
-            Step::Record(r) => {
+            NextLogRecord::Record(r) => {
                 accepted = true;
-                let _ = Ops::new(&r.payload, 0..r.payload.len()).count();
+                let _ = BatchOps::new(&r.payload, 0..r.payload.len()).count();
                 assert!(r.header.record_bytes() >= RECORD_HEADER_BYTES as u64);
             }
-            Step::End => return Ok(accepted),
-            Step::Bad(_) => {
-                log.look_behind()?;
+            NextLogRecord::End => return Ok(accepted),
+            NextLogRecord::Bad(_) => {
+                log.find_records_after_bad()?;
                 return Ok(accepted);
             }
         }
     }
 }
 
-fn settings() -> Settings {
+fn sample_settings() -> Settings {
     let family = FamilySettings {
         memtable_bytes: 2048,
         block_bytes: 128,
@@ -140,13 +140,13 @@ fn settings() -> Settings {
     };
     Settings {
         listener: None,
-        filters: Default::default(),
+        compaction_filters: Default::default(),
         create_if_missing: true,
         read_only: false,
         salvage: false,
         error_if_exists: false,
-        durability: Durability::Full,
-        isolation: crate::isolation::Isolation::Snapshot,
+        durability: DurabilityLevel::Full,
+        isolation: crate::isolation::IsolationLevel::Snapshot,
         memory_budget: 0,
         block_cache_bytes: 1 << 16,
         max_open_files: 4,
@@ -162,12 +162,12 @@ fn settings() -> Settings {
         log_files_kept: 1,
         default_family: Some(family),
         families: Default::default(),
-        orders: Vec::new(),
-        operators: Default::default(),
+        comparators: Vec::new(),
+        merge_operators: Default::default(),
     }
 }
 
-fn write(engine: &Engine, family: &Family, n: u8) -> Result<()> {
+fn write_sample(engine: &Engine, family: &FamilyState, n: u8) -> Result<()> {
     let mut batch = Batch::new();
     batch.put(family.id, &[n % 16, n], &vec![n; usize::from(n)])?;
     batch.delete(family.id, &[n % 7])?;
@@ -175,14 +175,14 @@ fn write(engine: &Engine, family: &Family, n: u8) -> Result<()> {
 }
 
 /// A small closed database with every kind of file.
-fn image() -> Result<Arc<SimDisk>> {
+fn sample_database() -> Result<Arc<SimDisk>> {
     let disk = SimDisk::new(7);
     let env = Env { fs: disk.clone(), ..Env::real() };
-    let engine = Engine::open(env, Path::new("/db"), settings())?;
-    let second = engine.create_family("second", settings().default_family.unwrap_or_default())?;
+    let engine = Engine::open(env, Path::new("/db"), sample_settings())?;
+    let second = engine.create_family("second", sample_settings().default_family.unwrap_or_default())?;
     let first = engine.family("default")?;
     for n in 0..120 {
-        write(&engine, if n % 3 == 0 { &second } else { &first }, n)?;
+        write_sample(&engine, if n % 3 == 0 { &second } else { &first }, n)?;
         if n == 60 {
             engine.compact(&engine.all_families())?;
         }
@@ -195,7 +195,7 @@ fn image() -> Result<Arc<SimDisk>> {
 /// verify everything.
 pub fn fuzz_directory(bytes: &[u8]) -> bool {
     static IMAGE: OnceLock<Arc<SimDisk>> = OnceLock::new();
-    let disk = IMAGE.get_or_init(|| image().expect("the untouched image can be built")).deep_clone();
+    let disk = IMAGE.get_or_init(|| sample_database().expect("the untouched image can be built")).deep_clone();
     let paths: Vec<PathBuf> = disk.paths();
     for change in bytes.chunks_exact(5).take(64) {
         let path = &paths[usize::from(change[0]) % paths.len()];
@@ -217,10 +217,10 @@ pub fn fuzz_directory(bytes: &[u8]) -> bool {
 
 fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
     let env = Env { fs: disk, ..Env::real() };
-    let engine = Engine::open(env, Path::new("/db"), settings())?;
+    let engine = Engine::open(env, Path::new("/db"), sample_settings())?;
     for family in engine.all_families() {
         let (view, at) = engine.read_view(&family)?;
-        let mut cursor = VisibleCursor::new(view, at, Bounds::all(), true);
+        let mut cursor = VisibleCursor::new(view, at, ScanBounds::all(), true);
         cursor.seek_to_last()?;
         while cursor.valid() {
             cursor.value()?;
@@ -228,9 +228,9 @@ fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
         }
     }
     let core = engine.core();
-    let oldest = core.manifest.look(|catalog| catalog.oldest_position());
-    let mut feed = engine.feed(oldest)?;
-    while feed.next(core)?.is_some() {}
+    let oldest = core.manifest.with_catalog(|catalog| catalog.oldest_position());
+    let mut feed = engine.change_feed(oldest)?;
+    while feed.next_item(core)?.is_some() {}
     engine.verify(&mut |_, _| {})?;
     engine.close()
 }

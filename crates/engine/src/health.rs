@@ -1,13 +1,13 @@
 //! Whether the database may still write, and what went wrong. A poisoned database reads on; only a reopen heals it.
 
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_env::fork::{self, Process};
+use perigee_env::fork::{self, ForkGuard};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Whose failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum BackgroundTask {
     /// The flush worker.
     Flush,
     /// The compaction worker.
@@ -20,24 +20,24 @@ pub enum Slot {
     Scrub,
 }
 
-impl Slot {
+impl BackgroundTask {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Slot::Flush => "flush",
-            Slot::Compact => "compaction",
-            Slot::Sync => "log sync",
-            Slot::Manifest => "manifest",
-            Slot::Scrub => "scrub",
+            BackgroundTask::Flush => "flush",
+            BackgroundTask::Compact => "compaction",
+            BackgroundTask::Sync => "log sync",
+            BackgroundTask::Manifest => "manifest",
+            BackgroundTask::Scrub => "scrub",
         }
     }
 }
 
 /// Failures that are being tried again, one for each slot, and how many there have ever been.
 #[derive(Debug, Default)]
-struct Background {
+struct BackgroundErrors {
     failures: [Option<(u64, Error)>; 5],
-    count: u64,
+    total: u64,
 }
 
 /// Guards: `poison` is set once; `background` by its mutex (no I/O inside).
@@ -45,9 +45,9 @@ struct Background {
 pub struct Health {
     poison: OnceLock<Error>,
     closed: AtomicBool,
-    process: Process,
+    process: ForkGuard,
     read_only: AtomicBool,
-    background: Mutex<Background>,
+    background_errors: Mutex<BackgroundErrors>,
 }
 
 impl Health {
@@ -67,14 +67,14 @@ impl Health {
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(SeqCst) || self.process.is_forked() {
-            return Err(self.why_closed());
+            return Err(self.closed_error());
         }
         Ok(())
     }
     #[cold]
-    fn why_closed(&self) -> Error {
+    fn closed_error(&self) -> Error {
         if self.process.is_forked() {
-            return fork::refusal();
+            return fork::forked_error();
         }
         Error::new(ErrorKind::Closed, "the database is closed")
     }
@@ -83,7 +83,7 @@ impl Health {
         self.process.is_forked()
     }
     /// Refuses what needs the log as a writer knows it: a read-only database does not.
-    pub fn check_readable_log(&self) -> Result<()> {
+    pub fn check_log_readable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only.load(SeqCst) {
             return Err(Error::new(
@@ -105,7 +105,7 @@ impl Health {
     pub fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only.load(SeqCst) {
-            return Err(perigee_env::fs::readonly::refusal());
+            return Err(perigee_env::fs::read_only_dir::read_only_error());
         }
         match self.poison.get() {
             None => Ok(()),
@@ -115,31 +115,31 @@ impl Health {
         }
     }
 
-    fn list(&self) -> MutexGuard<'_, Background> {
-        self.background.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_errors(&self) -> MutexGuard<'_, BackgroundErrors> {
+        self.background_errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Remembers (or, with `None`, forgets) the failure of a job that will be tried again.
-    pub fn set_background(&self, slot: Slot, e: Option<Error>) {
-        let mut list = self.list();
-        list.count += u64::from(e.is_some());
-        let count = list.count;
+    pub fn set_background_error(&self, slot: BackgroundTask, e: Option<Error>) {
+        let mut list = self.lock_errors();
+        list.total += u64::from(e.is_some());
+        let count = list.total;
         list.failures[slot as usize] = e.map(|e| (count, e));
     }
-    /// How many background failures there have been: see [`Health::background_since`].
-    pub fn background_count(&self) -> u64 {
-        self.list().count
+    /// How many background failures there have been: see [`Health::background_error_since`].
+    pub fn background_error_count(&self) -> u64 {
+        self.lock_errors().total
     }
     /// The newest failure after the first `count`, if it still stands; or the poison.
-    pub fn background_since(&self, count: u64) -> Option<Error> {
+    pub fn background_error_since(&self, count: u64) -> Option<Error> {
         let newest = || {
-            let list = self.list();
+            let list = self.lock_errors();
             let newer = list.failures.iter().flatten().filter(|(n, _)| *n > count);
             newer.max_by_key(|(n, _)| *n).map(|(_, e)| e.clone())
         };
         self.poison.get().cloned().or_else(newest)
     }
     /// The newest failure of a job that is being tried again, or the poison.
-    pub fn background(&self) -> Option<Error> {
-        self.background_since(0)
+    pub fn background_error(&self) -> Option<Error> {
+        self.background_error_since(0)
     }
 }

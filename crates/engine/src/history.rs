@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// What is kept of the past beside what snapshots hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum History {
+pub enum HistoryRetention {
     /// Nothing.
     #[default]
     None,
@@ -19,17 +19,17 @@ pub enum History {
 }
 
 /// So many moments are remembered within the time of history, about.
-const MOMENTS: u64 = 256;
+const TIME_SAMPLES: u64 = 256;
 
 /// Which number was the last one at which time. Forgets what nobody can ask for.
 #[derive(Clone, Debug, Default)]
-pub struct Moments(VecDeque<(u64, SeqNo)>);
+pub struct SeqNoTimeMap(VecDeque<(u64, SeqNo)>);
 
-impl Moments {
+impl SeqNoTimeMap {
     /// Notes that `last` was the last operation at `now_us`; moments do not go back.
-    pub fn note(&mut self, history: History, now_us: u64, last: SeqNo) {
-        let History::Time(span_us) = history else { return };
-        let step = span_us / MOMENTS;
+    pub fn record(&mut self, history: HistoryRetention, now_us: u64, last: SeqNo) {
+        let HistoryRetention::Time(span_us) = history else { return };
+        let step = span_us / TIME_SAMPLES;
         if self.0.back().is_none_or(|(at, _)| now_us.saturating_sub(*at) >= step.max(1)) {
             self.0.push_back((now_us, last));
         }
@@ -38,12 +38,12 @@ impl Moments {
         }
     }
     /// The number above which all is kept now, if history is; `oldest` is the oldest number that can be read.
-    pub fn horizon(&self, history: History, now_us: u64, present: SeqNo, oldest: SeqNo) -> Option<SeqNo> {
+    pub fn horizon(&self, history: HistoryRetention, now_us: u64, present: SeqNo, oldest: SeqNo) -> Option<SeqNo> {
         match history {
-            History::None => None,
-            History::Operations(n) => Some(SeqNo(present.0.saturating_sub(n))),
+            HistoryRetention::None => None,
+            HistoryRetention::Operations(n) => Some(SeqNo(present.0.saturating_sub(n))),
             // As long as nobody remembers what was then, everything that is there stays.
-            History::Time(span_us) => Some(match self.0.front() {
+            HistoryRetention::Time(span_us) => Some(match self.0.front() {
                 Some((at, seq)) if now_us.saturating_sub(*at) >= span_us => *seq,
                 _ => oldest.min(present),
             }),
@@ -55,33 +55,33 @@ impl Moments {
 mod tests {
     use super::*;
 
-    fn horizon(m: &Moments, h: History, now: u64, present: u64) -> Option<u64> {
+    fn horizon(m: &SeqNoTimeMap, h: HistoryRetention, now: u64, present: u64) -> Option<u64> {
         m.horizon(h, now, SeqNo(present), SeqNo(7)).map(|s| s.0)
     }
 
     #[test]
-    fn operations_are_counted_back_from_the_present() {
-        let m = Moments::default();
-        assert_eq!(horizon(&m, History::None, 0, 100), None);
-        assert_eq!(horizon(&m, History::Operations(30), 0, 100), Some(70));
-        assert_eq!(horizon(&m, History::Operations(300), 0, 100), Some(0));
+    fn operation_history_counts_back_from_the_latest() {
+        let m = SeqNoTimeMap::default();
+        assert_eq!(horizon(&m, HistoryRetention::None, 0, 100), None);
+        assert_eq!(horizon(&m, HistoryRetention::Operations(30), 0, 100), Some(70));
+        assert_eq!(horizon(&m, HistoryRetention::Operations(300), 0, 100), Some(0));
     }
 
     #[test]
-    fn no_version_goes_before_its_time() {
-        let history = History::Time(1000);
-        let mut m = Moments::default();
+    fn time_history_keeps_versions_for_the_full_span() {
+        let history = HistoryRetention::Time(1000);
+        let mut m = SeqNoTimeMap::default();
         assert_eq!(horizon(&m, history, 0, 10), Some(7), "nothing is known yet");
         // The last operation at each time is its number.
         for now in (0..20_000).step_by(7) {
-            m.note(history, now, SeqNo(now));
+            m.record(history, now, SeqNo(now));
             let at = horizon(&m, history, now, now).unwrap();
             assert!(at <= now.saturating_sub(1000).max(7), "{at} at {now}");
             assert!(
-                now < 2000 || at + 1000 + 2 * (1000 / MOMENTS) + 14 >= now,
+                now < 2000 || at + 1000 + 2 * (1000 / TIME_SAMPLES) + 14 >= now,
                 "{at} at {now}: too much stays"
             );
-            assert!(m.0.len() <= MOMENTS as usize + 2);
+            assert!(m.0.len() <= TIME_SAMPLES as usize + 2);
         }
     }
 }

@@ -7,8 +7,8 @@
 
 use perigee_env::clock::Clock;
 use perigee_env::sync::Mutex;
-use perigee_env::{Append, Dir};
-use perigee_file::name;
+use perigee_env::{WritableFile, Dir};
+use perigee_file::filename;
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use std::sync::Arc;
 const LINE_BYTES_MAX: usize = 4096;
 
 #[derive(Debug)]
-enum State {
+enum InfoLogState {
     /// Nothing was written yet.
     Unopened,
-    Open(Arc<dyn Append>),
+    Open(Arc<dyn WritableFile>),
     /// Switched off, or given up.
     Off,
 }
@@ -30,7 +30,7 @@ pub struct InfoLog {
     clock: Arc<dyn Clock>,
     bytes_max: u64,
     files_kept: u32,
-    state: Mutex<State>,
+    state: Mutex<InfoLogState>,
 }
 
 impl fmt::Debug for InfoLog {
@@ -42,36 +42,36 @@ impl fmt::Debug for InfoLog {
 impl InfoLog {
     /// A log of files of `bytes_max` (0: none at all), with so many older ones kept. Opened at the first line.
     pub fn new(dir: Arc<dyn Dir>, clock: Arc<dyn Clock>, bytes_max: u64, files_kept: u32) -> InfoLog {
-        let state = Mutex::new(if bytes_max == 0 { State::Off } else { State::Unopened });
+        let state = Mutex::new(if bytes_max == 0 { InfoLogState::Off } else { InfoLogState::Unopened });
         InfoLog { dir, clock, bytes_max, files_kept, state }
     }
 
     /// Writes a line. Whatever goes wrong, the caller goes on.
-    pub fn line(&self, what: impl Display) {
+    pub fn write_line(&self, what: impl Display) {
         let mut state = self.state.lock();
-        if matches!(*state, State::Off) {
+        if matches!(*state, InfoLogState::Off) {
             return;
         }
-        let mut line = utc(self.clock.wall_ms());
+        let mut line = format_utc(self.clock.wall_ms());
         let _ = write!(line, " {what}");
-        let mut line = one_line(&line);
+        let mut line = sanitize_line(&line);
         line.push('\n');
         *state = match self.append(&state, line.as_bytes()) {
-            Ok(file) => State::Open(file),
-            Err(_) => State::Off,
+            Ok(file) => InfoLogState::Open(file),
+            Err(_) => InfoLogState::Off,
         };
     }
 
-    fn append(&self, state: &State, line: &[u8]) -> perigee_base::Result<Arc<dyn Append>> {
+    fn append(&self, state: &InfoLogState, line: &[u8]) -> perigee_base::Result<Arc<dyn WritableFile>> {
         let mut file = match state {
-            State::Open(file) => Arc::clone(file),
-            _ if self.dir.file_len(name::INFO_LOG)?.is_some() => self.dir.append_to(name::INFO_LOG)?,
-            _ => self.dir.create(name::INFO_LOG)?,
+            InfoLogState::Open(file) => Arc::clone(file),
+            _ if self.dir.file_len(filename::INFO_LOG)?.is_some() => self.dir.append_to(filename::INFO_LOG)?,
+            _ => self.dir.create(filename::INFO_LOG)?,
         };
         if !file.is_empty() && file.len() + line.len() as u64 > self.bytes_max {
             drop(file);
             self.rotate()?;
-            file = self.dir.create(name::INFO_LOG)?;
+            file = self.dir.create(filename::INFO_LOG)?;
         }
         file.append(&[line])?;
         Ok(file)
@@ -80,20 +80,20 @@ impl InfoLog {
     /// `LOG.1` becomes `LOG.2`, `LOG` becomes `LOG.1`; the oldest goes.
     fn rotate(&self) -> perigee_base::Result<()> {
         for n in (1..self.files_kept).rev() {
-            let old = name::info_log(n);
+            let old = filename::info_log_name(n);
             if self.dir.file_len(&old)?.is_some() {
-                self.dir.rename(&old, &name::info_log(n + 1))?;
+                self.dir.rename(&old, &filename::info_log_name(n + 1))?;
             }
         }
         match self.files_kept {
-            0 => self.dir.remove(name::INFO_LOG),
-            _ => self.dir.rename(name::INFO_LOG, &name::info_log(1)),
+            0 => self.dir.remove(filename::INFO_LOG),
+            _ => self.dir.rename(filename::INFO_LOG, &filename::info_log_name(1)),
         }
     }
 }
 
 /// Without line feeds and control characters, not too long.
-pub fn one_line(text: &str) -> String {
+pub fn sanitize_line(text: &str) -> String {
     let mut end = text.len().min(LINE_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -102,15 +102,15 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// `2026-11-21T06:12:33.045Z`.
-fn utc(ms: u64) -> String {
+fn format_utc(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
-    let (year, month, day) = date(days);
+    let (year, month, day) = civil_date(days);
     let (h, m, s) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);
     format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z", ms % 1000)
 }
 
 /// Year, month and day of a day since 1970, in the Gregorian calendar.
-fn date(mut days: u64) -> (u64, u64, u64) {
+fn civil_date(mut days: u64) -> (u64, u64, u64) {
     let leap = |y: u64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
     // Every 400 years have the same number of days.
     let mut year = 1970 + days / 146_097 * 400;
@@ -132,52 +132,52 @@ fn date(mut days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
     use perigee_env::Env;
-    use perigee_env::fs::OpenDir;
+    use perigee_env::fs::DirOpenMode;
     use perigee_env::fs::memory::SimDisk;
 
     #[test]
-    fn times_are_readable() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(utc(951_782_400_000), "2000-02-29T00:00:00.000Z");
-        assert_eq!(utc(1_795_241_553_045), "2026-11-21T06:12:33.045Z");
-        assert_eq!(utc(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
-        assert_eq!(utc(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
-        assert!(utc(u64::MAX).ends_with('Z'));
+    fn times_are_formatted_as_utc() {
+        assert_eq!(format_utc(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(format_utc(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(format_utc(1_795_241_553_045), "2026-11-21T06:12:33.045Z");
+        assert_eq!(format_utc(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
+        assert_eq!(format_utc(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+        assert!(format_utc(u64::MAX).ends_with('Z'));
     }
 
     #[test]
-    fn lines_are_lines() {
-        assert_eq!(one_line("a\nb\u{7}c"), "a b c");
-        assert_eq!(one_line(&"é".repeat(3000)).len(), LINE_BYTES_MAX);
+    fn lines_are_sanitized_and_truncated() {
+        assert_eq!(sanitize_line("a\nb\u{7}c"), "a b c");
+        assert_eq!(sanitize_line(&"é".repeat(3000)).len(), LINE_BYTES_MAX);
     }
 
     fn log(kept: u32) -> (InfoLog, Arc<dyn Dir>) {
         let env = Env { fs: SimDisk::new(1), ..Env::real() };
-        let dir = env.fs.open_dir("/d".as_ref(), OpenDir::CreateIfMissing).unwrap();
+        let dir = env.fs.open_dir("/d".as_ref(), DirOpenMode::CreateIfMissing).unwrap();
         (InfoLog::new(Arc::clone(&dir), env.clock, 300, kept), dir)
     }
 
     #[test]
-    fn old_files_are_kept_up_to_their_number() {
+    fn rotation_keeps_the_configured_number_of_files() {
         let (log, dir) = log(2);
         for i in 0..40 {
-            log.line(format_args!("event {i} {}", "x".repeat(50)));
+            log.write_line(format_args!("event {i} {}", "x".repeat(50)));
         }
         assert_eq!(dir.list().unwrap(), ["LOG", "LOG.1", "LOG.2"]);
         let total: u64 = dir.list().unwrap().iter().map(|n| dir.file_len(n).unwrap().unwrap()).sum();
         assert!(total <= 900, "{total}");
         let (log, dir) = self::log(0);
-        (0..40).for_each(|i| log.line(i));
+        (0..40).for_each(|i| log.write_line(i));
         assert_eq!(dir.list().unwrap(), ["LOG"]);
     }
 
     #[test]
-    fn a_log_that_cannot_be_written_is_given_up() {
+    fn unwritable_log_is_switched_off() {
         let (log, dir) = log(1);
-        let readonly = perigee_env::fs::readonly::ReadOnlyDir::over(Arc::clone(&dir));
+        let readonly = perigee_env::fs::read_only_dir::ReadOnlyDir::wrap(Arc::clone(&dir));
         let log = InfoLog { dir: readonly, ..log };
-        log.line("nobody hears this");
-        assert!(matches!(*log.state.lock(), State::Off));
+        log.write_line("nobody hears this");
+        assert!(matches!(*log.state.lock(), InfoLogState::Off));
         assert!(dir.list().unwrap().is_empty());
     }
 }

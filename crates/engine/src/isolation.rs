@@ -2,7 +2,7 @@
 
 /// Isolation of a transaction, weakest first. `docs/transactions.md` says what each forbids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Isolation {
+pub enum IsolationLevel {
     /// Served as read committed.
     ReadUncommitted,
     /// Each read sees what was committed when it began.
@@ -15,29 +15,29 @@ pub enum Isolation {
     Serializable,
 }
 
-impl Isolation {
+impl IsolationLevel {
     /// Its number in files.
     pub fn code(self) -> u8 {
         match self {
-            Isolation::ReadUncommitted => 0,
-            Isolation::ReadCommitted => 1,
-            Isolation::RepeatableRead => 2,
-            Isolation::Snapshot => 3,
-            Isolation::Serializable => 4,
+            IsolationLevel::ReadUncommitted => 0,
+            IsolationLevel::ReadCommitted => 1,
+            IsolationLevel::RepeatableRead => 2,
+            IsolationLevel::Snapshot => 3,
+            IsolationLevel::Serializable => 4,
         }
     }
     /// The level of a number.
-    pub fn decode(code: u8) -> Option<Isolation> {
-        use Isolation::*;
+    pub fn decode(code: u8) -> Option<IsolationLevel> {
+        use IsolationLevel::*;
         let all = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
         all.into_iter().find(|level| level.code() == code)
     }
     /// Whether all reads see the moment at which the transaction began.
-    pub fn holds_snapshot(self) -> bool {
-        self >= Isolation::RepeatableRead
+    pub fn uses_snapshot(self) -> bool {
+        self >= IsolationLevel::RepeatableRead
     }
     /// Whether keys that were read must not have changed at commit.
     pub fn checks_reads(self) -> bool {
-        self == Isolation::RepeatableRead
+        self == IsolationLevel::RepeatableRead
     }
 }

@@ -11,9 +11,9 @@
 //! they wait for holders only. Who would wait for itself, over others, is told so at once (a deadlock): the youngest
 //! transaction of the circle is the victim.
 
-use crate::footprint::Place;
+use crate::read_write_sets::KeyOrRange;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result};
+use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result};
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Whose a lock is: the number of a transaction. A larger one is younger.
-pub type Owner = u64;
+pub type LockOwner = u64;
 
 /// What a lock is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl LockMode {
 }
 
 /// Whether two locks of different owners get in each other's way.
-fn collide(a: LockMode, b: LockMode) -> bool {
+fn conflicts(a: LockMode, b: LockMode) -> bool {
     match (a, b) {
         (Gap, Insert) | (Insert, Gap) => true,
         (Gap, _) | (_, Gap) | (Shared, Shared) => false,
@@ -70,8 +70,8 @@ fn covers(held: LockMode, wanted: LockMode) -> bool {
 
 /// A lock that somebody holds.
 #[derive(Clone, Debug)]
-struct Held {
-    owner: Owner,
+struct GrantedLock {
+    owner: LockOwner,
     mode: LockMode,
     /// Of its owner's locks the how manyeth: a savepoint keeps those before it.
     number: u64,
@@ -79,58 +79,58 @@ struct Held {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum LockRequestState {
     Waiting,
     Granted,
     Victim,
 }
 
 #[derive(Debug)]
-struct Request {
-    owner: Owner,
+struct LockRequest {
+    owner: LockOwner,
     mode: LockMode,
-    place: Place,
+    target: KeyOrRange,
     number: u64,
-    answer: Answer,
-    bell: Arc<Condvar>,
+    state: LockRequestState,
+    wakeup: Arc<Condvar>,
 }
 
 /// The locks of a family. Keys by a number that equal keys share; stretches are few.
 #[derive(Debug)]
-struct Ground {
-    order: KeyOrder,
-    keys: HashMap<u64, Vec<(Vec<u8>, Held)>>,
-    stretches: Vec<(Place, Held)>,
-    waiting: Vec<Request>,
+struct FamilyLocks {
+    order: KeyComparator,
+    keys: HashMap<u64, Vec<(Vec<u8>, GrantedLock)>>,
+    ranges: Vec<(KeyOrRange, GrantedLock)>,
+    requests: Vec<LockRequest>,
 }
 
 /// All locks of a database.
 #[derive(Debug, Default)]
-pub struct Locks {
-    newcomers: AtomicU64,
-    grounds: Mutex<HashMap<FamilyId, Ground>>,
+pub struct LockManager {
+    last_owner: AtomicU64,
+    families: Mutex<HashMap<FamilyId, FamilyLocks>>,
     /// Nobody waits any more; set while `grounds` is held.
     closed: AtomicBool,
 }
 
-impl Ground {
-    fn new(order: KeyOrder) -> Ground {
-        Ground { order, keys: HashMap::new(), stretches: Vec::new(), waiting: Vec::new() }
+impl FamilyLocks {
+    fn new(order: KeyComparator) -> FamilyLocks {
+        FamilyLocks { order, keys: HashMap::new(), ranges: Vec::new(), requests: Vec::new() }
     }
     /// Every lock on keys in common with a place.
-    fn on<'a>(&'a self, place: &'a Place) -> Box<dyn Iterator<Item = &'a Held> + 'a> {
+    fn locks_overlapping<'a>(&'a self, place: &'a KeyOrRange) -> Box<dyn Iterator<Item = &'a GrantedLock> + 'a> {
         let order = self.order;
         let stretches = self
-            .stretches
+            .ranges
             .iter()
-            .filter(move |(p, _)| p.target().meets(order, place.target()))
+            .filter(move |(p, _)| p.borrowed().overlaps(order, place.borrowed()))
             .map(|(_, h)| h);
         match place {
-            Place::Key(key) => {
-                let same = self.keys.get(&order.equal_hash(key)).into_iter().flatten();
-                Box::new(same.filter(move |(k, _)| order.equal(k, key)).map(|(_, h)| h).chain(stretches))
+            KeyOrRange::Key(key) => {
+                let same = self.keys.get(&order.equality_hash(key)).into_iter().flatten();
+                Box::new(same.filter(move |(k, _)| order.keys_equal(k, key)).map(|(_, h)| h).chain(stretches))
             }
-            Place::Stretch(begin, end) => {
+            KeyOrRange::Range(begin, end) => {
                 let inside =
                     move |k: &[u8]| begin.as_ref().is_before(order, k) && !end.as_ref().is_before(order, k);
                 let keys = self.keys.values().flatten().filter(move |(k, _)| inside(k)).map(|(_, h)| h);
@@ -139,59 +139,59 @@ impl Ground {
         }
     }
     /// Who holds what a request would have to wait for.
-    fn holders<'a>(
+    fn conflicting_holders<'a>(
         &'a self,
-        owner: Owner,
+        owner: LockOwner,
         mode: LockMode,
-        place: &'a Place,
-    ) -> impl Iterator<Item = Owner> + 'a {
-        self.on(place).filter(move |h| h.owner != owner && collide(h.mode, mode)).map(|h| h.owner)
+        place: &'a KeyOrRange,
+    ) -> impl Iterator<Item = LockOwner> + 'a {
+        self.locks_overlapping(place).filter(move |h| h.owner != owner && conflicts(h.mode, mode)).map(|h| h.owner)
     }
     /// Whether an owner holds something there already.
-    fn upgrades(&self, owner: Owner, place: &Place) -> bool {
-        self.on(place).any(|h| h.owner == owner)
+    fn is_upgrade(&self, owner: LockOwner, place: &KeyOrRange) -> bool {
+        self.locks_overlapping(place).any(|h| h.owner == owner)
     }
     /// Whom a request would wait for: holders, and those of `before` that collide with it.
-    fn in_the_way<'a>(
+    fn blockers<'a>(
         &'a self,
-        (owner, mode, place): (Owner, LockMode, &'a Place),
-        before: &'a [Request],
-    ) -> impl Iterator<Item = Owner> + 'a {
-        let upgrades = self.upgrades(owner, place);
-        let forgets = upgrades && bug::on(Bug::UpgradeForgetsHolder);
+        (owner, mode, place): (LockOwner, LockMode, &'a KeyOrRange),
+        before: &'a [LockRequest],
+    ) -> impl Iterator<Item = LockOwner> + 'a {
+        let upgrades = self.is_upgrade(owner, place);
+        let forgets = upgrades && bug::is_active(Bug::UpgradeForgetsHolder);
         let rivals = before.iter().filter(move |w| {
             !upgrades
-                && w.answer == Answer::Waiting
+                && w.state == LockRequestState::Waiting
                 && w.owner != owner
-                && collide(w.mode, mode)
-                && w.place.target().meets(self.order, place.target())
+                && conflicts(w.mode, mode)
+                && w.target.borrowed().overlaps(self.order, place.borrowed())
         });
-        let holders = self.holders(owner, mode, place).filter(move |_| !forgets);
+        let holders = self.conflicting_holders(owner, mode, place).filter(move |_| !forgets);
         holders.chain(rivals.map(|w| w.owner))
     }
     /// Whom request number `at` waits for.
-    fn awaited(&self, at: usize) -> impl Iterator<Item = Owner> + '_ {
-        let r = &self.waiting[at];
-        self.in_the_way((r.owner, r.mode, &r.place), &self.waiting[..at])
+    fn blockers_of_request(&self, at: usize) -> impl Iterator<Item = LockOwner> + '_ {
+        let r = &self.requests[at];
+        self.blockers((r.owner, r.mode, &r.target), &self.requests[..at])
     }
-    fn take(&mut self, held: Held, place: Place) {
+    fn insert(&mut self, held: GrantedLock, place: KeyOrRange) {
         match place {
-            Place::Key(key) => self.keys.entry(self.order.equal_hash(&key)).or_default().push((key, held)),
-            stretch => self.stretches.push((stretch, held)),
+            KeyOrRange::Key(key) => self.keys.entry(self.order.equality_hash(&key)).or_default().push((key, held)),
+            stretch => self.ranges.push((stretch, held)),
         }
     }
     /// Lets go of an owner's locks from a number on.
-    fn release(&mut self, owner: Owner, from: u64) {
-        let stays = |h: &Held| h.owner != owner || h.number < from;
-        self.stretches.retain(|(_, h)| stays(h));
+    fn release_from(&mut self, owner: LockOwner, from: u64) {
+        let stays = |h: &GrantedLock| h.owner != owner || h.number < from;
+        self.ranges.retain(|(_, h)| stays(h));
         self.keys.retain(|_, all| {
             all.retain(|(_, h)| stays(h));
             !all.is_empty()
         });
     }
     /// Lets go of one key's lock.
-    fn release_key(&mut self, owner: Owner, from: u64, key: &[u8]) {
-        let hash = self.order.equal_hash(key);
+    fn release_key(&mut self, owner: LockOwner, from: u64, key: &[u8]) {
+        let hash = self.order.equality_hash(key);
         if let Some(all) = self.keys.get_mut(&hash) {
             all.retain(|(_, h)| h.owner != owner || h.number < from);
             if all.is_empty() {
@@ -200,15 +200,15 @@ impl Ground {
         }
     }
     /// Grants what nobody stands against any more.
-    fn grant(&mut self) {
-        for at in 0..self.waiting.len() {
-            if self.waiting[at].answer == Answer::Waiting && self.awaited(at).next().is_none() {
-                self.waiting[at].answer = Answer::Granted;
-                self.waiting[at].bell.notify_one();
-                let r = &self.waiting[at];
+    fn grant_requests(&mut self) {
+        for at in 0..self.requests.len() {
+            if self.requests[at].state == LockRequestState::Waiting && self.blockers_of_request(at).next().is_none() {
+                self.requests[at].state = LockRequestState::Granted;
+                self.requests[at].wakeup.notify_one();
+                let r = &self.requests[at];
                 let (held, place) =
-                    (Held { owner: r.owner, mode: r.mode, number: r.number }, r.place.clone());
-                self.take(held, place);
+                    (GrantedLock { owner: r.owner, mode: r.mode, number: r.number }, r.target.clone());
+                self.insert(held, place);
             }
         }
     }
@@ -216,36 +216,36 @@ impl Ground {
 
 /// The locks of one transaction.
 #[derive(Debug, Default)]
-pub struct Mine {
-    taken: u64,
-    places: Vec<(FamilyId, Place)>,
+pub struct TxnLocks {
+    lock_count: u64,
+    targets: Vec<(FamilyId, KeyOrRange)>,
 }
 
-impl Mine {
+impl TxnLocks {
     /// How many.
     pub fn count(&self) -> u64 {
-        self.taken
+        self.lock_count
     }
 }
 
 /// Tells those that wait, of whom `whose` is true, that they do not get it.
-fn refuse(grounds: &mut HashMap<FamilyId, Ground>, whose: impl Fn(&Request) -> bool) {
-    let requests = grounds.values_mut().flat_map(|g| &mut g.waiting);
-    for request in requests.filter(|r| r.answer == Answer::Waiting && whose(r)) {
-        request.answer = Answer::Victim;
-        request.bell.notify_one();
+fn abort_requests(grounds: &mut HashMap<FamilyId, FamilyLocks>, whose: impl Fn(&LockRequest) -> bool) {
+    let requests = grounds.values_mut().flat_map(|g| &mut g.requests);
+    for request in requests.filter(|r| r.state == LockRequestState::Waiting && whose(r)) {
+        request.state = LockRequestState::Victim;
+        request.wakeup.notify_one();
     }
 }
 
-impl Locks {
+impl LockManager {
     /// None held.
-    pub fn new() -> Locks {
-        Locks::default()
+    pub fn new() -> LockManager {
+        LockManager::default()
     }
 
     /// A number for a transaction, larger than all before.
-    pub fn newcomer(&self) -> Owner {
-        self.newcomers.fetch_add(1, Relaxed) + 1
+    pub fn next_owner(&self) -> LockOwner {
+        self.last_owner.fetch_add(1, Relaxed) + 1
     }
 
     /// Takes a lock, waiting for it no longer than `patience_us`.
@@ -257,78 +257,78 @@ impl Locks {
     pub fn lock(
         &self,
         clock: &dyn Clock,
-        (family, name, order): (FamilyId, &str, KeyOrder),
-        (owner, mine): (Owner, &mut Mine),
-        place: Place,
+        (family, name, order): (FamilyId, &str, KeyComparator),
+        (owner, mine): (LockOwner, &mut TxnLocks),
+        place: KeyOrRange,
         mode: LockMode,
         patience_us: u64,
     ) -> Result<()> {
-        let mut grounds = self.grounds.lock();
-        let ground = grounds.entry(family).or_insert_with(|| Ground::new(order));
-        if ground.on(&place).any(|h| h.owner == owner && covers(h.mode, mode))
-            && is_whole(ground, owner, mode, &place)
+        let mut grounds = self.families.lock();
+        let ground = grounds.entry(family).or_insert_with(|| FamilyLocks::new(order));
+        if ground.locks_overlapping(&place).any(|h| h.owner == owner && covers(h.mode, mode))
+            && covers_whole_target(ground, owner, mode, &place)
         {
             return Ok(());
         }
-        if ground.in_the_way((owner, mode, &place), &ground.waiting).next().is_none() {
-            ground.take(Held { owner, mode, number: mine.taken }, place.clone());
-            mine.taken += 1;
-            mine.places.push((family, place));
+        if ground.blockers((owner, mode, &place), &ground.requests).next().is_none() {
+            ground.insert(GrantedLock { owner, mode, number: mine.lock_count }, place.clone());
+            mine.lock_count += 1;
+            mine.targets.push((family, place));
             return Ok(());
         }
         let bell = Arc::new(Condvar::new());
-        let (place_of, number) = (place.clone(), mine.taken);
-        let (answer, rings) = (Answer::Waiting, Arc::clone(&bell));
-        ground.waiting.push(Request { owner, mode, place: place_of, number, answer, bell: rings });
+        let (place_of, number) = (place.clone(), mine.lock_count);
+        let (answer, rings) = (LockRequestState::Waiting, Arc::clone(&bell));
+        ground.requests.push(LockRequest { owner, mode, target: place_of, number, state: answer, wakeup: rings });
         // Who does not wait closes no circle.
-        if patience_us > 0 && closes_circle(&grounds, family) {
-            break_circles(&mut grounds);
+        if patience_us > 0 && may_close_cycle(&grounds, family) {
+            abort_deadlocks(&mut grounds);
         }
         let patience_us = if self.closed.load(Relaxed) { 0 } else { patience_us };
         let until = clock.monotonic_us().saturating_add(patience_us);
         loop {
-            let answer = answer_of(&grounds, family, &bell);
+            let answer = request_state(&grounds, family, &bell);
             let now = clock.monotonic_us();
-            if answer != Answer::Waiting || now >= until {
-                return settle(grounds, (family, name), mine, &bell, place, answer);
+            if answer != LockRequestState::Waiting || now >= until {
+                return finish_request(grounds, (family, name), mine, &bell, place, answer);
             }
             grounds = bell.wait_timeout_us(grounds, until - now).0;
         }
     }
 
     /// Whatever an owner waits for, it does not get it.
-    pub fn give_way(&self, owner: Owner) {
-        refuse(&mut self.grounds.lock(), |r| r.owner == owner);
+    pub fn abort_waits(&self, owner: LockOwner) {
+        abort_requests(&mut self.families.lock(), |r| r.owner == owner);
     }
     /// The database closes: whoever waits is told no, and nobody waits from now on.
     pub fn close(&self) {
-        let mut grounds = self.grounds.lock();
+        let mut grounds = self.families.lock();
         self.closed.store(true, Relaxed);
-        refuse(&mut grounds, |_| true);
+        abort_requests(&mut grounds, |_| true);
     }
 
     /// Lets go of an owner's locks from a number on: all of them from 0.
-    pub fn release(&self, owner: Owner, mine: &mut Mine, from: u64) {
-        if mine.taken <= from {
+    pub fn release(&self, owner: LockOwner, mine: &mut TxnLocks, from: u64) {
+        if mine.lock_count <= from {
             return;
         }
-        let mut grounds = self.grounds.lock();
+        let mut grounds = self.families.lock();
         let mut touched = BTreeSet::new();
-        for (family, place) in mine.places.drain(from as usize..) {
+        for (family, place) in mine.targets.drain(from as usize..) {
             let Some(ground) = grounds.get_mut(&family) else { continue };
             match place {
-                Place::Key(key) => ground.release_key(owner, from, &key),
-                Place::Stretch(..) => ground.release(owner, from),
+                KeyOrRange::Key(key) => ground.release_key(owner, from, &key),
+                KeyOrRange::Range(..) => ground.release_from(owner, from),
             }
             touched.insert(family);
         }
-        mine.taken = from;
+        mine.lock_count = from;
         for family in touched {
             if let Some(ground) = grounds.get_mut(&family) {
-                if !bug::on(Bug::WaiterForgotten) {
-                    ground.grant();
+                if !bug::is_active(Bug::WaiterForgotten) {
+                    ground.grant_requests();
                 }
-                if ground.keys.is_empty() && ground.stretches.is_empty() && ground.waiting.is_empty() {
+                if ground.keys.is_empty() && ground.ranges.is_empty() && ground.requests.is_empty() {
                     grounds.remove(&family);
                 }
             }
@@ -336,129 +336,129 @@ impl Locks {
     }
 
     /// The locks of an owner, as they are.
-    pub fn of(&self, owner: Owner, mine: &Mine) -> Vec<(FamilyId, Place, LockMode)> {
-        let grounds = self.grounds.lock();
-        let mode = |(number, (family, place)): (usize, &(FamilyId, Place))| {
+    pub fn locks_of(&self, owner: LockOwner, mine: &TxnLocks) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
+        let grounds = self.families.lock();
+        let mode = |(number, (family, place)): (usize, &(FamilyId, KeyOrRange))| {
             let ground = grounds.get(family)?;
-            let held = ground.on(place).find(|h| h.owner == owner && h.number == number as u64)?;
+            let held = ground.locks_overlapping(place).find(|h| h.owner == owner && h.number == number as u64)?;
             Some((*family, place.clone(), held.mode))
         };
-        mine.places.iter().enumerate().filter_map(mode).collect()
+        mine.targets.iter().enumerate().filter_map(mode).collect()
     }
     /// Gives an owner a lock that it held before, whoever else has one.
-    pub fn restore(
+    pub fn restore_lock(
         &self,
-        (family, order): (FamilyId, KeyOrder),
-        (owner, mine): (Owner, &mut Mine),
-        place: Place,
+        (family, order): (FamilyId, KeyComparator),
+        (owner, mine): (LockOwner, &mut TxnLocks),
+        place: KeyOrRange,
         mode: LockMode,
     ) {
-        let mut grounds = self.grounds.lock();
-        let ground = grounds.entry(family).or_insert_with(|| Ground::new(order));
-        ground.take(Held { owner, mode, number: mine.taken }, place.clone());
-        mine.taken += 1;
-        mine.places.push((family, place));
+        let mut grounds = self.families.lock();
+        let ground = grounds.entry(family).or_insert_with(|| FamilyLocks::new(order));
+        ground.insert(GrantedLock { owner, mode, number: mine.lock_count }, place.clone());
+        mine.lock_count += 1;
+        mine.targets.push((family, place));
     }
 
     /// Locks held and requests that wait.
     pub fn count(&self) -> (usize, usize) {
-        let grounds = self.grounds.lock();
-        let held = |g: &Ground| g.keys.values().map(Vec::len).sum::<usize>() + g.stretches.len();
-        (grounds.values().map(held).sum(), grounds.values().map(|g| g.waiting.len()).sum())
+        let grounds = self.families.lock();
+        let held = |g: &FamilyLocks| g.keys.values().map(Vec::len).sum::<usize>() + g.ranges.len();
+        (grounds.values().map(held).sum(), grounds.values().map(|g| g.requests.len()).sum())
     }
 }
 
 /// Whether an owner's own locks cover all of a place: of a stretch only the very same one does.
-fn is_whole(ground: &Ground, owner: Owner, mode: LockMode, place: &Place) -> bool {
+fn covers_whole_target(ground: &FamilyLocks, owner: LockOwner, mode: LockMode, place: &KeyOrRange) -> bool {
     match place {
-        Place::Key(_) => true,
+        KeyOrRange::Key(_) => true,
         stretch => {
-            ground.stretches.iter().any(|(p, h)| p == stretch && h.owner == owner && covers(h.mode, mode))
+            ground.ranges.iter().any(|(p, h)| p == stretch && h.owner == owner && covers(h.mode, mode))
         }
     }
 }
 
 /// Takes a request from the list and says how it ended.
-fn settle(
-    mut grounds: MutexGuard<'_, HashMap<FamilyId, Ground>>,
+fn finish_request(
+    mut grounds: MutexGuard<'_, HashMap<FamilyId, FamilyLocks>>,
     (family, name): (FamilyId, &str),
-    mine: &mut Mine,
+    mine: &mut TxnLocks,
     bell: &Arc<Condvar>,
-    place: Place,
-    answer: Answer,
+    place: KeyOrRange,
+    answer: LockRequestState,
 ) -> Result<()> {
     if let Some(ground) = grounds.get_mut(&family) {
-        ground.waiting.retain(|r| !Arc::ptr_eq(&r.bell, bell));
-        if answer == Answer::Granted {
-            mine.taken += 1;
-            mine.places.push((family, place));
+        ground.requests.retain(|r| !Arc::ptr_eq(&r.wakeup, bell));
+        if answer == LockRequestState::Granted {
+            mine.lock_count += 1;
+            mine.targets.push((family, place));
             return Ok(());
         }
         // Others may have waited behind it.
-        ground.grant();
+        ground.grant_requests();
     }
-    let key = place.target().key();
-    if answer == Answer::Victim {
+    let key = place.borrowed().start_key();
+    if answer == LockRequestState::Victim {
         return Err(Error::conflict(name, key, "a deadlock, and this transaction gives way: begin it anew"));
     }
     let late = Error::conflict(name, key, "the lock was not to be had in time");
     Err(late.wrap(ErrorKind::Busy, "another transaction holds it"))
 }
 
-fn answer_of(grounds: &HashMap<FamilyId, Ground>, family: FamilyId, bell: &Arc<Condvar>) -> Answer {
-    let request = grounds.get(&family).and_then(|g| g.waiting.iter().find(|r| Arc::ptr_eq(&r.bell, bell)));
-    request.map_or(Answer::Waiting, |r| r.answer)
+fn request_state(grounds: &HashMap<FamilyId, FamilyLocks>, family: FamilyId, bell: &Arc<Condvar>) -> LockRequestState {
+    let request = grounds.get(&family).and_then(|g| g.requests.iter().find(|r| Arc::ptr_eq(&r.wakeup, bell)));
+    request.map_or(LockRequestState::Waiting, |r| r.state)
 }
 
 /// Whether the newest request of a family may close a circle: only one who waits for somebody that waits can.
 ///
 /// Every new edge of the graph is its own, or leads to an owner that was granted something and so waits for nobody.
-fn closes_circle(grounds: &HashMap<FamilyId, Ground>, family: FamilyId) -> bool {
-    let waits = |owner: Owner| {
-        let requests = grounds.values().flat_map(|g| &g.waiting);
-        requests.filter(|r| r.answer == Answer::Waiting).any(|r| r.owner == owner)
+fn may_close_cycle(grounds: &HashMap<FamilyId, FamilyLocks>, family: FamilyId) -> bool {
+    let waits = |owner: LockOwner| {
+        let requests = grounds.values().flat_map(|g| &g.requests);
+        requests.filter(|r| r.state == LockRequestState::Waiting).any(|r| r.owner == owner)
     };
-    grounds.get(&family).is_some_and(|g| !g.waiting.is_empty() && g.awaited(g.waiting.len() - 1).any(waits))
+    grounds.get(&family).is_some_and(|g| !g.requests.is_empty() && g.blockers_of_request(g.requests.len() - 1).any(waits))
 }
 
 /// Chooses a victim of every circle of transactions that wait for each other.
-fn break_circles(grounds: &mut HashMap<FamilyId, Ground>) {
-    while let Some(victim) = find_circle(grounds) {
+fn abort_deadlocks(grounds: &mut HashMap<FamilyId, FamilyLocks>) {
+    while let Some(victim) = find_deadlock_victim(grounds) {
         for ground in grounds.values_mut() {
-            for request in ground.waiting.iter_mut().filter(|r| r.owner == victim) {
-                request.answer = Answer::Victim;
-                request.bell.notify_one();
+            for request in ground.requests.iter_mut().filter(|r| r.owner == victim) {
+                request.state = LockRequestState::Victim;
+                request.wakeup.notify_one();
             }
         }
     }
 }
 
 /// The youngest transaction of a circle, if there is one.
-fn find_circle(grounds: &HashMap<FamilyId, Ground>) -> Option<Owner> {
-    let mut waits: HashMap<Owner, BTreeSet<Owner>> = HashMap::new();
+fn find_deadlock_victim(grounds: &HashMap<FamilyId, FamilyLocks>) -> Option<LockOwner> {
+    let mut waits: HashMap<LockOwner, BTreeSet<LockOwner>> = HashMap::new();
     for ground in grounds.values() {
-        for (at, request) in ground.waiting.iter().enumerate().filter(|(_, r)| r.answer == Answer::Waiting) {
-            waits.entry(request.owner).or_default().extend(ground.awaited(at));
+        for (at, request) in ground.requests.iter().enumerate().filter(|(_, r)| r.state == LockRequestState::Waiting) {
+            waits.entry(request.owner).or_default().extend(ground.blockers_of_request(at));
         }
     }
     let mut done = BTreeSet::new();
-    let mut starts: Vec<Owner> = waits.keys().copied().collect();
+    let mut starts: Vec<LockOwner> = waits.keys().copied().collect();
     starts.sort_unstable();
     for start in starts {
         let mut path = Vec::new();
-        if let Some(victim) = walk(start, &waits, &mut path, &mut done) {
+        if let Some(victim) = search_cycle(start, &waits, &mut path, &mut done) {
             return Some(victim);
         }
     }
     None
 }
 
-fn walk(
-    at: Owner,
-    waits: &HashMap<Owner, BTreeSet<Owner>>,
-    path: &mut Vec<Owner>,
-    done: &mut BTreeSet<Owner>,
-) -> Option<Owner> {
+fn search_cycle(
+    at: LockOwner,
+    waits: &HashMap<LockOwner, BTreeSet<LockOwner>>,
+    path: &mut Vec<LockOwner>,
+    done: &mut BTreeSet<LockOwner>,
+) -> Option<LockOwner> {
     if let Some(from) = path.iter().position(|o| *o == at) {
         return path[from..].iter().max().copied();
     }
@@ -466,7 +466,7 @@ fn walk(
         return None;
     }
     path.push(at);
-    let found = waits.get(&at).into_iter().flatten().find_map(|next| walk(*next, waits, path, done));
+    let found = waits.get(&at).into_iter().flatten().find_map(|next| search_cycle(*next, waits, path, done));
     path.pop();
     done.insert(at);
     found

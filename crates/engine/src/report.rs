@@ -1,25 +1,25 @@
 //! What the engine says about itself. Plain data, gathered without stopping anything.
 
-use crate::control::{Job, Kind};
-use crate::core::Core;
-use crate::events::Event;
-use crate::family::Family;
-use crate::jobs::due;
-use crate::memory;
+use crate::job_control::{RunningJob, JobKind};
+use crate::core::EngineCore;
+use crate::events::EngineEvent;
+use crate::family::FamilyState;
+use crate::jobs::due_compactions;
+use crate::memory_budget;
 use crate::recover;
-use crate::stalls::Stall;
-use perigee_base::format::FileKind;
-use perigee_base::io::{Cause, Moved};
-use perigee_base::latency::{Operation, Summary};
+use crate::write_stalls::WriteStallTotals;
+use perigee_base::file_header::FileKind;
+use perigee_base::io_stats::{IoActivity, IoTotals};
+use perigee_base::latency::{Operation, HistogramSummary};
 use perigee_base::{Error, LevelNo};
-use perigee_file::name;
+use perigee_file::filename;
 use perigee_tree::{Run, Table, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Everything worth knowing.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct EngineStatus {
     /// Counters by name.
     pub counters: Vec<(&'static str, u64)>,
     /// Families.
@@ -33,21 +33,21 @@ pub struct Status {
     /// Table files of all families; what clones share counts once.
     pub tables: usize,
     /// Transactions.
-    pub transactions: Transactions,
+    pub transactions: TransactionStatus,
     /// Jobs, and what waits for them.
-    pub background: Background,
-    /// How much of the budget is in use: 0 to 3 ([`memory::pressure_level`]).
+    pub background: BackgroundStatus,
+    /// How much of the budget is in use: 0 to 3 ([`memory::memory_pressure_level`]).
     pub memory_pressure: u8,
     /// Bytes of resident indexes and filters.
     pub table_memory: u64,
     /// Memory by owner.
     pub memory: Vec<(&'static str, u64)>,
     /// Input and output by cause.
-    pub io: Vec<(Cause, Moved)>,
+    pub io: Vec<(IoActivity, IoTotals)>,
     /// Latencies by operation.
-    pub latency: Vec<(Operation, Summary)>,
+    pub latency: Vec<(Operation, HistogramSummary)>,
     /// Why writers waited.
-    pub stalls: Vec<(&'static str, Stall)>,
+    pub stalls: Vec<(&'static str, WriteStallTotals)>,
     /// Memory for everything together.
     pub memory_budget: u64,
     /// What the process has of memory, if that is known.
@@ -55,21 +55,21 @@ pub struct Status {
     /// Table files open now, and the limit.
     pub open_files: (usize, usize),
     /// Free space that is kept, and what there was at the last look.
-    pub space: (u64, u64),
+    pub disk_space: (u64, u64),
     /// Log segments and their bytes.
-    pub wal: (usize, u64),
+    pub wal_segments: (usize, u64),
     /// The number of the newest log segment: it grows with each.
-    pub wal_newest: u64,
+    pub newest_wal_segment: u64,
     /// Bytes of all files.
     pub disk_bytes: u64,
     /// Live snapshots.
     pub snapshots: usize,
     /// Jobs that are running, and for how many microseconds.
-    pub running: Vec<(Arc<Job>, u64)>,
+    pub running_jobs: Vec<(Arc<RunningJob>, u64)>,
     /// The back-pressure, in words.
     pub pressure: &'static str,
     /// What recovery did.
-    pub recovery: recover::Report,
+    pub recovery: recover::RecoverySummary,
     /// What went wrong in the background.
     pub background_error: Option<Error>,
     /// What the scrub found, one error for each file.
@@ -80,13 +80,13 @@ pub struct Status {
 #[derive(Clone, Debug)]
 pub struct FamilyStatus {
     /// The family.
-    pub family: Arc<Family>,
+    pub family: Arc<FamilyState>,
     /// Active memtable: bytes, entries.
     pub memtable: (u64, u64),
     /// All memtables together.
-    pub memtables: Memtables,
+    pub memtables: MemtableStatus,
     /// Sealed memtables: how many, bytes.
-    pub sealed: (usize, u64),
+    pub immutables: (usize, u64),
     /// Levels down to the deepest that holds anything.
     pub levels: Vec<LevelStatus>,
     /// Value logs: files, bytes, referenced bytes.
@@ -98,12 +98,12 @@ pub struct FamilyStatus {
     /// A compaction of it runs, or is due and may run.
     pub compacting: bool,
     /// A compaction of it is due, and none runs.
-    pub due: bool,
+    pub compaction_due: bool,
 }
 
 /// What memtables hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Memtables {
+pub struct MemtableStatus {
     /// Entries, tombstones included.
     pub entries: u64,
     /// Tombstones, without those on ranges.
@@ -158,7 +158,7 @@ pub struct CacheStatus {
 
 /// Transactions.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Transactions {
+pub struct TransactionStatus {
     /// Begun and not ended.
     pub open: u64,
     /// Bytes of memory that their writes hold.
@@ -171,11 +171,11 @@ pub struct Transactions {
 
 /// Jobs that run, and work that waits for one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Background {
+pub struct BackgroundStatus {
     /// Flushes that run.
     pub flushes_running: usize,
     /// Memtables that are sealed and not in tables.
-    pub memtables_sealed: usize,
+    pub immutable_memtables: usize,
     /// Compactions that run.
     pub compactions_running: usize,
     /// Families beside those at work that need one.
@@ -198,7 +198,7 @@ pub struct TableStatus {
 }
 
 /// The event of an open: what recovery did, and the options.
-pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
+pub fn open_event(core: &EngineCore, r: &recover::RecoverySummary) -> EngineEvent<'static> {
     let cut_any = r.truncated_bytes > 0;
     let how = if r.clean { "clean" } else { "after a crash, or new" };
     let cut = if r.truncated_bytes > 0 {
@@ -208,7 +208,7 @@ pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
     };
     let recovery = format!(
         "{how}: sequence {}, {} operations replayed{cut}, {} orphans, {} us",
-        r.recovered, r.replayed, r.orphans, r.elapsed_us
+        r.last_seq, r.replayed, r.orphans, r.elapsed_us
     );
     let families: Vec<String> =
         core.families.all().iter().map(|f| format!("{:?} {:?}", f.name(), f.settings())).collect();
@@ -221,72 +221,72 @@ pub fn opened(core: &Core, r: &recover::Report) -> Event<'static> {
         s.background_bytes_per_second,
         families.join("; ")
     );
-    Event::Opened { recovery, cut: cut_any, options }
+    EngineEvent::Opened { recovery, log_truncated: cut_any, options }
 }
 
 /// Count and bytes of the log segments that recovery needs, and the number of the newest. A read-only database does not
 /// write the log: it takes the lengths of the files.
-fn log_segments(core: &Core) -> ((usize, u64), u64) {
+fn log_segments(core: &EngineCore) -> ((usize, u64), u64) {
     if core.health.is_read_only() {
-        let segments = core.manifest.look(|catalog| catalog.logs.clone());
-        let length = |id| core.dir.file_len(&name::file_name(id, FileKind::Wal)).ok().flatten().unwrap_or(0);
+        let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
+        let length = |id| core.dir.file_len(&filename::file_name(id, FileKind::Wal)).ok().flatten().unwrap_or(0);
         let bytes = segments.iter().map(|(id, _)| length(*id)).sum();
         return ((segments.len(), bytes), segments.last().map_or(0, |(id, _)| id.0));
     }
     let appender = core.wal.appender();
-    ((appender.older.len() + 1, appender.total_bytes()), appender.writer.id().0)
+    ((appender.older_segments.len() + 1, appender.total_bytes()), appender.writer.id().0)
 }
 
 /// Gathers the status.
-pub fn status(core: &Core, recovery: &recover::Report) -> Status {
-    let families: Vec<FamilyStatus> = core.families.all().into_iter().map(|f| family(core, f)).collect();
-    let (tables, data_bytes) = data(core);
-    let memory = memory(core);
-    let kept: u64 = core.manifest.look(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
+pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> EngineStatus {
+    let families: Vec<FamilyStatus> = core.families.all().into_iter().map(|f| family_status(core, f)).collect();
+    let (tables, data_bytes) = count_tables(core);
+    let memory = memory_by_owner(core);
+    let kept: u64 = core.manifest.with_catalog(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
     let (wal, wal_newest) = log_segments(core);
     let manifest_bytes = match core.health.is_read_only() {
-        true => core.dir.file_len(name::MANIFEST).ok().flatten().unwrap_or(0),
+        true => core.dir.file_len(filename::MANIFEST).ok().flatten().unwrap_or(0),
         false => core.manifest.bytes(),
     };
-    Status {
+    EngineStatus {
         counters: core.counters.all(),
         tables,
-        transactions: transactions(core),
-        background: background(core, &families),
-        memory_pressure: memory::pressure_level(core.memory.budget, &core.owners()),
+        transactions: transaction_status(core),
+        background: background_status(core, &families),
+        memory_pressure: memory_budget::memory_pressure_level(core.memory_budget.limit, &core.memory_usage()),
         disk_bytes: data_bytes + wal.1 + kept + manifest_bytes,
         families,
-        last_sequence: core.visible().0,
+        last_sequence: core.visible_seq().0,
         durable_sequence: core.wal.durable(),
         memory,
-        io: core.counters.io.all(),
-        latency: core.counters.latency.all(),
-        stalls: core.stalls.all(),
-        cache: cache(core),
-        table_memory: core.shelf.resident_bytes(),
-        memory_budget: core.memory.budget,
+        io: core.counters.io.totals(),
+        latency: core.counters.latency.summaries(),
+        stalls: core.write_stalls.totals(),
+        cache: cache_status(core),
+        table_memory: core.table_cache.resident_bytes(),
+        memory_budget: core.memory_budget.limit,
         resident_bytes: core.env.fs.resident_bytes(),
-        open_files: (core.shelf.handles().count(), core.shelf.handles().limit()),
-        space: core.space.status(),
-        wal,
-        wal_newest,
+        open_files: (core.table_cache.file_handles().open_count(), core.table_cache.file_handles().limit()),
+        disk_space: core.disk_space.status(),
+        wal_segments: wal,
+        newest_wal_segment: wal_newest,
         snapshots: core.snapshots.count(),
-        running: running(core),
-        pressure: core.pressure().name(),
+        running_jobs: running_jobs(core),
+        pressure: core.write_pressure().name(),
         recovery: recovery.clone(),
-        background_error: core.health.background(),
-        scrub_errors: core.scrub.errors(),
+        background_error: core.health.background_error(),
+        scrub_errors: core.scrub.damage_errors(),
     }
 }
 
 /// Who holds how much memory, counted now.
-fn memory(core: &Core) -> Vec<(&'static str, u64)> {
+fn memory_by_owner(core: &EngineCore) -> Vec<(&'static str, u64)> {
     core.refresh_load();
-    core.owners().named()
+    core.memory_usage().by_owner()
 }
 
 /// Tables, and bytes of tables and value logs: what clones share counts once.
-fn data(core: &Core) -> (usize, u64) {
+fn count_tables(core: &EngineCore) -> (usize, u64) {
     let (mut tables, mut bytes, mut seen) = (0, 0, BTreeSet::new());
     for f in core.families.all() {
         let view = f.tree.view();
@@ -301,12 +301,12 @@ fn data(core: &Core) -> (usize, u64) {
 }
 
 /// The block cache alone.
-pub fn cache(core: &Core) -> CacheStatus {
-    let cache = core.shelf.cache();
+pub fn cache_status(core: &EngineCore) -> CacheStatus {
+    let cache = core.table_cache.cache();
     CacheStatus {
         used: cache.used_bytes(),
         capacity: cache.capacity(),
-        blocks: cache.blocks(),
+        blocks: cache.block_count(),
         hits: core.counters.cache_hits.get(),
         misses: core.counters.cache_misses.get(),
         evictions: cache.evictions(),
@@ -314,52 +314,52 @@ pub fn cache(core: &Core) -> CacheStatus {
     }
 }
 
-fn transactions(core: &Core) -> Transactions {
-    let (open, bytes) = core.open_txns.now();
-    let prepared = core.prepared.all();
+fn transaction_status(core: &EngineCore) -> TransactionStatus {
+    let (open, bytes) = core.open_txns.totals();
+    let prepared = core.prepared_txns.all();
     let now_ms = core.env.clock.wall_ms();
-    let oldest = prepared.iter().map(|p| p.at_ms).min();
+    let oldest = prepared.iter().map(|p| p.prepared_ms).min();
     let oldest_prepared_ms = oldest.map(|at| now_ms.saturating_sub(at));
-    Transactions { open, bytes, prepared: prepared.len() as u64, oldest_prepared_ms }
+    TransactionStatus { open, bytes, prepared: prepared.len() as u64, oldest_prepared_ms }
 }
 
-fn background(core: &Core, families: &[FamilyStatus]) -> Background {
-    let jobs = core.control.running();
+fn background_status(core: &EngineCore, families: &[FamilyStatus]) -> BackgroundStatus {
+    let jobs = core.job_control.running_jobs();
     let running = |kind| jobs.iter().filter(|j| j.kind == kind).count();
-    Background {
-        flushes_running: running(Kind::Flush),
-        memtables_sealed: families.iter().map(|f| f.sealed.0).sum(),
-        compactions_running: running(Kind::Compaction),
-        compactions_due: families.iter().filter(|f| f.due).count(),
+    BackgroundStatus {
+        flushes_running: running(JobKind::Flush),
+        immutable_memtables: families.iter().map(|f| f.immutables.0).sum(),
+        compactions_running: running(JobKind::Compaction),
+        compactions_due: families.iter().filter(|f| f.compaction_due).count(),
     }
 }
 
 /// Whether a memtable of the family waits for its flush, or is being flushed: it is sealed until it is in tables.
-pub fn is_flushing(family: &Family) -> bool {
-    !family.tree.pin().sealed.is_empty()
+pub fn is_flushing(family: &FamilyState) -> bool {
+    !family.tree.pin().immutables.is_empty()
 }
 
 /// Whether a compaction of the family runs, or is due and may run.
-pub fn is_compacting(core: &Core, family: &Arc<Family>) -> bool {
-    core.control.works_on(Kind::Compaction, family.id) || (may_compact(core) && due::of(core, family))
+pub fn is_compacting(core: &EngineCore, family: &Arc<FamilyState>) -> bool {
+    core.job_control.is_working_on(JobKind::Compaction, family.id) || (is_compaction_allowed(core) && due_compactions::is_due(core, family))
 }
 
-fn may_compact(core: &Core) -> bool {
-    !core.health.is_read_only() && core.control.check(Kind::Compaction).is_ok()
+fn is_compaction_allowed(core: &EngineCore) -> bool {
+    !core.health.is_read_only() && core.job_control.check_allowed(JobKind::Compaction).is_ok()
 }
 
-fn running(core: &Core) -> Vec<(Arc<Job>, u64)> {
+fn running_jobs(core: &EngineCore) -> Vec<(Arc<RunningJob>, u64)> {
     let now = core.env.clock.monotonic_us();
-    core.control.running().into_iter().map(|j| (Arc::clone(&j), now.saturating_sub(j.started_us))).collect()
+    core.job_control.running_jobs().into_iter().map(|j| (Arc::clone(&j), now.saturating_sub(j.started_us))).collect()
 }
 
 /// One family.
-pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
+pub fn family_status(core: &EngineCore, family: Arc<FamilyState>) -> FamilyStatus {
     let view = family.tree.view();
     let v = &view.version;
-    let at_work = core.control.works_on(Kind::Compaction, family.id);
-    let due = !at_work && due::of(core, &family);
-    let mut memtables = Memtables::default();
+    let at_work = core.job_control.is_working_on(JobKind::Compaction, family.id);
+    let due = !at_work && due_compactions::is_due(core, &family);
+    let mut memtables = MemtableStatus::default();
     for m in view.memtables() {
         let (keys, values) = m.raw_bytes();
         memtables.entries += m.entries();
@@ -367,26 +367,26 @@ pub fn family(core: &Core, family: Arc<Family>) -> FamilyStatus {
         memtables.key_bytes += keys;
         memtables.value_bytes += values;
     }
-    let depth = v.deepest().map_or(0, |l| l.index() + 1);
+    let depth = v.deepest_level().map_or(0, |l| l.index() + 1);
     FamilyStatus {
         memtable: (view.active.bytes(), view.active.entries()),
         memtables,
         user_bytes: family.user_bytes(),
         flushing: is_flushing(&family),
-        compacting: at_work || (due && may_compact(core)),
-        due,
-        sealed: (view.sealed.len(), view.sealed.iter().map(|m| m.bytes()).sum()),
-        levels: (0..depth).map(|l| level(v, l)).collect(),
+        compacting: at_work || (due && is_compaction_allowed(core)),
+        compaction_due: due,
+        immutables: (view.immutables.len(), view.immutables.iter().map(|m| m.bytes()).sum()),
+        levels: (0..depth).map(|l| level_status(v, l)).collect(),
         vlogs: (
             v.vlogs.len(),
             v.vlogs.values().map(|l| l.meta.bytes).sum(),
-            v.vlog_references().values().sum(),
+            v.vlog_referenced_bytes().values().sum(),
         ),
         family,
     }
 }
 
-fn level(v: &Version, level: usize) -> LevelStatus {
+fn level_status(v: &Version, level: usize) -> LevelStatus {
     let mut all = LevelStatus { runs: v.levels[level].len(), ..LevelStatus::default() };
     for t in v.levels[level].iter().flat_map(|r| &r.tables) {
         let s = &t.meta.summary;
@@ -403,18 +403,18 @@ fn level(v: &Version, level: usize) -> LevelStatus {
 }
 
 /// Every table of every family.
-pub fn tables(core: &Core) -> Vec<TableStatus> {
-    core.families.all().iter().flat_map(|f| tables_of(f)).collect()
+pub fn all_tables(core: &EngineCore) -> Vec<TableStatus> {
+    core.families.all().iter().flat_map(|f| family_tables(f)).collect()
 }
 
 /// Every table of a family.
-pub fn tables_of(family: &Family) -> Vec<TableStatus> {
+pub fn family_tables(family: &FamilyState) -> Vec<TableStatus> {
     let view = family.tree.view();
     let status = |(level, run, table): (LevelNo, &Run, &Arc<Table>)| TableStatus {
         family: family.name().to_string(),
         level: level.0,
         run: run.id.0,
-        file: name::file_name(table.meta.id, FileKind::Klog),
+        file: filename::file_name(table.meta.id, FileKind::Klog),
         table: Arc::clone(table),
     };
     view.version.tables().map(|(level, run, table)| status((level, run, table))).collect()

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// So much is read between two pauses, about.
 pub const QUANTUM_BYTES: u64 = 4 << 20;
 /// The shortest pause, also when the pass is late: at most 200 MiB a second.
-pub const REST_US: u64 = 20_000;
+pub const PAUSE_US_MIN: u64 = 20_000;
 
 /// How long to wait before a quantum, so that a pass takes the interval: `done` of `total` bytes will be read after it, the
 /// pass has taken `elapsed_us` so far, and the last quantum ended `rested_us` ago.
@@ -19,20 +19,20 @@ pub const REST_US: u64 = 20_000;
 pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval_us: u64) -> u64 {
     let share = u128::from(interval_us) * u128::from(done.min(total)) / u128::from(total.max(1));
     let due = u64::try_from(share).unwrap_or(u64::MAX);
-    due.saturating_sub(elapsed_us).max(REST_US.saturating_sub(rested_us))
+    due.saturating_sub(elapsed_us).max(PAUSE_US_MIN.saturating_sub(rested_us))
 }
 
 /// A pass that is under way. Plain data.
 #[derive(Clone, Copy, Debug)]
-pub struct Pass {
+pub struct ScrubPass {
     /// When it began, monotonic.
     pub started_us: u64,
     /// Files from this number on came later.
-    pub limit: u64,
+    pub file_limit: u64,
     /// It began at this number.
-    pub first: u64,
+    pub first_file: u64,
     /// How far round it is (see [`Pass::place`]); `None`: nothing was read.
-    pub at: Option<u64>,
+    pub position: Option<u64>,
     /// Files read.
     pub files: u64,
     /// Bytes read.
@@ -41,55 +41,55 @@ pub struct Pass {
     pub errors: u64,
 }
 
-impl Pass {
+impl ScrubPass {
     /// A pass over the files below `limit`, from the one that `random` says.
     #[must_use]
-    pub fn new(started_us: u64, limit: u64, random: u64) -> Pass {
+    pub fn new(started_us: u64, limit: u64, random: u64) -> ScrubPass {
         let first = random.checked_rem(limit).unwrap_or(0);
-        Pass { started_us, limit, first, at: None, files: 0, bytes: 0, errors: 0 }
+        ScrubPass { started_us, file_limit: limit, first_file: first, position: None, files: 0, bytes: 0, errors: 0 }
     }
     /// Where on the way round a file lies, if it is still to be read.
     #[must_use]
-    pub fn place(&self, file: FileId) -> Option<u64> {
-        if file.0 >= self.limit {
+    pub fn position_of(&self, file: FileId) -> Option<u64> {
+        if file.0 >= self.file_limit {
             return None;
         }
         let place =
-            if file.0 >= self.first { file.0 - self.first } else { file.0 + (self.limit - self.first) };
-        (self.at.is_none_or(|at| place > at)).then_some(place)
+            if file.0 >= self.first_file { file.0 - self.first_file } else { file.0 + (self.file_limit - self.first_file) };
+        (self.position.is_none_or(|at| place > at)).then_some(place)
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pass: Option<Pass>,
-    rested_since_us: u64,
+struct ScrubState {
+    pass: Option<ScrubPass>,
+    last_quantum_end_us: u64,
     damaged: BTreeMap<FileId, Error>,
 }
 
 /// The scrub's state. The mutex guards it; no I/O inside. Only the scrub's thread changes the pass.
 #[derive(Debug, Default)]
 pub struct Scrub {
-    state: Mutex<State>,
+    state: Mutex<ScrubState>,
 }
 
 impl Scrub {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScrubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The pass under way, and when the last quantum ended.
-    pub fn pass(&self) -> (Option<Pass>, u64) {
+    pub fn pass(&self) -> (Option<ScrubPass>, u64) {
         let state = self.state();
-        (state.pass, state.rested_since_us)
+        (state.pass, state.last_quantum_end_us)
     }
     /// So far the pass is now; `None`: it is over.
-    pub fn set_pass(&self, pass: Option<Pass>, now_us: u64) {
+    pub fn set_pass(&self, pass: Option<ScrubPass>, now_us: u64) {
         let mut state = self.state();
         state.pass = pass;
-        state.rested_since_us = now_us;
+        state.last_quantum_end_us = now_us;
     }
     /// Remembers what was found in a file, good or bad.
-    pub fn judge(&self, file: FileId, damage: Option<Error>) {
+    pub fn set_damage(&self, file: FileId, damage: Option<Error>) {
         let mut state = self.state();
         match damage {
             Some(e) => drop(state.damaged.insert(file, e)),
@@ -97,11 +97,11 @@ impl Scrub {
         }
     }
     /// Forgets the damage of files that are no longer part of the database.
-    pub fn retain(&self, lives: impl Fn(FileId) -> bool) {
+    pub fn retain_files(&self, lives: impl Fn(FileId) -> bool) {
         self.state().damaged.retain(|file, _| lives(*file));
     }
     /// One error for each damaged file that was found, by number of the file.
-    pub fn errors(&self) -> Vec<Error> {
+    pub fn damage_errors(&self) -> Vec<Error> {
         self.state().damaged.values().cloned().collect()
     }
 }
@@ -129,35 +129,35 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_hurries_but_not_without_a_rest() {
-        assert_eq!(pause_us(100, 50, 90, 0, 100), REST_US);
-        assert_eq!(pause_us(100, 50, 90, REST_US, 100), 0);
-        assert_eq!(pause_us(100, 50, 10, REST_US, 100), 40);
-        assert_eq!(pause_us(0, 0, 0, 0, 1), REST_US, "an empty database");
+    fn late_pass_hurries_but_keeps_the_minimum_pause() {
+        assert_eq!(pause_us(100, 50, 90, 0, 100), PAUSE_US_MIN);
+        assert_eq!(pause_us(100, 50, 90, PAUSE_US_MIN, 100), 0);
+        assert_eq!(pause_us(100, 50, 10, PAUSE_US_MIN, 100), 40);
+        assert_eq!(pause_us(0, 0, 0, 0, 1), PAUSE_US_MIN, "an empty database");
         assert_eq!(pause_us(1, u64::MAX, 0, 0, u64::MAX), u64::MAX, "nothing overflows");
     }
 
     #[test]
-    fn a_pass_goes_once_round() {
-        let mut pass = Pass::new(0, 10, 27);
+    fn pass_reads_each_file_once() {
+        let mut pass = ScrubPass::new(0, 10, 27);
         let mut order = Vec::new();
-        while let Some((place, id)) = (0..20).filter_map(|id| Some((pass.place(FileId(id))?, id))).min() {
-            pass.at = Some(place);
+        while let Some((place, id)) = (0..20).filter_map(|id| Some((pass.position_of(FileId(id))?, id))).min() {
+            pass.position = Some(place);
             order.push(id);
         }
         assert_eq!(order, [7, 8, 9, 0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(Pass::new(0, 0, 5).place(FileId(0)), None);
+        assert_eq!(ScrubPass::new(0, 0, 5).position_of(FileId(0)), None);
     }
 
     #[test]
-    fn damage_is_kept_until_the_file_is_good_or_gone() {
+    fn damage_is_kept_until_file_is_repaired_or_removed() {
         let scrub = Scrub::default();
         for id in 1..4 {
-            scrub.judge(FileId(id), Some(Error::corruption("damaged")));
+            scrub.set_damage(FileId(id), Some(Error::corruption("damaged")));
         }
-        scrub.judge(FileId(1), None);
-        assert_eq!(scrub.errors().len(), 2);
-        scrub.retain(|id| id == FileId(3));
-        assert_eq!(scrub.errors().len(), 1);
+        scrub.set_damage(FileId(1), None);
+        assert_eq!(scrub.damage_errors().len(), 2);
+        scrub.retain_files(|id| id == FileId(3));
+        assert_eq!(scrub.damage_errors().len(), 1);
     }
 }

@@ -1,18 +1,18 @@
 //! Settings of the engine, as plain data. The public options are translated into these in one file.
 
-use crate::filters::Filters;
-use crate::history::History;
-use crate::isolation::Isolation;
-use crate::listener::Listener;
-use perigee_base::merge::Operators;
-use perigee_base::{Error, KeyOrder, MergeRule, Result, limits};
-use perigee_file::Compression;
+use crate::compaction_filters::CompactionFilters;
+use crate::history::HistoryRetention;
+use crate::isolation::IsolationLevel;
+use crate::log_listener::LogListener;
+use perigee_base::merge::MergeOperators;
+use perigee_base::{Error, KeyComparator, MergeRule, Result, limits};
+use perigee_file::CompressionMethod;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// What an acknowledged write has survived. Ordered: more is safer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
+pub enum DurabilityLevel {
     /// Handed to the kernel.
     None,
     /// Handed to the kernel, synced within so many microseconds.
@@ -39,9 +39,9 @@ pub struct Settings {
     /// Refuse if there is one.
     pub error_if_exists: bool,
     /// Durability of writes that do not say.
-    pub durability: Durability,
+    pub durability: DurabilityLevel,
     /// Isolation of transactions that ask for none.
-    pub isolation: Isolation,
+    pub isolation: IsolationLevel,
     /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there is.
     pub memory_budget: u64,
     /// The block cache holds this at most, and no more than the budget leaves.
@@ -53,11 +53,11 @@ pub struct Settings {
     /// Read outputs of jobs again before they replace their inputs.
     pub verify_outputs: bool,
     /// The users' compaction filters.
-    pub filters: Filters,
+    pub compaction_filters: CompactionFilters,
     /// The users' key orders that families may have.
-    pub orders: Vec<KeyOrder>,
+    pub comparators: Vec<KeyComparator>,
     /// The users' merge operators that families may have.
-    pub operators: Operators,
+    pub merge_operators: MergeOperators,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
     /// Writers are slowed so that tables stay below so many percent of what readers see of them, about; 0: they are not.
@@ -67,7 +67,7 @@ pub struct Settings {
     /// Bytes of the log that stay for readers behind what recovery needs.
     pub log_retention: u64,
     /// How far back every version stays.
-    pub history: History,
+    pub history: HistoryRetention,
     /// Measure how long operations take.
     pub latency_stats: bool,
     /// Bytes of a file of the log for people; 0: none is written.
@@ -75,7 +75,7 @@ pub struct Settings {
     /// How many older ones are kept.
     pub log_files_kept: u32,
     /// Who is told the lines of that log.
-    pub listener: Option<Listener>,
+    pub listener: Option<LogListener>,
     /// Settings for the default family, if they are to be set.
     pub default_family: Option<FamilySettings>,
     /// Settings for other families that there may be, by name.
@@ -90,7 +90,7 @@ impl Settings {
                 .expected(format_args!("at least {MEMORY_BUDGET_MIN}, or 0"), self.memory_budget));
         }
         for wanted in self.families.values().chain(&self.default_family) {
-            self.operators.check_known(wanted.merge_operator.as_ref())?;
+            self.merge_operators.check_registered(wanted.merge_operator.as_ref())?;
         }
         if self.space_amplification != 0 && !SPACE_PERCENT.contains(&self.space_amplification) {
             return Err(Error::invalid("the option space_amplification is out of range")
@@ -104,7 +104,7 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilySettings {
     /// Order of keys.
-    pub order: KeyOrder,
+    pub comparator: KeyComparator,
     /// Size at which a memtable is sealed.
     pub memtable_bytes: u64,
     /// Values of this length and up are separated.
@@ -112,7 +112,7 @@ pub struct FamilySettings {
     /// Raw bytes of a data block.
     pub block_bytes: u64,
     /// Compression of new files.
-    pub compression: Compression,
+    pub compression: CompressionMethod,
     /// Filter bits per key.
     pub filter_bits: u8,
     /// Size at which tables are cut.
@@ -122,7 +122,7 @@ pub struct FamilySettings {
     /// Ratio of the levels.
     pub level_ratio: u32,
     /// Isolation of transactions that are begun on the family and ask for none; none: the database's.
-    pub isolation: Option<Isolation>,
+    pub isolation: Option<IsolationLevel>,
     /// How operands are merged into values.
     pub merge_operator: Option<MergeRule>,
 }
@@ -130,11 +130,11 @@ pub struct FamilySettings {
 impl Default for FamilySettings {
     fn default() -> Self {
         FamilySettings {
-            order: KeyOrder::Bytes,
+            comparator: KeyComparator::Bytes,
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
             block_bytes: 4 << 10,
-            compression: Compression::Lz4,
+            compression: CompressionMethod::Lz4,
             filter_bits: 10,
             target_file_bytes: 64 << 20,
             level1_bytes: 256 << 20,
@@ -164,24 +164,24 @@ impl FamilySettings {
             }
         }
         self.merge_operator.as_ref().map_or(Ok(()), MergeRule::check)?;
-        self.compression.check()
+        self.compression.validate()
     }
 
     /// Refuses to become `wanted`, for the family `name`, where that would make stored bytes wrong.
-    pub fn may_become(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
-        if self.order == wanted.order {
-            return self.may_merge_as(wanted, name);
+    pub fn check_change(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
+        if self.comparator == wanted.comparator {
+            return self.check_merge_operator_change(wanted, name);
         }
         let what = format!(
             "the key order of the family {name:?} cannot change, its tables are sorted by it: open it with the order it \
              has, or copy its entries into a new family"
         );
-        Err(Error::invalid(what).expected(self.order.name(), wanted.order.name()))
+        Err(Error::invalid(what).expected(self.comparator.name(), wanted.comparator.name()))
     }
 
     /// A merge operator may come, and then stays: operands that are stored mean nothing without it.
-    fn may_merge_as(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
-        let word = |s: &FamilySettings| s.merge_operator.as_ref().map_or("none".into(), MergeRule::word);
+    fn check_merge_operator_change(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
+        let word = |s: &FamilySettings| s.merge_operator.as_ref().map_or("none".into(), MergeRule::stored_name);
         if self.merge_operator.is_none() || self.merge_operator == wanted.merge_operator {
             return Ok(());
         }
@@ -193,13 +193,13 @@ impl FamilySettings {
     }
 
     /// What would change if these became `wanted`: `name: old -> new`.
-    pub fn changes(&self, wanted: &FamilySettings) -> Vec<String> {
+    pub fn describe_changes(&self, wanted: &FamilySettings) -> Vec<String> {
         let line = |name: &str, old: &dyn Debug, new: &dyn Debug| {
             let (old, new) = (format!("{old:?}"), format!("{new:?}"));
             (old != new).then(|| format!("{name}: {old} -> {new}"))
         };
         let (a, b) = (self, wanted);
-        let word = |s: &FamilySettings| s.merge_operator.as_ref().map(MergeRule::word);
+        let word = |s: &FamilySettings| s.merge_operator.as_ref().map(MergeRule::stored_name);
         let all = [
             line("memtable_bytes", &a.memtable_bytes, &b.memtable_bytes),
             line("value_threshold", &a.value_threshold, &b.value_threshold),

@@ -1,18 +1,18 @@
 //! Reads every byte of every file and checks it.
 
-use crate::core::Core;
+use crate::core::EngineCore;
 use crate::wal::LogSpan;
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FileId, Result};
-use perigee_file::log::{LogReader, Step};
-use perigee_file::name;
+use perigee_file::log::{LogReader, NextLogRecord};
+use perigee_file::filename;
 use perigee_tree::{Version, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What was read, and everything wrong.
 #[derive(Clone, Debug, Default)]
-pub struct Verified {
+pub struct VerifyResult {
     /// Files read.
     pub files: u64,
     /// Bytes read.
@@ -27,22 +27,22 @@ pub struct Verified {
 ///
 /// # Errors
 /// Only for what stops the whole pass (`Closed`); damage goes into the result.
-pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyResult> {
     core.health.check_open()?;
     let views: Vec<Arc<View>> = core.families.all().iter().map(|f| f.tree.view()).collect();
     let read_only = core.health.is_read_only();
-    let logs = if read_only { kept_segments(core) } else { log_files(core) };
+    let logs = if read_only { retained_segments(core) } else { log_files(core) };
     let mut counted = BTreeSet::new();
     let tables = views.iter().map(|v| data_bytes(&v.version, &mut counted)).sum::<u64>();
     let mut seen = BTreeSet::new();
     let total = tables + logs.iter().map(|l| l.end).sum::<u64>();
     // A read-only open has read its manifest and the log segments that recovery needs, and checked every byte of them;
     // the writer may have changed them since.
-    let mut out = if read_only { read_at_open(core) } else { Verified::default() };
+    let mut out = if read_only { count_files_read_at_open(core) } else { VerifyResult::default() };
     let total = total + out.bytes;
     for log in logs {
         let checked = check_log(core, &log);
-        take(&mut out, log.end, checked)?;
+        count_file(&mut out, log.end, checked)?;
         progress(out.bytes, total);
     }
     for view in &views {
@@ -52,13 +52,13 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
             let checked =
                 t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
             out.entries += t.meta.summary.entries;
-            take(&mut out, t.meta.summary.bytes, checked)?;
+            count_file(&mut out, t.meta.summary.bytes, checked)?;
         }
         for v in view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)) {
             core.health.check_open()?;
             let before = out.bytes;
             let checked = v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
-            take(&mut out, v.meta.bytes, checked)?;
+            count_file(&mut out, v.meta.bytes, checked)?;
         }
     }
     progress(total, total);
@@ -66,7 +66,7 @@ pub fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> Result<Verifie
 }
 
 /// Counts a file and its error. A database that was closed meanwhile ends the pass: its files are not damaged.
-fn take(out: &mut Verified, bytes: u64, checked: Result<()>) -> Result<()> {
+fn count_file(out: &mut VerifyResult, bytes: u64, checked: Result<()>) -> Result<()> {
     out.files += 1;
     out.bytes += bytes;
     match checked {
@@ -94,24 +94,24 @@ struct LogFile {
     manifest: perigee_base::FileId,
 }
 
-fn log_files(core: &Core) -> Vec<LogFile> {
-    let (manifest, manifest_end) = core.manifest.file();
+fn log_files(core: &EngineCore) -> Vec<LogFile> {
+    let (manifest, manifest_end) = core.manifest.file_and_bytes();
     let appender = core.wal.appender();
     let wal = |id: perigee_base::FileId, end| LogFile {
-        name: name::file_name(id, FileKind::Wal),
+        name: filename::file_name(id, FileKind::Wal),
         kind: FileKind::Wal,
         id: Some(id),
         end,
         manifest,
     };
-    let mut all: Vec<LogFile> = appender.older.iter().map(|s| wal(s.id, s.bytes)).collect();
+    let mut all: Vec<LogFile> = appender.older_segments.iter().map(|s| wal(s.id, s.bytes)).collect();
     all.push(wal(appender.writer.id(), appender.writer.offset()));
-    let kept = core.manifest.look(|catalog| catalog.retained.clone());
+    let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
     let known = |id| all.iter().any(|l| l.id == Some(id));
     let kept: Vec<LogFile> = kept.iter().filter(|s| !known(s.id)).map(|s| wal(s.id, s.bytes)).collect();
     all.extend(kept);
     all.push(LogFile {
-        name: name::MANIFEST.into(),
+        name: filename::MANIFEST.into(),
         kind: FileKind::Manifest,
         id: None,
         end: manifest_end,
@@ -121,11 +121,11 @@ fn log_files(core: &Core) -> Vec<LogFile> {
 }
 
 /// Complete segments that stay for readers of the log; recovery, and so a read-only open, does not read them.
-fn kept_segments(core: &Core) -> Vec<LogFile> {
-    let (manifest, _) = core.manifest.file();
-    let kept = core.manifest.look(|catalog| catalog.retained.clone());
+fn retained_segments(core: &EngineCore) -> Vec<LogFile> {
+    let (manifest, _) = core.manifest.file_and_bytes();
+    let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
     let segment = |s: &LogSpan| LogFile {
-        name: name::file_name(s.id, FileKind::Wal),
+        name: filename::file_name(s.id, FileKind::Wal),
         kind: FileKind::Wal,
         id: Some(s.id),
         end: s.bytes,
@@ -135,31 +135,31 @@ fn kept_segments(core: &Core) -> Vec<LogFile> {
 }
 
 /// Manifest and log segments as they are counted for a read-only database.
-fn read_at_open(core: &Core) -> Verified {
-    let segments = core.manifest.look(|catalog| catalog.logs.clone());
-    let names = segments.iter().map(|(id, _)| name::file_name(*id, FileKind::Wal));
-    let lengths = names.chain([name::MANIFEST.to_owned()]).map(|n| core.dir.file_len(&n).ok().flatten());
+fn count_files_read_at_open(core: &EngineCore) -> VerifyResult {
+    let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
+    let names = segments.iter().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
+    let lengths = names.chain([filename::MANIFEST.to_owned()]).map(|n| core.dir.file_len(&n).ok().flatten());
     let lengths: Vec<u64> = lengths.flatten().collect();
-    Verified { files: lengths.len() as u64, bytes: lengths.iter().sum(), ..Verified::default() }
+    VerifyResult { files: lengths.len() as u64, bytes: lengths.iter().sum(), ..VerifyResult::default() }
 }
 
-fn check_log(core: &Core, file: &LogFile) -> Result<()> {
+fn check_log(core: &EngineCore, file: &LogFile) -> Result<()> {
     match read_log(core, file) {
         // A flush removed the segment, or a new manifest took the old one's place, while we were reading.
         Err(e) if file.kind == FileKind::Wal && e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(_) if file.kind == FileKind::Manifest && core.manifest.file().0 != file.manifest => Ok(()),
+        Err(_) if file.kind == FileKind::Manifest && core.manifest.file_and_bytes().0 != file.manifest => Ok(()),
         read => read,
     }
 }
 
-fn read_log(core: &Core, file: &LogFile) -> Result<()> {
+fn read_log(core: &EngineCore, file: &LogFile) -> Result<()> {
     let mut log =
-        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database), Some(file.end))?;
+        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database_id), Some(file.end))?;
     loop {
         match log.next_record()? {
-            Step::Record(_) => {}
-            Step::End => return Ok(()),
-            Step::Bad(bad) => return Err(bad.why),
+            NextLogRecord::Record(_) => {}
+            NextLogRecord::End => return Ok(()),
+            NextLogRecord::Bad(bad) => return Err(bad.error),
         }
     }
 }

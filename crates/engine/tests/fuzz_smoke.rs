@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_engine::fuzz as engine;
-use perigee_env::rand::Seeded;
+use perigee_env::rand::SeededRng;
 use perigee_file::fuzz as file;
 
 /// `rounds` inputs: random bytes, small numbers, and repetitions, up to `max` bytes.
 fn smoke(name: &str, rounds: u64, max: u64, target: impl Fn(&[u8]) -> bool) -> u64 {
-    let mut rng = Seeded::new(name.bytes().fold(17, |h, b| h * 31 + u64::from(b)));
+    let mut rng = SeededRng::new(name.bytes().fold(17, |h, b| h * 31 + u64::from(b)));
     let mut accepted = 0;
     for round in 0..rounds {
         let len = rng.next_u64() % max;

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::{ErrorKind, Result};
-use perigee_engine::{Durability, Engine, FamilySettings, Settings};
-use perigee_env::fs::OpenDir;
+use perigee_engine::{DurabilityLevel, Engine, FamilySettings, Settings};
+use perigee_env::fs::DirOpenMode;
 use perigee_env::fs::fault::Fault;
 use perigee_env::fs::memory::{Crash, SimDisk};
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use perigee_env::{Dir, Env};
 use perigee_file::log::Batch;
 use std::path::Path;
@@ -25,8 +25,8 @@ fn settings() -> Settings {
         salvage: false,
         create_if_missing: true,
         error_if_exists: false,
-        durability: Durability::None,
-        isolation: perigee_engine::isolation::Isolation::Snapshot,
+        durability: DurabilityLevel::None,
+        isolation: perigee_engine::isolation::IsolationLevel::Snapshot,
         memory_budget: 0,
         block_cache_bytes: 1 << 16,
         max_open_files: 4,
@@ -43,9 +43,9 @@ fn settings() -> Settings {
         log_files_kept: 1,
         default_family: Some(family),
         families: Default::default(),
-        orders: Vec::new(),
-        operators: Default::default(),
-        filters: Default::default(),
+        comparators: Vec::new(),
+        merge_operators: Default::default(),
+        compaction_filters: Default::default(),
     }
 }
 
@@ -64,7 +64,7 @@ fn put(engine: &Engine, key: u32) -> Result<()> {
 #[test]
 fn close_wakes_every_worker() {
     for seed in 0..150 {
-        World::new(seed).run(SimDisk::new(seed), |env| {
+        SimWorld::new(seed).run(SimDisk::new(seed), |env| {
             let engine = open(&env).unwrap();
             put(&engine, 1).unwrap();
             engine.close().unwrap();
@@ -75,10 +75,10 @@ fn close_wakes_every_worker() {
 /// The mark of a clean close has no LSN of its own. A sync that was running when it was appended took the file off the list of
 /// files to sync, so close synced nothing, and the manifest swore to a mark that a power cut then took.
 #[test]
-fn a_clean_close_is_durable_beside_a_running_sync() {
+fn clean_close_is_durable_during_running_sync() {
     for seed in 0..300 {
         let disk = SimDisk::new(seed);
-        World::new(seed).run(disk.clone(), |env| {
+        SimWorld::new(seed).run(disk.clone(), |env| {
             let engine = Arc::new(open(&env).unwrap());
             put(&engine, 1).unwrap();
             let other = Arc::clone(&engine);
@@ -87,18 +87,18 @@ fn a_clean_close_is_durable_beside_a_running_sync() {
             syncer.join().unwrap();
         });
         let after = disk.crash_clone(seed, Crash::Power);
-        World::new(seed).run(after, |env| open(&env).unwrap().close().unwrap());
+        SimWorld::new(seed).run(after, |env| open(&env).unwrap().close().unwrap());
     }
 }
 
 /// A compaction on a caller's thread went on after close had released the lock: it drew file ids that the next handle drew too,
 /// and when it failed it removed that handle's files.
 #[test]
-fn a_manual_compaction_ends_before_the_lock_is_free() {
+fn manual_compaction_ends_before_lock_release() {
     let mut ran = 0;
     for seed in 0..40 {
         let disk = SimDisk::new(seed);
-        World::new(seed).run(disk.clone(), |env| {
+        SimWorld::new(seed).run(disk.clone(), |env| {
             let engine = Arc::new(open(&env).unwrap());
             for key in 0..400 {
                 put(&engine, key * 7 % 401).unwrap();
@@ -107,13 +107,13 @@ fn a_manual_compaction_ends_before_the_lock_is_free() {
             let other = Arc::clone(&engine);
             let body = move || drop(other.compact(&other.all_families()));
             let compactor = env.spawn.spawn("compactor", Box::new(body)).unwrap();
-            let before = disk.io_count();
+            let before = disk.mutating_calls();
             env.clock.sleep_us(seed * 3);
-            ran += u64::from(disk.io_count() > before);
+            ran += u64::from(disk.mutating_calls() > before);
             engine.close().unwrap();
-            let closed = disk.io_count();
+            let closed = disk.mutating_calls();
             compactor.join().unwrap();
-            assert_eq!(disk.io_count(), closed, "seed {seed}: it wrote after the close");
+            assert_eq!(disk.mutating_calls(), closed, "seed {seed}: it wrote after the close");
             open(&env).unwrap().close().unwrap();
         });
     }
@@ -124,9 +124,9 @@ fn a_manual_compaction_ends_before_the_lock_is_free() {
 /// was eaten by the next attempt. (An open that has no room to copy its log keeps the old segments; this one has no room for an
 /// empty segment and a manifest.)
 #[test]
-fn an_open_on_a_full_disk_leaves_nothing_behind() {
+fn failed_open_on_full_disk_leaves_no_files() {
     let disk = SimDisk::new(3);
-    World::new(3).run(disk.clone(), |env| {
+    SimWorld::new(3).run(disk.clone(), |env| {
         let engine = open(&env).unwrap();
         for key in 0..15 {
             put(&engine, key).unwrap();
@@ -136,21 +136,21 @@ fn an_open_on_a_full_disk_leaves_nothing_behind() {
     let before = disk.total_bytes();
     disk.set_capacity(before + 100);
     for _ in 0..5 {
-        World::new(4).run(disk.clone(), |env| {
+        SimWorld::new(4).run(disk.clone(), |env| {
             assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::NoSpace);
         });
         assert_eq!(disk.total_bytes(), before);
     }
     disk.set_capacity(u64::MAX);
-    World::new(5).run(disk, |env| open(&env).unwrap().close().unwrap());
+    SimWorld::new(5).run(disk, |env| open(&env).unwrap().close().unwrap());
 }
 
 /// The manifest's boot id was always 0, so a wrong bit in its last edit passed for a torn write even where the machine had not
 /// been restarted: an acknowledged family vanished.
 #[test]
-fn a_damaged_last_edit_is_damage_while_the_machine_runs() {
+fn damaged_last_edit_without_reboot_is_corruption() {
     let disk = SimDisk::new(9);
-    World::new(9).run(disk.clone(), |env| {
+    SimWorld::new(9).run(disk.clone(), |env| {
         let engine = open(&env).unwrap();
         engine.create_family("f", FamilySettings::default()).unwrap();
         disk.crash_at(0);
@@ -161,11 +161,11 @@ fn a_damaged_last_edit_is_damage_while_the_machine_runs() {
     let last = bytes.len() - 20;
     bytes[last] ^= 4;
     after.write_raw(manifest, bytes);
-    World::new(9).run(after, |env| assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption));
+    SimWorld::new(9).run(after, |env| assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption));
 }
 
 fn directory(env: &Env) -> Arc<dyn Dir> {
-    env.fs.open_dir(Path::new("/db"), OpenDir::Existing).unwrap()
+    env.fs.open_dir(Path::new("/db"), DirOpenMode::Existing).unwrap()
 }
 
 fn manifest_bytes(env: &Env) -> u64 {
@@ -187,23 +187,23 @@ fn fill_manifest(engine: &Engine, env: &Env) {
 /// Clears `default` until that writes the manifest anew: how the last one ended, at which call it began, after how many it was done.
 fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u64) {
     let mut calls = (0, 0);
-    World::new(7).run(disk.clone(), |env| {
+    SimWorld::new(7).run(disk.clone(), |env| {
         let engine = open(&env).unwrap();
         fill_manifest(&engine, &env);
         if let Some(at) = fault_at {
-            disk.fail_at(at - disk.io_count(), Fault::SyncFails, false);
+            disk.fail_at(at - disk.mutating_calls(), Fault::SyncFails, false);
         }
         let failed = loop {
-            calls.0 = disk.io_count();
+            calls.0 = disk.mutating_calls();
             let cleared = engine.clear_family("default");
-            calls.1 = disk.io_count();
+            calls.1 = disk.mutating_calls();
             if cleared.is_err() || manifest_bytes(&env) < 1 << 20 {
                 break cleared.is_err();
             }
         };
         assert_eq!(failed, fault_at.is_some());
         let held = engine.snapshot().unwrap();
-        engine.view(&engine.family("default").unwrap(), &held).unwrap();
+        engine.view_at(&engine.family("default").unwrap(), &held).unwrap();
         drop(engine);
     });
     calls
@@ -212,7 +212,7 @@ fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u6
 /// A clear whose edit was in place, and whose rewrite of the manifest then failed, left the family in an era that had not begun:
 /// every snapshot taken afterwards was told that the family was cleared behind it.
 #[test]
-fn a_clear_that_fails_behind_its_edit_leaves_the_family_to_snapshots() {
+fn failed_clear_keeps_family_readable_by_snapshots() {
     let (_, done) = clear_until_rewritten(&SimDisk::new(7), None);
     // Its last calls rename the new manifest, make the name durable, and add a line to `LOG`.
     clear_until_rewritten(&SimDisk::new(7), Some(done - 2));
@@ -220,9 +220,9 @@ fn a_clear_that_fails_behind_its_edit_leaves_the_family_to_snapshots() {
 
 /// A manifest that could not be written anew for want of space was reported for ever, also when it had been since.
 #[test]
-fn a_rewrite_that_failed_is_forgotten_when_one_succeeds() {
+fn manifest_rewrite_error_clears_on_success() {
     let disk = SimDisk::new(8);
-    World::new(8).run(disk.clone(), |env| {
+    SimWorld::new(8).run(disk.clone(), |env| {
         let engine = open(&env).unwrap();
         for i in 0..100 {
             engine.create_family(&format!("{i:0>255}"), FamilySettings::default()).unwrap();
@@ -245,23 +245,23 @@ fn a_rewrite_that_failed_is_forgotten_when_one_succeeds() {
 /// A cancelled compaction that was resumed before it had told how it ended was taken for one that failed.
 /// (A seam in the scheduler lets the canceller run at that moment: with the seeded bug `ResumedIsFailure` this fails.)
 #[test]
-fn a_cancelled_compaction_is_no_failure_when_it_is_resumed_at_once() {
+fn compaction_resumed_at_once_is_not_a_failure() {
     let mut ran = 0;
     for seed in 0..60 {
-        World::new(seed).run(SimDisk::new(seed), |env| {
+        SimWorld::new(seed).run(SimDisk::new(seed), |env| {
             let engine = open(&env).unwrap();
-            engine.cancel().unwrap();
+            engine.cancel_compactions().unwrap();
             for _ in 0..5 {
                 // More entries than a quantum: on the way it waits for its rate, at the end it does not.
                 (0..20).for_each(|key| put(&engine, key).unwrap());
                 engine.flush(&engine.all_families()).unwrap();
             }
             engine.set_background_rate(1);
-            engine.uncancel().unwrap();
+            engine.allow_compactions().unwrap();
             env.clock.sleep_us(1000);
-            ran += u64::from(!engine.status().running.is_empty());
-            engine.cancel().unwrap();
-            engine.uncancel().unwrap();
+            ran += u64::from(!engine.status().running_jobs.is_empty());
+            engine.cancel_compactions().unwrap();
+            engine.allow_compactions().unwrap();
             env.clock.sleep_us(1000);
             let failure = engine.status().background_error;
             assert_eq!(failure.map(|e| e.to_string()), None, "seed {seed}");
@@ -273,10 +273,10 @@ fn a_cancelled_compaction_is_no_failure_when_it_is_resumed_at_once() {
 
 /// Clearing or dropping a family deleted all its files while it kept every writer of every family out.
 #[test]
-fn writers_go_on_while_the_files_of_a_family_are_deleted() {
+fn writers_proceed_while_family_files_are_deleted() {
     let mut between = 0;
     for seed in 0..20 {
-        World::new(seed).run(SimDisk::new(seed), |env| {
+        SimWorld::new(seed).run(SimDisk::new(seed), |env| {
             let engine = Arc::new(open(&env).unwrap());
             for key in 0..200 {
                 put(&engine, key).unwrap();

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_env::fs::memory::{Crash, SimDisk};
-use perigee_env::sim::{World, yield_now};
-use perigee_env::{Env, OpenDir};
+use perigee_env::sim::{SimWorld, yield_now};
+use perigee_env::{Env, DirOpenMode};
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn two_threads_yield(env: &Env, times: u64) {
 }
 
 fn four_writers(env: &Env, calls: u64) {
-    let dir = env.fs.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+    let dir = env.fs.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
     let threads: Vec<_> = (0..4)
         .map(|t| {
             let w = dir.create(&format!("{t}")).unwrap();
@@ -41,17 +41,17 @@ fn rate(what: &str, count: u64, run: impl FnOnce()) {
 }
 
 fn main() {
-    let world = World::new(1);
+    let world = SimWorld::new(1);
     world.run(SimDisk::new(1), |env| two_threads_yield(&env, 10));
     rate("hand-overs", 200_000, || world.run(SimDisk::new(1), |env| two_threads_yield(&env, 100_000)));
     rate("worlds of 5 threads, 80 I/O calls", 2000, || {
         for seed in 0..2000 {
             let disk = SimDisk::new(seed);
-            World::new(seed).run(disk.clone(), |env| four_writers(&env, 10));
+            SimWorld::new(seed).run(disk.clone(), |env| four_writers(&env, 10));
             disk.crash_clone(seed, Crash::Power);
         }
     });
-    let mut quiet = World::new(1);
+    let mut quiet = SimWorld::new(1);
     quiet.switch_probability(0.0);
     rate("I/O calls without a switch", 80_000, || {
         quiet.run(SimDisk::new(1), |env| four_writers(&env, 10_000));

@@ -8,21 +8,21 @@ use perigee_base::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Forks between this process and the first one that watched.
-static FORKS: AtomicU64 = AtomicU64::new(0);
+static FORK_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Number of forks that lead to this process.
 #[inline]
-pub fn generation() -> u64 {
-    FORKS.load(Relaxed)
+pub fn fork_count() -> u64 {
+    FORK_COUNT.load(Relaxed)
 }
 
 /// Starts counting forks. Calling it again does nothing.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
-pub fn watch() {
+pub fn install_fork_handler() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     extern "C" fn forked() {
-        FORKS.fetch_add(1, Relaxed);
+        FORK_COUNT.fetch_add(1, Relaxed);
     }
     ONCE.call_once(|| {
         // SAFETY: the handler lives as long as this library, whose unloading removes it, and does nothing but an atomic addition,
@@ -35,27 +35,27 @@ pub fn watch() {
 
 /// Forks are not noticed with other C libraries.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn watch() {}
+pub fn install_fork_handler() {}
 
 /// The process in which something was made.
 #[derive(Clone, Copy, Debug)]
-pub struct Process(u64);
+pub struct ForkGuard(u64);
 
-impl Default for Process {
-    fn default() -> Process {
-        Process::this()
+impl Default for ForkGuard {
+    fn default() -> ForkGuard {
+        ForkGuard::new()
     }
 }
 
-impl Process {
+impl ForkGuard {
     /// The process that calls.
-    pub fn this() -> Process {
-        Process(generation())
+    pub fn new() -> ForkGuard {
+        ForkGuard(fork_count())
     }
     /// Whether a child of that process calls.
     #[inline]
     pub fn is_forked(self) -> bool {
-        self.0 != generation()
+        self.0 != fork_count()
     }
     /// Refuses a child.
     ///
@@ -63,13 +63,13 @@ impl Process {
     /// `Closed`.
     #[inline]
     pub fn check(self) -> Result<()> {
-        if self.is_forked() { Err(refusal()) } else { Ok(()) }
+        if self.is_forked() { Err(forked_error()) } else { Ok(()) }
     }
 }
 
 /// What a child hears that uses something of its parent's.
 #[cold]
-pub fn refusal() -> Error {
+pub fn forked_error() -> Error {
     Error::new(
         ErrorKind::Closed,
         "this process was forked from the one that opened the database, whose handles it may not use: open the database here \

@@ -16,4 +16,4 @@ pub mod env;
 pub mod sim;
 
 pub use env::Env;
-pub use fs::{Append, Dir, DirLock, Fs, OpenDir, ReadAt};
+pub use fs::{WritableFile, Dir, DirLock, Fs, DirOpenMode, RandomAccessFile};

@@ -38,27 +38,27 @@ impl Default for RealRand {
 
 impl Rand for RealRand {
     fn next_u64(&self) -> u64 {
-        mix(self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
+        mix64(self.state.fetch_add(SPLITMIX_STEP, Ordering::Relaxed).wrapping_add(SPLITMIX_STEP))
     }
 }
 
 /// A seeded sequence (SplitMix64, Steele et al., OOPSLA 2014): the same seed gives the same numbers for ever.
 #[derive(Clone, Debug)]
-pub struct Seeded {
+pub struct SeededRng {
     state: u64,
 }
 
-impl Seeded {
+impl SeededRng {
     /// The sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         // One scramble, so that neighbouring seeds do not give shifted copies of one sequence.
-        Seeded { state: mix(seed ^ 0x5045_5249_4745_4521) }
+        SeededRng { state: mix64(seed ^ 0x5045_5249_4745_4521) }
     }
 
     /// The next number.
     pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(STEP);
-        mix(self.state)
+        self.state = self.state.wrapping_add(SPLITMIX_STEP);
+        mix64(self.state)
     }
 
     /// A number below `bound` (0 if `bound` is 0).
@@ -78,14 +78,14 @@ impl Seeded {
     }
 
     /// An independent sequence, derived from this one.
-    pub fn fork(&mut self) -> Seeded {
-        Seeded::new(self.next_u64())
+    pub fn fork(&mut self) -> SeededRng {
+        SeededRng::new(self.next_u64())
     }
 }
 
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn mix(mut z: u64) -> u64 {
+fn mix64(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -96,16 +96,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_seed_same_numbers() {
-        let (mut a, mut b, mut c) = (Seeded::new(7), Seeded::new(7), Seeded::new(8));
+    fn same_seed_gives_same_numbers() {
+        let (mut a, mut b, mut c) = (SeededRng::new(7), SeededRng::new(7), SeededRng::new(8));
         let (x, y, z) = (a.next_u64(), b.next_u64(), c.next_u64());
         assert_eq!(x, y);
         assert_ne!(x, z);
     }
 
     #[test]
-    fn bounds_hold() {
-        let mut r = Seeded::new(1);
+    fn below_and_chance_stay_in_bounds() {
+        let mut r = SeededRng::new(1);
         assert!((0..1000).all(|_| r.below(3) < 3));
         assert_eq!(r.below(0), 0);
         assert!((0..100).all(|_| r.chance(1.0) && !r.chance(0.0)));

@@ -9,7 +9,7 @@ pub trait Spawn: Send + Sync + Debug {
     /// Runs `body` on a new thread called `name`.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
     /// Runs `work` on this thread, and perhaps on others at the same time, `threads` in all at most; returns when all are done.
-    fn side_by_side(&self, _threads: usize, work: &(dyn Fn() + Sync)) {
+    fn run_parallel(&self, _threads: usize, work: &(dyn Fn() + Sync)) {
         work();
     }
     /// Threads that can run at the same time, as far as is known.
@@ -42,7 +42,7 @@ impl Spawn for RealSpawn {
         let handle = thread.spawn(body).map_err(|e| Error::io(format_args!("start thread {name}"), &e))?;
         Ok(Box::new(RealJoin(handle)))
     }
-    fn side_by_side(&self, threads: usize, work: &(dyn Fn() + Sync)) {
+    fn run_parallel(&self, threads: usize, work: &(dyn Fn() + Sync)) {
         std::thread::scope(|s| {
             for _ in 1..threads {
                 // With fewer threads it takes longer, and is as right.
@@ -88,9 +88,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_side_by_side_is_done_when_it_returns() {
+    fn run_parallel_returns_after_all_work() {
         let done = std::sync::atomic::AtomicUsize::new(0);
-        RealSpawn.side_by_side(3, &|| {
+        RealSpawn.run_parallel(3, &|| {
             done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         });
         assert_eq!(done.into_inner(), 3);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn join_tells_the_panic() {
+    fn join_returns_the_panic_message() {
         let ok = RealSpawn.spawn("fine", Box::new(|| ())).unwrap();
         assert_eq!(ok.join(), Ok(()));
         let bad = RealSpawn

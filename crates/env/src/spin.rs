@@ -4,11 +4,11 @@
 use crate::sched;
 
 /// Asks whether it is `done`, and again so many times at most, some twenty nanoseconds apart; the last answer.
-pub fn until(turns: u32, mut done: impl FnMut() -> bool) -> bool {
+pub fn spin_until(turns: u32, mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;
     }
-    let turns = if sched::simulated() { 0 } else { turns };
+    let turns = if sched::on_simulated_thread() { 0 } else { turns };
     (0..turns).any(|_| {
         std::hint::spin_loop();
         done()
@@ -20,14 +20,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_answer_counts() {
+    fn spin_returns_the_last_result() {
         let mut asked = 0;
         let mut at_third = || {
             asked += 1;
             asked == 3
         };
-        assert!(!until(1, &mut at_third));
-        assert!(until(0, &mut at_third));
+        assert!(!spin_until(1, &mut at_third));
+        assert!(spin_until(0, &mut at_third));
         assert_eq!(asked, 3);
     }
 }

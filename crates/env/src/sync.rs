@@ -28,20 +28,20 @@ impl<T> Mutex<T> {
     /// Waits until the lock is free and takes it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let simulated = sched::simulated();
+        let simulated = sched::on_simulated_thread();
         let held = if simulated { self.lock_simulated() } else { self.lock_real() };
         MutexGuard { mutex: self, held: Some(held), simulated }
     }
 
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let simulated = sched::simulated();
+        let simulated = sched::on_simulated_thread();
         if simulated {
-            sched::lock_point();
+            sched::lock_yield_point();
         }
         let held = self.try_lock_real()?;
         if simulated {
-            sched::acquired(self.address());
+            sched::note_lock_acquired(self.scheduler_id());
         }
         Some(MutexGuard { mutex: self, held: Some(held), simulated })
     }
@@ -70,22 +70,22 @@ impl<T> Mutex<T> {
 
     #[cold]
     fn lock_simulated(&self) -> std::sync::MutexGuard<'_, T> {
-        sched::lock_point();
+        sched::lock_yield_point();
         let held = loop {
             if let Some(held) = self.try_lock_real() {
                 break held;
             }
             // A static lock may be held by another world of this process: that one will release it by itself.
-            if !sched::wait_lock(self.address(), std::any::type_name::<T>()) {
+            if !sched::wait_lock(self.scheduler_id(), std::any::type_name::<T>()) {
                 break self.lock_real();
             }
         };
-        sched::acquired(self.address());
+        sched::note_lock_acquired(self.scheduler_id());
         held
     }
 
     /// Its identity for the scheduler: stable while anybody holds it or waits for it, because both borrow it.
-    fn address(&self) -> usize {
+    fn scheduler_id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 }
@@ -124,7 +124,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.held.take().is_some() && self.simulated {
-            sched::released(self.mutex.address());
+            sched::note_lock_released(self.mutex.scheduler_id());
         }
     }
 }
@@ -176,23 +176,23 @@ impl Condvar {
 
     /// Wakes one of those who wait; in the simulation the seed says which.
     pub fn notify_one(&self) {
-        if sched::simulated() { sched::notify(self.address(), false) } else { self.inner.notify_one() }
+        if sched::on_simulated_thread() { sched::notify(self.scheduler_id(), false) } else { self.inner.notify_one() }
     }
 
     /// Wakes all who wait.
     pub fn notify_all(&self) {
-        if sched::simulated() { sched::notify(self.address(), true) } else { self.inner.notify_all() }
+        if sched::on_simulated_thread() { sched::notify(self.scheduler_id(), true) } else { self.inner.notify_all() }
     }
 
     fn wait_simulated<'a, T>(&self, guard: MutexGuard<'a, T>, us: Option<u64>) -> (MutexGuard<'a, T>, bool) {
         let mutex = guard.mutex;
         // Freeing and waiting are one step: nobody else runs before the wait hands the baton on.
         drop(guard);
-        let timed_out = sched::wait_cond(self.address(), us);
+        let timed_out = sched::wait_cond(self.scheduler_id(), us);
         (mutex.lock(), timed_out)
     }
 
-    fn address(&self) -> usize {
+    fn scheduler_id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 }

@@ -5,49 +5,49 @@
 use perigee_base::ErrorKind;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::fs::posix::PosixFs;
-use perigee_env::sim::World;
-use perigee_env::{Dir, Fs, OpenDir};
+use perigee_env::sim::SimWorld;
+use perigee_env::{Dir, Fs, DirOpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A real directory that goes away with its test.
-struct Scratch(PathBuf);
+struct ContractScratchDir(PathBuf);
 
-impl Scratch {
-    fn new() -> Scratch {
+impl ContractScratchDir {
+    fn new() -> ContractScratchDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("perigee-env-contract-{}-{n}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        Scratch(path)
+        ContractScratchDir(path)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ContractScratchDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 fn on_both(check: fn(&dyn Fs, &Path)) {
-    let scratch = Scratch::new();
+    let scratch = ContractScratchDir::new();
     check(&PosixFs::new(), &scratch.0.join("db"));
     check(&*SimDisk::new(1), Path::new("/db"));
     for seed in 0..10 {
-        World::new(seed).run(SimDisk::new(seed), |env| check(&*env.fs, Path::new("/db")));
+        SimWorld::new(seed).run(SimDisk::new(seed), |env| check(&*env.fs, Path::new("/db")));
     }
 }
 
-fn make(fs: &dyn Fs, path: &Path) -> Arc<dyn Dir> {
-    fs.open_dir(path, OpenDir::CreateIfMissing).unwrap()
+fn open_dir(fs: &dyn Fs, path: &Path) -> Arc<dyn Dir> {
+    fs.open_dir(path, DirOpenMode::CreateIfMissing).unwrap()
 }
 
-fn put(dir: &dyn Dir, name: &str, bytes: &[u8]) {
+fn write_file(dir: &dyn Dir, name: &str, bytes: &[u8]) {
     dir.create(name).unwrap().append(&[bytes]).unwrap();
 }
 
-fn get(dir: &dyn Dir, name: &str) -> Vec<u8> {
+fn read_file(dir: &dyn Dir, name: &str) -> Vec<u8> {
     let file = dir.open(name).unwrap();
     let mut buf = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut buf, 0).unwrap();
@@ -55,29 +55,29 @@ fn get(dir: &dyn Dir, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn directories() {
+fn open_dir_modes() {
     on_both(|fs, path| {
-        let missing = fs.open_dir(path, OpenDir::Existing).unwrap_err();
+        let missing = fs.open_dir(path, DirOpenMode::Existing).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         assert!(missing.message().contains("db"), "{missing}");
-        let orphan = fs.open_dir(&path.join("a/b"), OpenDir::CreateIfMissing).unwrap_err();
+        let orphan = fs.open_dir(&path.join("a/b"), DirOpenMode::CreateIfMissing).unwrap_err();
         assert_eq!(orphan.kind(), ErrorKind::NotFound, "only the last component is created: {orphan}");
 
-        let dir = make(fs, path);
+        let dir = open_dir(fs, path);
         assert_eq!(dir.path(), path);
-        fs.open_dir(path, OpenDir::Existing).unwrap();
-        make(fs, path);
-        put(&*dir, "f", b"x");
-        let file = fs.open_dir(&path.join("f"), OpenDir::CreateIfMissing).unwrap_err();
+        fs.open_dir(path, DirOpenMode::Existing).unwrap();
+        open_dir(fs, path);
+        write_file(&*dir, "f", b"x");
+        let file = fs.open_dir(&path.join("f"), DirOpenMode::CreateIfMissing).unwrap_err();
         assert_eq!(file.kind(), ErrorKind::InvalidArgument, "{file}");
     });
 }
 
 #[test]
-fn names() {
+fn file_names_are_checked() {
     on_both(|fs, path| {
-        let dir = make(fs, path);
-        put(&*dir, "ok", b"x");
+        let dir = open_dir(fs, path);
+        write_file(&*dir, "ok", b"x");
         let long = "n".repeat(256);
         for bad in ["", ".", "..", "a/b", "/a", "a\0b", &long] {
             let errors = [
@@ -102,9 +102,9 @@ fn names() {
 }
 
 #[test]
-fn allocate() {
+fn allocate_extends_with_zeros() {
     on_both(|fs, path| {
-        let dir = make(fs, path);
+        let dir = open_dir(fs, path);
         let w = dir.create("f").unwrap();
         w.append(&[b"head"]).unwrap();
         if !w.allocate(100).unwrap() {
@@ -114,19 +114,19 @@ fn allocate() {
         assert!(w.allocate(50).unwrap(), "it never becomes shorter");
         w.append(&[b"tail"]).unwrap();
         w.sync().unwrap();
-        let bytes = get(&*dir, "f");
+        let bytes = read_file(&*dir, "f");
         assert!(bytes.len() == 100 && bytes.starts_with(b"headtail") && bytes[8..].iter().all(|b| *b == 0));
         w.truncate(8).unwrap();
-        assert_eq!(get(&*dir, "f"), b"headtail");
+        assert_eq!(read_file(&*dir, "f"), b"headtail");
         w.append(&[b"!"]).unwrap();
-        assert_eq!(get(&*dir, "f"), b"headtail!");
+        assert_eq!(read_file(&*dir, "f"), b"headtail!");
     });
 }
 
 #[test]
 fn append_read_truncate() {
     on_both(|fs, path| {
-        let dir = make(fs, path);
+        let dir = open_dir(fs, path);
         let w = dir.create("f").unwrap();
         assert!(w.is_empty());
         w.append(&[]).unwrap();
@@ -137,18 +137,18 @@ fn append_read_truncate() {
         w.sync().unwrap();
         let many: Vec<&[u8]> = (0..3000).map(|_| &b"ab"[..]).collect();
         w.append(&many).unwrap();
-        assert_eq!(get(&*dir, "f")[12..], *b"ab".repeat(3000));
+        assert_eq!(read_file(&*dir, "f")[12..], *b"ab".repeat(3000));
 
-        w.rewrite(1, b"el").unwrap();
-        assert_eq!(w.rewrite(w.len(), b"x").unwrap_err().kind(), ErrorKind::InvalidArgument);
+        w.overwrite(1, b"el").unwrap();
+        assert_eq!(w.overwrite(w.len(), b"x").unwrap_err().kind(), ErrorKind::InvalidArgument);
         w.truncate(5).unwrap();
         assert_eq!(w.truncate(6).unwrap_err().kind(), ErrorKind::InvalidArgument);
-        assert_eq!((w.len(), get(&*dir, "f")), (5, b"hello".to_vec()));
+        assert_eq!((w.len(), read_file(&*dir, "f")), (5, b"hello".to_vec()));
         w.append(&[b"."]).unwrap();
         let again = dir.append_to("f").unwrap();
         assert_eq!(again.len(), 6);
         again.append(&[b"?"]).unwrap();
-        assert_eq!(get(&*dir, "f"), b"hello.?");
+        assert_eq!(read_file(&*dir, "f"), b"hello.?");
         assert_eq!(dir.file_len("f").unwrap(), Some(7));
 
         let r = dir.open("f").unwrap();
@@ -167,9 +167,9 @@ fn append_read_truncate() {
 #[test]
 fn create_rename_remove() {
     on_both(|fs, path| {
-        let dir = make(fs, path);
-        put(&*dir, "b", b"bee");
-        put(&*dir, "a", b"ay");
+        let dir = open_dir(fs, path);
+        write_file(&*dir, "b", b"bee");
+        write_file(&*dir, "a", b"ay");
         let taken = dir.create("a").unwrap_err();
         assert_eq!((taken.kind(), taken.file()), (ErrorKind::AlreadyExists, Some("a")));
         assert_eq!(dir.list().unwrap(), ["a", "b"]);
@@ -184,7 +184,7 @@ fn create_rename_remove() {
         dir.rename("a", "b").unwrap();
         dir.rename("b", "b").unwrap();
         assert_eq!(dir.list().unwrap(), ["b"]);
-        assert_eq!(get(&*dir, "b"), b"ay");
+        assert_eq!(read_file(&*dir, "b"), b"ay");
         let mut buf = [0; 3];
         old.read_exact_at(&mut buf, 0).unwrap();
         assert_eq!(&buf, b"bee", "an open file outlives its name");
@@ -197,19 +197,19 @@ fn create_rename_remove() {
 #[test]
 fn subdirectories() {
     on_both(|fs, path| {
-        let dir = make(fs, path);
-        put(&*dir, "x", b"1");
+        let dir = open_dir(fs, path);
+        write_file(&*dir, "x", b"1");
         dir.move_into("x", "lost").unwrap();
         dir.sync().unwrap();
         assert!(dir.list().unwrap().is_empty(), "a directory is not a file");
         let lost = dir.subdir("lost").unwrap();
         assert_eq!(lost.path(), path.join("lost"));
-        assert_eq!(get(&*lost, "x"), b"1");
-        assert_eq!(fs.open_dir(&path.join("lost"), OpenDir::Existing).unwrap().list().unwrap(), ["x"]);
+        assert_eq!(read_file(&*lost, "x"), b"1");
+        assert_eq!(fs.open_dir(&path.join("lost"), DirOpenMode::Existing).unwrap().list().unwrap(), ["x"]);
 
-        put(&*dir, "x", b"2");
+        write_file(&*dir, "x", b"2");
         assert_eq!(dir.move_into("x", "lost").unwrap_err().kind(), ErrorKind::AlreadyExists);
-        assert_eq!((get(&*lost, "x"), get(&*dir, "x")), (b"1".to_vec(), b"2".to_vec()));
+        assert_eq!((read_file(&*lost, "x"), read_file(&*dir, "x")), (b"1".to_vec(), b"2".to_vec()));
         assert_eq!(dir.move_into("y", "lost").unwrap_err().kind(), ErrorKind::NotFound);
         let errors = [
             dir.create("lost").err().map(|e| e.kind()),
@@ -225,9 +225,9 @@ fn subdirectories() {
 }
 
 #[test]
-fn one_lock_at_a_time() {
+fn lock_is_exclusive() {
     on_both(|fs, path| {
-        let (dir, other) = (make(fs, path), make(fs, path));
+        let (dir, other) = (open_dir(fs, path), open_dir(fs, path));
         let held = dir.lock("LOCK").unwrap();
         for d in [&dir, &other] {
             let e = d.lock("LOCK").unwrap_err();
@@ -242,7 +242,7 @@ fn one_lock_at_a_time() {
 }
 
 #[test]
-fn boot_ids() {
+fn boot_id_is_stable() {
     let (a, b) = (PosixFs::new(), PosixFs::new());
     if Path::new("/proc/sys/kernel/random/boot_id").exists() {
         assert_eq!(a.boot_id(), b.boot_id());
@@ -251,18 +251,18 @@ fn boot_ids() {
 }
 
 #[test]
-fn a_linked_file_lives_until_its_last_name_goes() {
+fn linked_file_lives_until_its_last_name_is_removed() {
     on_both(|fs, path| {
-        let dir = make(fs, path);
-        let other = make(fs, &path.with_file_name("other"));
-        put(&*dir, "f", b"x");
+        let dir = open_dir(fs, path);
+        let other = open_dir(fs, &path.with_file_name("other"));
+        write_file(&*dir, "f", b"x");
         assert!(dir.link_into("f", &*other).unwrap());
         assert_eq!(dir.link_into("f", &*other).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(dir.link_into("g", &*other).unwrap_err().kind(), ErrorKind::NotFound);
         dir.append_to("f").unwrap().append(&[b"y"]).unwrap();
         dir.remove("f").unwrap();
         other.sync().unwrap();
-        assert_eq!(get(&*other, "f"), b"xy");
+        assert_eq!(read_file(&*other, "f"), b"xy");
         assert_eq!(dir.list().unwrap().len(), 0);
     });
 }
@@ -271,21 +271,21 @@ fn a_linked_file_lives_until_its_last_name_goes() {
 fn directories_are_renamed_and_removed() {
     on_both(|fs, path| {
         let (new, full) = (path.with_file_name("new"), path.with_file_name("full"));
-        put(&*make(fs, path), "f", b"x");
-        put(&*make(fs, &full), "g", b"x");
+        write_file(&*open_dir(fs, path), "f", b"x");
+        write_file(&*open_dir(fs, &full), "g", b"x");
         assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs.remove_dir(path).unwrap_err().kind(), ErrorKind::AlreadyExists);
-        make(fs, &new);
-        let before = fs.open_dir(path, OpenDir::Existing).unwrap();
-        assert!(before.is_at(path).unwrap() && !before.is_at(&new).unwrap());
+        open_dir(fs, &new);
+        let before = fs.open_dir(path, DirOpenMode::Existing).unwrap();
+        assert!(before.is_located_at(path).unwrap() && !before.is_located_at(&new).unwrap());
         fs.rename_dir(path, &new).unwrap();
-        assert!(!before.is_at(path).unwrap() && before.is_at(&new).unwrap(), "it follows the directory");
-        assert_eq!(fs.open_dir(path, OpenDir::Existing).unwrap_err().kind(), ErrorKind::NotFound);
-        let dir = fs.open_dir(&new, OpenDir::Existing).unwrap();
-        assert_eq!(get(&*dir, "f"), b"x");
+        assert!(!before.is_located_at(path).unwrap() && before.is_located_at(&new).unwrap(), "it follows the directory");
+        assert_eq!(fs.open_dir(path, DirOpenMode::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+        let dir = fs.open_dir(&new, DirOpenMode::Existing).unwrap();
+        assert_eq!(read_file(&*dir, "f"), b"x");
         assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::NotFound);
         dir.remove("f").unwrap();
         fs.remove_dir(&new).unwrap();
-        assert_eq!(fs.open_dir(&new, OpenDir::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(fs.open_dir(&new, DirOpenMode::Existing).unwrap_err().kind(), ErrorKind::NotFound);
     });
 }

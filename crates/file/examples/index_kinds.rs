@@ -4,20 +4,20 @@
 //! CPU per search over random keys of the set, bytes of what leads to a separator per separator (the separators themselves
 //! and the blocks' places are the same for all), and time to decode the index per separator.
 
-use perigee_base::{KeyOrder, SeqNo};
-use perigee_file::Block;
-use perigee_file::index::{Index, IndexKind, IndexWriter, separator};
+use perigee_base::{KeyComparator, SeqNo};
+use perigee_file::TableBlock;
+use perigee_file::index::{IndexReader, IndexKind, IndexWriter, block_separator};
 use std::hint::black_box;
 
 const ENTRIES: usize = 100;
 const BLOCKS_MAX: usize = 8192;
 /// Keys asked for, bytes of one, and how often.
-const ASKED: usize = 8192;
+const LOOKUPS: usize = 8192;
 const KEY_BYTES: usize = 128;
 const ROUNDS: usize = 200;
 const REPS: usize = 5;
 const DECODES: usize = 100;
-const KINDS: [IndexKind; 3] = [IndexKind::Plain, IndexKind::Heads, IndexKind::Learned];
+const KINDS: [IndexKind; 3] = [IndexKind::BinarySearch, IndexKind::KeyPrefixes, IndexKind::Learned];
 
 struct Rng(u64);
 impl Rng {
@@ -29,7 +29,7 @@ impl Rng {
     }
 }
 
-fn made() -> Vec<(String, Vec<Vec<u8>>)> {
+fn generate_key_sets() -> Vec<(String, Vec<Vec<u8>>)> {
     let n = (ENTRIES * BLOCKS_MAX) as u64;
     let mut r = Rng(3);
     let binary = (0..n).map(|i| i.to_be_bytes().to_vec()).collect();
@@ -57,27 +57,27 @@ fn made() -> Vec<(String, Vec<Vec<u8>>)> {
     .into()
 }
 
-fn read(file: &str) -> (String, Vec<Vec<u8>>) {
+fn read_key_set(file: &str) -> (String, Vec<Vec<u8>>) {
     let bytes = std::fs::read(file).expect("a file of keys, one a line");
     let name = file.rsplit('/').next().unwrap_or(file).to_owned();
     (name, bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect())
 }
 
 /// The raw index over sorted keys, and the end of its data.
-fn raw(keys: &[Vec<u8>]) -> (Vec<u8>, usize) {
-    let mut writer = IndexWriter::new(KeyOrder::Bytes);
+fn build_raw_index(keys: &[Vec<u8>]) -> (Vec<u8>, usize) {
+    let mut writer = IndexWriter::new(KeyComparator::Bytes);
     let blocks = keys.len().div_ceil(ENTRIES).min(BLOCKS_MAX);
     for b in 0..blocks {
         let last = &keys[((b + 1) * ENTRIES).min(keys.len()) - 1];
         let (key, seq) = match keys.get((b + 1) * ENTRIES) {
-            Some(next) if b + 1 < blocks => separator(KeyOrder::Bytes, (last, SeqNo(1)), next),
+            Some(next) if b + 1 < blocks => block_separator(KeyComparator::Bytes, (last, SeqNo(1)), next),
             _ => (last.clone(), SeqNo::ZERO),
         };
-        writer.add((&key, seq), 9000);
+        writer.add_block((&key, seq), 9000);
     }
     let mut out = Vec::new();
     writer.finish(&mut out);
-    out.resize(out.len() + Block::SLACK, 0);
+    out.resize(out.len() + TableBlock::SLACK, 0);
     (out, blocks)
 }
 
@@ -88,7 +88,7 @@ fn cpu_ns() -> u64 {
 }
 
 /// Nanoseconds on the CPU per operation of so many.
-fn per(operations: usize, work: impl FnOnce() -> usize) -> f64 {
+fn cpu_ns_per_op(operations: usize, work: impl FnOnce() -> usize) -> f64 {
     let start = cpu_ns();
     black_box(work());
     (cpu_ns() - start) as f64 / operations as f64
@@ -98,7 +98,7 @@ fn median(mut of: [f64; REPS]) -> f64 {
     of[REPS / 2]
 }
 /// A key in a fixed number of bytes, its length first; long ones cut off.
-fn fixed(key: &[u8]) -> [u8; KEY_BYTES] {
+fn to_fixed_length(key: &[u8]) -> [u8; KEY_BYTES] {
     let mut out = [0; KEY_BYTES];
     let n = key.len().min(KEY_BYTES - 1);
     out[0] = n as u8;
@@ -107,47 +107,47 @@ fn fixed(key: &[u8]) -> [u8; KEY_BYTES] {
 }
 
 fn main() {
-    let files = std::env::args().skip(1).map(|f| read(&f));
+    let files = std::env::args().skip(1).map(|f| read_key_set(&f));
     println!(
         "| keys | blocks | bytes of a separator | kind | ns per search | bytes | ns to decode |\n|---|---|---|---|---|---|---|"
     );
-    for (name, mut keys) in made().into_iter().chain(files) {
+    for (name, mut keys) in generate_key_sets().into_iter().chain(files) {
         keys.sort();
         keys.dedup();
-        let (raw, blocks) = raw(&keys);
+        let (raw, blocks) = build_raw_index(&keys);
         let mut r = Rng(17);
         let in_blocks = keys.len().min(blocks * ENTRIES) as u64;
         // In one piece, so that the keys that are asked for cost no memory latency of their own.
-        let asked: Vec<u8> = (0..ASKED).flat_map(|_| fixed(&keys[(r.next() % in_blocks) as usize])).collect();
+        let asked: Vec<u8> = (0..LOOKUPS).flat_map(|_| to_fixed_length(&keys[(r.next() % in_blocks) as usize])).collect();
         let asked = || asked.chunks(KEY_BYTES).map(|c| &c[1..1 + c[0] as usize]);
         let decode = |kind| {
             let data = 72..72 + 9000 * blocks as u64;
-            Index::decode_as(kind, raw.clone(), data, KeyOrder::Bytes).expect("it is well formed")
+            IndexReader::decode_with_kind(kind, raw.clone(), data, KeyComparator::Bytes).expect("it is well formed")
         };
         let indexes = KINDS.map(decode);
         let (mut times, mut decoding) = ([[0.0; 3]; REPS], [[0.0; 3]; REPS]);
         // Interleaved; the median counts.
         for rep in 0..REPS {
             for (k, index) in indexes.iter().enumerate() {
-                times[rep][k] = per(ASKED * ROUNDS, || {
-                    let find = |key| index.find(KeyOrder::Bytes, black_box(key), SeqNo::MAX);
+                times[rep][k] = cpu_ns_per_op(LOOKUPS * ROUNDS, || {
+                    let find = |key| index.find_block(KeyComparator::Bytes, black_box(key), SeqNo::MAX);
                     (0..ROUNDS).map(|_| asked().map(find).sum::<usize>()).sum()
                 });
                 decoding[rep][k] =
-                    per(DECODES * blocks, || (0..DECODES).map(|_| decode(KINDS[k]).len()).sum());
+                    cpu_ns_per_op(DECODES * blocks, || (0..DECODES).map(|_| decode(KINDS[k]).block_count()).sum());
             }
         }
-        let all = |key: &[u8]| indexes.each_ref().map(|i| i.find(KeyOrder::Bytes, key, SeqNo::MAX));
+        let all = |key: &[u8]| indexes.each_ref().map(|i| i.find_block(KeyComparator::Bytes, key, SeqNo::MAX));
         assert!(asked().all(|k| all(k).windows(2).all(|w| w[0] == w[1])), "the kinds disagree");
         for (k, index) in indexes.iter().enumerate() {
             let (time, took) = (median(times.map(|t| t[k])), median(decoding.map(|t| t[k])));
-            let bytes = index.guide_bytes() as f64 / blocks as f64;
-            let kind = if index.kind() == KINDS[k] {
+            let bytes = index.search_bytes() as f64 / blocks as f64;
+            let kind = if index.search_kind() == KINDS[k] {
                 format!("{:?}", KINDS[k])
             } else {
                 format!("{:?}: none", KINDS[k])
             };
-            let separators = (raw.len() - Block::SLACK) as f64 / blocks as f64;
+            let separators = (raw.len() - TableBlock::SLACK) as f64 / blocks as f64;
             println!("| {name} | {blocks} | {separators:.1} | {kind} | {time:.0} | {bytes:.2} | {took:.0} |");
         }
     }

@@ -12,11 +12,11 @@ use perigee_base::{Error, Result};
 const SALT: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f373, 0xa54f_f53b, 0x510e_527f, 0x9b05_688d, 0x1f83_d9ab, 0x5be0_cd19];
 /// Bytes before the blocks.
-const HEAD_BYTES: usize = 8;
+const FILTER_HEADER_BYTES: usize = 8;
 /// Bytes of a block.
-const BLOCK_BYTES: usize = 32;
+const FILTER_BLOCK_BYTES: usize = 32;
 
-type Words = [u32; 8];
+type FilterBlock = [u32; 8];
 
 /// Gathers the hashes of distinct keys.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl FilterWriter {
         FilterWriter { bits_per_key, hashes: Vec::new() }
     }
     /// Whether there will be a filter.
-    pub fn is_on(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.bits_per_key > 0
     }
     /// Adds a key's hash.
@@ -39,28 +39,28 @@ impl FilterWriter {
         self.hashes.push(hash);
     }
     /// Bytes of the raw form if it were built now.
-    pub fn bytes(&self) -> usize {
-        if self.is_on() { HEAD_BYTES + self.blocks() * BLOCK_BYTES } else { 0 }
+    pub fn raw_bytes(&self) -> usize {
+        if self.is_enabled() { FILTER_HEADER_BYTES + self.block_count() * FILTER_BLOCK_BYTES } else { 0 }
     }
 
     /// Memory it takes until it is built and written, the raw form included.
     pub fn memory_bytes(&self) -> usize {
-        self.hashes.capacity() * size_of::<u64>() + self.bytes()
+        self.hashes.capacity() * size_of::<u64>() + self.raw_bytes()
     }
 
-    fn blocks(&self) -> usize {
+    fn block_count(&self) -> usize {
         let bits = self.hashes.len().saturating_mul(usize::from(self.bits_per_key));
-        bits.div_ceil(8 * BLOCK_BYTES).clamp(1, (INDEX_RAW_BYTES_MAX - HEAD_BYTES) / BLOCK_BYTES)
+        bits.div_ceil(8 * FILTER_BLOCK_BYTES).clamp(1, (INDEX_RAW_BYTES_MAX - FILTER_HEADER_BYTES) / FILTER_BLOCK_BYTES)
     }
 
     /// The raw form.
     pub fn build(&self) -> Vec<u8> {
-        let blocks = self.blocks();
-        let mut out = vec![0; self.bytes()];
+        let blocks = self.block_count();
+        let mut out = vec![0; self.raw_bytes()];
         out[..4].copy_from_slice(&(blocks as u32).to_le_bytes());
         for &hash in &self.hashes {
-            let at = HEAD_BYTES + block_of(hash, blocks) * BLOCK_BYTES;
-            for (word, bit) in out[at..at + BLOCK_BYTES].chunks_exact_mut(4).zip(mask(hash)) {
+            let at = FILTER_HEADER_BYTES + block_index(hash, blocks) * FILTER_BLOCK_BYTES;
+            for (word, bit) in out[at..at + FILTER_BLOCK_BYTES].chunks_exact_mut(4).zip(block_mask(hash)) {
                 let set = u32::from_le_bytes([word[0], word[1], word[2], word[3]]) | bit;
                 word.copy_from_slice(&set.to_le_bytes());
             }
@@ -71,18 +71,18 @@ impl FilterWriter {
 
 /// A filter in memory.
 #[derive(Debug)]
-pub struct Filter {
-    blocks: Vec<Words>,
+pub struct FilterReader {
+    blocks: Vec<FilterBlock>,
 }
 
-impl Filter {
+impl FilterReader {
     /// Decodes the raw form.
-    pub fn decode(raw: &[u8]) -> Result<Filter> {
+    pub fn decode(raw: &[u8]) -> Result<FilterReader> {
         let mut d = Decoder::new(raw);
         let (count, zero) = (d.u32()? as usize, d.u32()?);
-        if count == 0 || zero != 0 || d.remaining() != count.saturating_mul(BLOCK_BYTES) {
+        if count == 0 || zero != 0 || d.remaining() != count.saturating_mul(FILTER_BLOCK_BYTES) {
             return Err(Error::corruption("malformed filter").expected(
-                format_args!("{} bytes for at least one block", count.saturating_mul(BLOCK_BYTES)),
+                format_args!("{} bytes for at least one block", count.saturating_mul(FILTER_BLOCK_BYTES)),
                 d.remaining(),
             ));
         }
@@ -92,20 +92,20 @@ impl Filter {
             words.iter_mut().zip(b.chunks_exact(4)).for_each(|(w, b)| *w = word(b));
             words
         };
-        Ok(Filter { blocks: raw[HEAD_BYTES..].chunks_exact(BLOCK_BYTES).map(block).collect() })
+        Ok(FilterReader { blocks: raw[FILTER_HEADER_BYTES..].chunks_exact(FILTER_BLOCK_BYTES).map(block).collect() })
     }
 
     /// Whether a key with that hash may have been added.
     #[inline]
-    pub fn may_hold(&self, hash: u64) -> bool {
-        let words = &self.blocks[block_of(hash, self.blocks.len())];
-        let missing = words.iter().zip(mask(hash)).fold(0, |m, (word, bit)| m | (bit & !word));
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let words = &self.blocks[block_index(hash, self.blocks.len())];
+        let missing = words.iter().zip(block_mask(hash)).fold(0, |m, (word, bit)| m | (bit & !word));
         missing == 0
     }
 
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        (self.blocks.len() * BLOCK_BYTES) as u64
+        (self.blocks.len() * FILTER_BLOCK_BYTES) as u64
     }
 }
 
@@ -115,7 +115,7 @@ pub fn false_positive_rate(bits_per_key: u8) -> f64 {
     if bits_per_key == 0 {
         return 1.0;
     }
-    let mean = (8 * BLOCK_BYTES) as f64 / f64::from(bits_per_key);
+    let mean = (8 * FILTER_BLOCK_BYTES) as f64 / f64::from(bits_per_key);
     let mut chance = (-mean).exp();
     let mut rate = 0.0;
     for i in 1..2000 {
@@ -126,19 +126,19 @@ pub fn false_positive_rate(bits_per_key: u8) -> f64 {
 }
 
 /// The fewest bits a key whose rate of false positives is at most `rate`, up to `most`; 0 if no filter is needed for it.
-pub fn bits_for_rate(rate: f64, most: u8) -> u8 {
+pub fn bits_per_key_for_rate(rate: f64, most: u8) -> u8 {
     (0..most).find(|bits| false_positive_rate(*bits) <= rate).unwrap_or(most)
 }
 
 /// High bits choose the block, in proportion, so that any number of blocks is used evenly.
 #[inline]
-fn block_of(hash: u64, blocks: usize) -> usize {
+fn block_index(hash: u64, blocks: usize) -> usize {
     (((hash >> 32) * blocks as u64) >> 32) as usize
 }
 
 /// Low bits choose one bit in each word.
 #[inline]
-fn mask(hash: u64) -> Words {
+fn block_mask(hash: u64) -> FilterBlock {
     SALT.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
 }
 
@@ -147,27 +147,27 @@ mod tests {
     use super::*;
     use perigee_base::checksum::key_hash;
 
-    fn build(keys: std::ops::Range<u32>, bits: u8) -> Filter {
+    fn build(keys: std::ops::Range<u32>, bits: u8) -> FilterReader {
         let mut w = FilterWriter::new(bits);
         keys.for_each(|k| w.add(key_hash(&k.to_be_bytes())));
         let raw = w.build();
-        assert_eq!(raw.len(), w.bytes());
-        Filter::decode(&raw).unwrap()
+        assert_eq!(raw.len(), w.raw_bytes());
+        FilterReader::decode(&raw).unwrap()
     }
 
     #[test]
     fn no_false_negatives_and_few_false_positives() {
         for (bits, most_per_mille) in [(1, 1000), (5, 180), (10, 16), (16, 4)] {
             let f = build(0..20_000, bits);
-            assert!((0..20_000u32).all(|k| f.may_hold(key_hash(&k.to_be_bytes()))));
+            assert!((0..20_000u32).all(|k| f.may_contain(key_hash(&k.to_be_bytes()))));
             let wrong =
-                (1 << 20..(1 << 20) + 100_000u32).filter(|k| f.may_hold(key_hash(&k.to_be_bytes()))).count();
+                (1 << 20..(1 << 20) + 100_000u32).filter(|k| f.may_contain(key_hash(&k.to_be_bytes()))).count();
             assert!(wrong <= most_per_mille * 100, "{bits} bits: {wrong} of 100000");
         }
         assert!((0.012..0.014).contains(&false_positive_rate(10)), "{}", false_positive_rate(10));
-        assert_eq!([1.0, 0.02, 0.01, 0.001, 0.0].map(|rate| bits_for_rate(rate, 30)), [0, 10, 11, 17, 30]);
+        assert_eq!([1.0, 0.02, 0.01, 0.001, 0.0].map(|rate| bits_per_key_for_rate(rate, 30)), [0, 10, 11, 17, 30]);
         let empty = build(0..0, 10);
-        assert!(!empty.may_hold(7));
+        assert!(!empty.may_contain(7));
     }
 
     #[test]
@@ -176,12 +176,12 @@ mod tests {
         (0..100).for_each(|i| w.add(key_hash(&[i])));
         let good = w.build();
         for len in 0..good.len() {
-            assert!(Filter::decode(&good[..len]).is_err());
+            assert!(FilterReader::decode(&good[..len]).is_err());
         }
         for (at, byte) in [(0, 0), (0, 9), (3, 1), (4, 1)] {
             let mut bad = good.clone();
             bad[at] = byte;
-            assert!(Filter::decode(&bad).is_err(), "byte {at}");
+            assert!(FilterReader::decode(&bad).is_err(), "byte {at}");
         }
     }
 }

@@ -4,19 +4,19 @@
 
 use crate::block::column::{Column, SLACK_BYTES};
 use crate::block::frame::{self, Frame, FrameKind};
-use crate::block::{Block, layout::ENTRIES_MAX};
-use crate::cache::BlockCache;
-use crate::filter::Filter;
-use crate::input::Input;
+use crate::block::{TableBlock, layout::ENTRIES_MAX};
+use crate::block_cache::BlockCache;
+use crate::filter::FilterReader;
+use crate::table_file_reader::TableFileReader;
 use crate::klog::layout::{FOOTER_BYTES, Footer};
-use crate::klog::{KlogReader, props};
-use crate::ranges::Fragments;
+use crate::klog::{KlogReader, properties};
+use crate::range_tombstones::RangeTombstones;
 use crate::vlog::VlogReader;
 use perigee_base::checksum::{checksum, key_hash};
-use perigee_base::format::HEADER_BYTES;
-use perigee_base::key::VlogPointer;
-use perigee_base::{Error, FamilyId, FileId, KeyOrder, Result, SeqNo};
-use perigee_env::ReadAt;
+use perigee_base::file_header::HEADER_BYTES;
+use perigee_base::entry::VlogPointer;
+use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_env::RandomAccessFile;
 use std::sync::Arc;
 
 /// The database that fuzzed files belong to.
@@ -31,28 +31,28 @@ pub const VLOG: FileId = FileId(10);
 /// Any bytes as a frame of every type.
 pub fn fuzz_frame(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
-    mend(&mut bytes, 0, KLOG, 72);
+    fix_checksum(&mut bytes, 0, KLOG, 72);
     use FrameKind::{Chunk, Data, Filter, Index, Properties, Ranges};
     let kinds = [Data, Index, Filter, Properties, Chunk, Ranges];
     let accepted = |kind: &FrameKind| {
-        let _ = frame::claimed_bytes(&bytes, *kind);
+        let _ = frame::declared_frame_bytes(&bytes, *kind);
         let Ok(f) = Frame::decode(KLOG, 72, &bytes, *kind) else { return false };
-        f.unpack(8).is_ok_and(|raw| raw.len() == f.raw_bytes + 8)
+        f.decompress(8).is_ok_and(|raw| raw.len() == f.raw_bytes + 8)
     };
     kinds.iter().any(accepted)
 }
 
 /// Any bytes as a raw block; if they are one, every look-up in it.
 pub fn fuzz_block(raw: &[u8]) -> bool {
-    let Ok(block) = Block::parse([raw, &[0xcc; Block::SLACK]].concat()) else { return false };
+    let Ok(block) = TableBlock::parse([raw, &[0xcc; TableBlock::SLACK]].concat()) else { return false };
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        assert!(block.key_is(KeyOrder::Bytes, i, &key));
+        assert!(block.key_equals(KeyComparator::Bytes, i, &key));
         std::hint::black_box((block.value(i), block.pinned_value(i)));
-        assert!(block.lower_bound(KeyOrder::Bytes, &key, block.seq(i)) <= block.len());
+        assert!(block.lower_bound(KeyComparator::Bytes, &key, block.seq(i)) <= block.len());
         key.push(0);
-        assert!(block.lower_bound(KeyOrder::Bytes, &key, SeqNo::MAX) <= block.len());
+        assert!(block.lower_bound(KeyComparator::Bytes, &key, SeqNo::MAX) <= block.len());
     }
     true
 }
@@ -70,36 +70,36 @@ pub fn fuzz_column(bytes: &[u8]) -> bool {
 
 /// Any bytes as fragments of range tombstones.
 pub fn fuzz_ranges(raw: &[u8]) -> bool {
-    let Ok(fragments) = Fragments::decode(raw, KeyOrder::Bytes) else { return false };
-    assert_eq!(Fragments::decode(&fragments.encode(), KeyOrder::Bytes).ok().as_ref(), Some(&fragments));
+    let Ok(fragments) = RangeTombstones::decode(raw, KeyComparator::Bytes) else { return false };
+    assert_eq!(RangeTombstones::decode(&fragments.encode(), KeyComparator::Bytes).ok().as_ref(), Some(&fragments));
     for key in [&b""[..], b"a", raw] {
-        std::hint::black_box(fragments.window(KeyOrder::Bytes, key));
+        std::hint::black_box(fragments.span_at(KeyComparator::Bytes, key));
     }
     true
 }
 
 /// Any bytes as a filter.
 pub fn fuzz_filter(raw: &[u8]) -> bool {
-    let Ok(filter) = Filter::decode(raw) else { return false };
+    let Ok(filter) = FilterReader::decode(raw) else { return false };
     for hash in [0, 1, u64::MAX, 1 << 32, key_hash(raw)] {
-        std::hint::black_box(filter.may_hold(hash));
+        std::hint::black_box(filter.may_contain(hash));
     }
     true
 }
 
 /// Any bytes as properties.
 pub fn fuzz_props(raw: &[u8]) -> bool {
-    let Ok((summary, order)) = props::decode(raw) else { return false };
-    assert_eq!(props::decode(&props::encode(&summary, order)).ok(), Some((summary, order)));
-    if let Ok(Some(sketch)) = props::sketch(raw) {
-        assert_eq!(crate::Sketch::decode(sketch.raw()).ok(), Some(sketch.clone()));
+    let Ok((summary, order)) = properties::decode(raw) else { return false };
+    assert_eq!(properties::decode(&properties::encode(&summary, order)).ok(), Some((summary, order)));
+    if let Ok(Some(sketch)) = properties::decode_sketch(raw) {
+        assert_eq!(crate::KeySketch::decode(sketch.raw()).ok(), Some(sketch.clone()));
         std::hint::black_box(sketch.estimate());
     }
-    if let Ok(expiries) = props::expiries(raw) {
+    if let Ok(expiries) = properties::decode_expiries(raw) {
         assert!(
-            expiries.is_empty() || crate::Expiries::decode(&expiries.encode()).ok() == Some(expiries.clone())
+            expiries.is_empty() || crate::ExpiryHistogram::decode(&expiries.encode()).ok() == Some(expiries.clone())
         );
-        std::hint::black_box((expiries.passed(1 << 40), expiries.when(7)));
+        std::hint::black_box((expiries.expired_count(1 << 40), expiries.nth_expiry_ms(7)));
     }
     true
 }
@@ -108,7 +108,7 @@ pub fn fuzz_props(raw: &[u8]) -> bool {
 pub fn fuzz_footer(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     let offset = 1 << 20;
-    mend_footer(&mut bytes, offset);
+    fix_footer_checksum(&mut bytes, offset);
     let Ok(footer) = Footer::decode(&bytes, KLOG, offset) else { return false };
     assert_eq!(footer.encode(KLOG, offset)[..], bytes[..]);
     true
@@ -125,15 +125,15 @@ pub fn fuzz_pointer(bytes: &[u8]) -> bool {
 /// Any bytes as a whole klog: opened, read in both directions, searched, verified.
 pub fn fuzz_klog(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
-    mend_klog(&mut bytes);
+    fix_klog_checksums(&mut bytes);
     let len = bytes.len() as u64;
-    let Ok(input) = Input::over(Arc::new(Bytes(bytes)), KLOG, "fuzz.klog".into(), len) else { return false };
+    let Ok(input) = TableFileReader::from_file(Arc::new(BytesFile(bytes)), KLOG, "fuzz.klog".into(), len) else { return false };
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let Ok(reader) = KlogReader::over(input, DATABASE, cache, Arc::default()) else { return false };
-    walk(&Arc::new(reader)).is_ok()
+    let Ok(reader) = KlogReader::from_file(input, DATABASE, cache, Arc::default()) else { return false };
+    check_all_reads(&Arc::new(reader)).is_ok()
 }
 
-fn walk(reader: &Arc<KlogReader>) -> Result<()> {
+fn check_all_reads(reader: &Arc<KlogReader>) -> Result<()> {
     // Even a file out of order has no more entries than its footer says, or verify would have noticed.
     let verified = reader.verify(0, &mut |_| {});
     let whole = verified.err().filter(|e| !e.message().contains("whole file"));
@@ -146,7 +146,7 @@ fn walk(reader: &Arc<KlogReader>) -> Result<()> {
         other.seek(&key, seq)?;
         other.seek_before(&key, seq)?;
         if whole.is_none() {
-            assert_eq!(got, Some((seq, cursor.found())), "a verified klog finds its entries");
+            assert_eq!(got, Some((seq, cursor.pinned_value())), "a verified klog finds its entries");
         }
         cursor.next()?;
     }
@@ -160,15 +160,15 @@ fn walk(reader: &Arc<KlogReader>) -> Result<()> {
 /// Any bytes as a whole vlog: every frame read as a value, then verified.
 pub fn fuzz_vlog(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
-    mend_header(&mut bytes, VLOG);
+    fix_header_checksum(&mut bytes, VLOG);
     let len = bytes.len() as u64;
     let mut pointers = Vec::new();
-    walk_frames(&mut bytes, VLOG, len, |offset, stored_bytes, raw| {
+    fix_frame_checksums(&mut bytes, VLOG, len, |offset, stored_bytes, raw| {
         let p = |stored_bytes, value_bytes| VlogPointer { file: VLOG, offset, stored_bytes, value_bytes };
         pointers.extend([p(stored_bytes, raw), p(len - offset, 2 << 20), p(len - offset, raw)]);
     });
-    let Ok(input) = Input::over(Arc::new(Bytes(bytes)), VLOG, "fuzz.vlog".into(), len) else { return false };
-    let Ok(reader) = VlogReader::over(input, DATABASE, Arc::default()) else { return false };
+    let Ok(input) = TableFileReader::from_file(Arc::new(BytesFile(bytes)), VLOG, "fuzz.vlog".into(), len) else { return false };
+    let Ok(reader) = VlogReader::from_file(input, DATABASE, Arc::default()) else { return false };
     for p in pointers {
         if let Ok(value) = reader.read(&p) {
             assert_eq!(value.len() as u64, p.value_bytes, "a value has the length of its pointer");
@@ -179,9 +179,9 @@ pub fn fuzz_vlog(bytes: &[u8]) -> bool {
 
 /// A file that is a vector.
 #[derive(Debug)]
-struct Bytes(Vec<u8>);
+struct BytesFile(Vec<u8>);
 
-impl ReadAt for Bytes {
+impl RandomAccessFile for BytesFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let part = self.0.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
         buf.copy_from_slice(part.ok_or_else(|| Error::corruption("the file ends early"))?);
@@ -193,45 +193,45 @@ impl ReadAt for Bytes {
 }
 
 /// Puts the right checksum into the last eight of `bytes[start..]`.
-fn mend(bytes: &mut [u8], start: usize, file: FileId, offset: u64) {
+fn fix_checksum(bytes: &mut [u8], start: usize, file: FileId, offset: u64) {
     if let Some(end) = bytes.len().checked_sub(8).filter(|&end| end >= start) {
         let sum = checksum(file, offset, &bytes[start..end]);
         bytes[end..].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
-fn mend_header(bytes: &mut [u8], file: FileId) {
+fn fix_header_checksum(bytes: &mut [u8], file: FileId) {
     if let Some(header) = bytes.get_mut(..HEADER_BYTES) {
-        mend(header, 0, file, 0);
+        fix_checksum(header, 0, file, 0);
     }
 }
 
-fn mend_footer(bytes: &mut [u8], offset: u64) {
+fn fix_footer_checksum(bytes: &mut [u8], offset: u64) {
     let end = bytes.len().saturating_sub(8);
     if let Some(body) = bytes.get_mut(..end) {
-        mend(body, 0, KLOG, offset);
+        fix_checksum(body, 0, KLOG, offset);
     }
 }
 
 /// Mends frame after frame from the header to `end`, as far as their lengths lead.
-fn walk_frames(bytes: &mut [u8], file: FileId, end: u64, mut each: impl FnMut(u64, u64, u64)) {
+fn fix_frame_checksums(bytes: &mut [u8], file: FileId, end: u64, mut each: impl FnMut(u64, u64, u64)) {
     let mut offset = HEADER_BYTES;
-    while let Some(head) = bytes.get(offset..offset + frame::HEAD_BYTES) {
-        let Ok(length) = frame::claimed_bytes(head, FrameKind::Index) else { return };
+    while let Some(head) = bytes.get(offset..offset + frame::FRAME_HEADER_BYTES) {
+        let Ok(length) = frame::declared_frame_bytes(head, FrameKind::Index) else { return };
         let raw = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
         let next = offset + length as usize;
         if next as u64 > end {
             return;
         }
-        mend(&mut bytes[offset..next], 0, file, offset as u64);
+        fix_checksum(&mut bytes[offset..next], 0, file, offset as u64);
         each(offset as u64, length, raw);
         offset = next;
     }
 }
 
-fn mend_klog(bytes: &mut [u8]) {
-    mend_header(bytes, KLOG);
+fn fix_klog_checksums(bytes: &mut [u8]) {
+    fix_header_checksum(bytes, KLOG);
     let Some(footer) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
-    mend_footer(&mut bytes[footer..], footer as u64);
-    walk_frames(bytes, KLOG, footer as u64, |_, _, _| {});
+    fix_footer_checksum(&mut bytes[footer..], footer as u64);
+    fix_frame_checksums(bytes, KLOG, footer as u64, |_, _, _| {});
 }

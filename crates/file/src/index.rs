@@ -5,14 +5,14 @@
 //! Invariant (kept by the writer, checked by `verify`): last entry of block i <= separator i < first entry of
 //! block i + 1, in entry order. So a point read looks into exactly one block, however many versions a key has.
 
-use crate::block::Block;
+use crate::block::TableBlock;
 use crate::block::frame::{self, FrameKind};
-use crate::block::writer::{BlockWriter, common_prefix};
-use crate::heads::{self, Heads};
-use crate::learned::Learned;
+use crate::block::writer::{BlockWriter, common_prefix_len};
+use crate::key_prefix::{self, KeyPrefixIndex};
+use crate::learned_index::LearnedIndex;
 use perigee_base::bug::{self, Bug};
 use perigee_base::codec::{Decoder, put_varint};
-use perigee_base::{EntryKind, Error, KeyOrder, KeyRef, Result, SeqNo};
+use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -25,12 +25,12 @@ pub struct IndexWriter {
 
 impl IndexWriter {
     /// An empty index.
-    pub fn new(order: KeyOrder) -> Self {
+    pub fn new(order: KeyComparator) -> Self {
         IndexWriter { block: BlockWriter::new(order), value: Vec::new() }
     }
 
     /// Adds the next data block, `length` bytes as a frame.
-    pub fn add(&mut self, separator: (&[u8], SeqNo), length: u64) {
+    pub fn add_block(&mut self, separator: (&[u8], SeqNo), length: u64) {
         self.value.clear();
         put_varint(&mut self.value, length);
         self.block.add_raw(separator.0, separator.1, EntryKind::Put, &self.value);
@@ -45,9 +45,9 @@ impl IndexWriter {
     pub fn estimated_bytes(&self) -> usize {
         self.block.estimated_bytes()
     }
-    /// Bytes in memory for it; see [`BlockWriter::gathered_bytes`].
-    pub fn gathered_bytes(&self) -> usize {
-        self.block.gathered_bytes()
+    /// Bytes in memory for it; see [`BlockWriter::buffered_bytes`].
+    pub fn buffered_bytes(&self) -> usize {
+        self.block.buffered_bytes()
     }
     /// Memory of its buffers.
     pub fn memory_bytes(&self) -> usize {
@@ -61,19 +61,19 @@ impl IndexWriter {
 
 /// The separator between the last entry of a block and the first of the next: a short key that sorts between
 /// theirs, with sequence number 0; or the last entry's own position, if the next block goes on with its key.
-pub fn separator(order: KeyOrder, last: (&[u8], SeqNo), next: &[u8]) -> (Vec<u8>, SeqNo) {
-    if order.equal(last.0, next) {
+pub fn block_separator(order: KeyComparator, last: (&[u8], SeqNo), next: &[u8]) -> (Vec<u8>, SeqNo) {
+    if order.keys_equal(last.0, next) {
         return (next.to_vec(), last.1);
     }
-    if order != KeyOrder::Bytes && !(bug::on(Bug::ShortSeparator) && last.0 < next) {
+    if order != KeyComparator::Bytes && !(bug::is_active(Bug::ShortSeparator) && last.0 < next) {
         return (last.0.to_vec(), SeqNo::ZERO);
     }
-    (short_between(last.0, next), SeqNo::ZERO)
+    (short_separator(last.0, next), SeqNo::ZERO)
 }
 
 /// A short key that is at least `a` and less than `b`, for `a < b` in byte order.
-fn short_between(a: &[u8], b: &[u8]) -> Vec<u8> {
-    let p = common_prefix(a, b);
+fn short_separator(a: &[u8], b: &[u8]) -> Vec<u8> {
+    let p = common_prefix_len(a, b);
     if p >= a.len() || p >= b.len() {
         return a.to_vec(); // a is a prefix of b: nothing shorter is at least a
     }
@@ -97,48 +97,48 @@ fn short_between(a: &[u8], b: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexKind {
     /// By halving, whole separators compared.
-    Plain,
+    BinarySearch,
     /// Through their heads: the fastest, eight bytes and a seventh for each.
     #[default]
-    Heads,
+    KeyPrefixes,
     /// Through lines over their heads where that is small, else through the heads: the smallest.
     Learned,
 }
 
 #[derive(Debug)]
-enum Guide {
-    None,
-    Heads(Heads),
-    Learned(Learned),
+enum SeparatorSearch {
+    BinarySearch,
+    KeyPrefixes(KeyPrefixIndex),
+    Learned(LearnedIndex),
 }
 
 /// The index in memory.
 #[derive(Debug)]
-pub struct Index {
+pub struct IndexReader {
     /// `None`: no data blocks.
-    block: Option<Block>,
+    index_block: Option<TableBlock>,
     /// Over the separators, behind the part that all begin with; in byte order only.
-    guide: Guide,
+    search: SeparatorSearch,
     /// Start of each data block, and the end of the last.
-    starts: Vec<u64>,
+    block_offsets: Vec<u64>,
     /// Every search ends at the first block.
-    everything: bool,
+    covers_all_keys: bool,
 }
 
-impl Index {
+impl IndexReader {
     /// Decodes the raw form (with slack) of an index whose data blocks fill `data` without a gap.
-    pub fn decode(buf: Vec<u8>, data: Range<u64>, order: KeyOrder) -> Result<Index> {
-        Self::decode_as(IndexKind::default(), buf, data, order)
+    pub fn decode(buf: Vec<u8>, data: Range<u64>, order: KeyComparator) -> Result<IndexReader> {
+        Self::decode_with_kind(IndexKind::default(), buf, data, order)
     }
     /// The same for a kind of search.
-    pub fn decode_as(kind: IndexKind, buf: Vec<u8>, data: Range<u64>, order: KeyOrder) -> Result<Index> {
-        let block = Block::parse(buf)?.under(order)?;
+    pub fn decode_with_kind(kind: IndexKind, buf: Vec<u8>, data: Range<u64>, order: KeyComparator) -> Result<IndexReader> {
+        let block = TableBlock::parse(buf)?.check_comparator(order)?;
         let mut starts = Vec::with_capacity(block.len() + 1);
         let mut expected = data.start;
         for i in 0..block.len() {
             let mut d = Decoder::new(block.raw_value(i));
             let length = d.varint()?;
-            let possible = frame::OVERHEAD_BYTES as u64..=FrameKind::Data.bytes_max() as u64;
+            let possible = frame::FRAME_OVERHEAD_BYTES as u64..=FrameKind::Data.frame_bytes_max() as u64;
             if !d.is_empty() || block.kind(i) != EntryKind::Put || !possible.contains(&length) {
                 return Err(Error::corruption(format!("entry {i} of the index is malformed"))
                     .expected(format_args!("the length of a data block at {expected}"), length));
@@ -151,126 +151,126 @@ impl Index {
             return Err(Error::corruption("the data blocks of the index do not fill their part of the file")
                 .expected(data.end, expected));
         }
-        let guide = Guide::new(kind, &block, order);
-        Ok(Index { block: Some(block), guide, starts, everything: false })
+        let guide = SeparatorSearch::new(kind, &block, order);
+        Ok(IndexReader { index_block: Some(block), search: guide, block_offsets: starts, covers_all_keys: false })
     }
     /// The index of a file without data blocks.
-    pub fn empty() -> Index {
-        Index { block: None, guide: Guide::None, starts: Vec::new(), everything: false }
+    pub fn empty() -> IndexReader {
+        IndexReader { index_block: None, search: SeparatorSearch::BinarySearch, block_offsets: Vec::new(), covers_all_keys: false }
     }
     /// An index that leads every search to its first block.
     #[must_use]
-    pub fn over_everything(self) -> Index {
-        Index { everything: true, ..self }
+    pub fn covering_all_keys(self) -> IndexReader {
+        IndexReader { covers_all_keys: true, ..self }
     }
 
     /// Number of data blocks.
     #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        self.block.as_ref().map_or(0, Block::len)
+    pub fn block_count(&self) -> usize {
+        self.index_block.as_ref().map_or(0, TableBlock::len)
     }
 
     /// The only data block that can hold the first entry at or after (key, seq), or `len()` if none does. If
     /// all its entries are before, that entry is the first of the next block, and has a greater key.
     #[inline]
-    pub fn find(&self, order: KeyOrder, key: &[u8], seq: SeqNo) -> usize {
-        if self.everything {
+    pub fn find_block(&self, order: KeyComparator, key: &[u8], seq: SeqNo) -> usize {
+        if self.covers_all_keys {
             return 0;
         }
-        match (&self.block, &self.guide) {
-            (Some(block), Guide::Heads(heads)) => find_by_heads(block, heads, key, seq),
-            (Some(block), Guide::Learned(learned)) => {
-                block.behind_prefix(key).map_or_else(|place| place, |rest| learned.find(block, rest, seq))
+        match (&self.index_block, &self.search) {
+            (Some(block), SeparatorSearch::KeyPrefixes(heads)) => find_by_key_prefix(block, heads, key, seq),
+            (Some(block), SeparatorSearch::Learned(learned)) => {
+                block.strip_shared_prefix(key).map_or_else(|place| place, |rest| learned.lower_bound(block, rest, seq))
             }
-            (Some(block), Guide::None) => block.lower_bound(order, key, seq),
+            (Some(block), SeparatorSearch::BinarySearch) => block.lower_bound(order, key, seq),
             (None, _) => 0,
         }
     }
 
     /// Offset and frame length of data block `i`.
     #[inline]
-    pub fn place(&self, i: usize) -> (u64, u64) {
-        (self.starts[i], self.starts[i + 1] - self.starts[i])
+    pub fn block_handle(&self, i: usize) -> (u64, u64) {
+        (self.block_offsets[i], self.block_offsets[i + 1] - self.block_offsets[i])
     }
-    fn block(&self) -> &Block {
-        self.block.as_ref().expect("only an index with data blocks is asked for one of them")
+    fn index_block(&self) -> &TableBlock {
+        self.index_block.as_ref().expect("only an index with data blocks is asked for one of them")
     }
     /// Separator of data block `i`.
     pub fn separator(&self, i: usize) -> (Vec<u8>, SeqNo) {
         let mut key = Vec::new();
-        let block = self.block();
+        let block = self.index_block();
         block.copy_key(i, &mut key);
         (key, block.seq(i))
     }
     /// The separator of data block `i`, compared with a place.
-    pub fn cmp_separator(&self, order: KeyOrder, i: usize, key: KeyRef<'_>, seq: SeqNo) -> Ordering {
-        let block = self.block();
+    pub fn compare_separator(&self, order: KeyComparator, i: usize, key: KeyRef<'_>, seq: SeqNo) -> Ordering {
+        let block = self.index_block();
         block.key(i).cmp(order, key).then_with(|| seq.cmp(&block.seq(i)))
     }
     /// Whether the separator of data block `i` has that key.
-    pub fn separator_is(&self, order: KeyOrder, i: usize, key: &[u8]) -> bool {
-        self.block().key_is(order, i, key)
+    pub fn separator_has_key(&self, order: KeyComparator, i: usize, key: &[u8]) -> bool {
+        self.index_block().key_equals(order, i, key)
     }
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        self.block.as_ref().map_or(0, Block::memory_bytes)
-            + self.guide_bytes()
-            + (self.starts.len() * 8) as u64
+        self.index_block.as_ref().map_or(0, TableBlock::memory_bytes)
+            + self.search_bytes()
+            + (self.block_offsets.len() * 8) as u64
     }
     /// Memory of what leads to separators, a part of [`Index::memory_bytes`].
-    pub fn guide_bytes(&self) -> u64 {
-        match &self.guide {
-            Guide::None => 0,
-            Guide::Heads(heads) => heads.memory_bytes(),
-            Guide::Learned(learned) => learned.memory_bytes(),
+    pub fn search_bytes(&self) -> u64 {
+        match &self.search {
+            SeparatorSearch::BinarySearch => 0,
+            SeparatorSearch::KeyPrefixes(heads) => heads.memory_bytes(),
+            SeparatorSearch::Learned(learned) => learned.memory_bytes(),
         }
     }
     /// How it is searched.
-    pub fn kind(&self) -> IndexKind {
-        match &self.guide {
-            Guide::None => IndexKind::Plain,
-            Guide::Heads(_) => IndexKind::Heads,
-            Guide::Learned(_) => IndexKind::Learned,
+    pub fn search_kind(&self) -> IndexKind {
+        match &self.search {
+            SeparatorSearch::BinarySearch => IndexKind::BinarySearch,
+            SeparatorSearch::KeyPrefixes(_) => IndexKind::KeyPrefixes,
+            SeparatorSearch::Learned(_) => IndexKind::Learned,
         }
     }
 }
 
-impl Guide {
+impl SeparatorSearch {
     /// Over the separators of `block`. A block in the wrong order gives wrong answers, as it would without; `verify` finds it.
-    fn new(kind: IndexKind, block: &Block, order: KeyOrder) -> Guide {
-        if order != KeyOrder::Bytes || kind == IndexKind::Plain {
-            return Guide::None;
+    fn new(kind: IndexKind, block: &TableBlock, order: KeyComparator) -> SeparatorSearch {
+        if order != KeyComparator::Bytes || kind == IndexKind::BinarySearch {
+            return SeparatorSearch::BinarySearch;
         }
-        let heads: Vec<u64> = (0..block.len()).map(|i| heads::head(block.suffix(i))).collect();
-        let learned = if kind == IndexKind::Learned { Learned::new(&heads) } else { None };
-        learned.map_or_else(|| Guide::Heads(Heads::new(&heads)), Guide::Learned)
+        let heads: Vec<u64> = (0..block.len()).map(|i| key_prefix::key_prefix(block.suffix(i))).collect();
+        let learned = if kind == IndexKind::Learned { LearnedIndex::new(&heads) } else { None };
+        learned.map_or_else(|| SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&heads)), SeparatorSearch::Learned)
     }
 }
 
 /// What [`Block::lower_bound`] says, in byte order: whole separators are compared only where heads are equal.
 #[inline]
-fn find_by_heads(block: &Block, heads: &Heads, key: &[u8], seq: SeqNo) -> usize {
-    let rest = match block.behind_prefix(key) {
+fn find_by_key_prefix(block: &TableBlock, heads: &KeyPrefixIndex, key: &[u8], seq: SeqNo) -> usize {
+    let rest = match block.strip_shared_prefix(key) {
         Ok(rest) => rest,
         Err(place) => return place,
     };
-    let head = heads::head(rest);
-    let low = heads.before(head);
+    let head = key_prefix::key_prefix(rest);
+    let low = heads.rank(head);
     if heads.get(low) != Some(head) {
         return low;
     }
-    let high = head.checked_add(1).map_or(block.len(), |next| heads.before(next));
-    block.lower_bound_among(rest, seq, low..high)
+    let high = head.checked_add(1).map_or(block.len(), |next| heads.rank(next));
+    block.lower_bound_in(rest, seq, low..high)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Rng;
+    use crate::testing::TestRng;
 
     #[test]
-    fn separators_are_complete() {
-        let mut rng = Rng::new(6);
+    fn short_separators_lie_between_keys() {
+        let mut rng = TestRng::new(6);
         for _ in 0..20_000 {
             let mut key = || {
                 let n = rng.below(5);
@@ -278,19 +278,19 @@ mod tests {
             };
             let (a, b) = (key(), key());
             if a < b {
-                let s = short_between(&a, &b);
+                let s = short_separator(&a, &b);
                 assert!(a <= s && s < b && s.len() <= a.len().max(b.len()), "{a:?} {s:?} {b:?}");
             }
         }
-        assert_eq!(short_between(b"abcdef", b"abzz"), b"abd");
-        assert_eq!(short_between(b"abcdef", b"abdd"), b"abd");
-        assert_eq!(short_between(b"abc\x01\x05", b"abd"), b"abc\x02");
+        assert_eq!(short_separator(b"abcdef", b"abzz"), b"abd");
+        assert_eq!(short_separator(b"abcdef", b"abdd"), b"abd");
+        assert_eq!(short_separator(b"abc\x01\x05", b"abd"), b"abc\x02");
     }
 
     /// Separators with few different heads, with equal keys, and shorter than a head.
     #[test]
-    fn heads_find_what_a_plain_search_finds() {
-        let mut rng = Rng::new(12);
+    fn all_index_kinds_find_the_same_block() {
+        let mut rng = TestRng::new(12);
         let mut learned = 0;
         for case in 0..300 {
             let (letters, longest) = ([2, 3, 256][case % 3], [3, 12, 20][case / 3 % 3]);
@@ -303,28 +303,28 @@ mod tests {
             keys.sort();
             let asked: Vec<Vec<u8>> =
                 keys.iter().cloned().chain((0..50).map(|_| key())).chain([vec![]]).collect();
-            let mut w = IndexWriter::new(KeyOrder::Bytes);
+            let mut w = IndexWriter::new(KeyComparator::Bytes);
             for (i, k) in keys.iter().enumerate() {
-                w.add((k, SeqNo((keys.len() - i) as u64)), 100);
+                w.add_block((k, SeqNo((keys.len() - i) as u64)), 100);
             }
             let mut raw = Vec::new();
             w.finish(&mut raw);
-            raw.resize(raw.len() + Block::SLACK, 0);
+            raw.resize(raw.len() + TableBlock::SLACK, 0);
             let data = 72..72 + 100 * keys.len() as u64;
-            let index = Index::decode(raw.clone(), data.clone(), KeyOrder::Bytes).unwrap();
-            let lines = Index::decode_as(IndexKind::Learned, raw, data, KeyOrder::Bytes).unwrap();
-            learned += usize::from(lines.kind() == IndexKind::Learned);
+            let index = IndexReader::decode(raw.clone(), data.clone(), KeyComparator::Bytes).unwrap();
+            let lines = IndexReader::decode_with_kind(IndexKind::Learned, raw, data, KeyComparator::Bytes).unwrap();
+            learned += usize::from(lines.search_kind() == IndexKind::Learned);
             for k in &asked {
                 for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
                     for seq in [SeqNo::ZERO, SeqNo(3), SeqNo::MAX] {
-                        let plain = index.block().lower_bound(KeyOrder::Bytes, &k, seq);
+                        let plain = index.index_block().lower_bound(KeyComparator::Bytes, &k, seq);
                         assert_eq!(
-                            index.find(KeyOrder::Bytes, &k, seq),
+                            index.find_block(KeyComparator::Bytes, &k, seq),
                             plain,
                             "{k:?} at {seq:?} among {keys:?}"
                         );
                         assert_eq!(
-                            lines.find(KeyOrder::Bytes, &k, seq),
+                            lines.find_block(KeyComparator::Bytes, &k, seq),
                             plain,
                             "{k:?} by lines among {keys:?}"
                         );
@@ -336,17 +336,17 @@ mod tests {
     }
 
     #[test]
-    fn blocks_must_tile_their_part() {
+    fn data_blocks_must_be_contiguous() {
         let build = |lengths: &[u64]| {
-            let mut w = IndexWriter::new(KeyOrder::Bytes);
-            lengths.iter().enumerate().for_each(|(i, l)| w.add((&[i as u8], SeqNo::ZERO), *l));
+            let mut w = IndexWriter::new(KeyComparator::Bytes);
+            lengths.iter().enumerate().for_each(|(i, l)| w.add_block((&[i as u8], SeqNo::ZERO), *l));
             let mut out = Vec::new();
             w.finish(&mut out);
-            out.resize(out.len() + Block::SLACK, 0);
-            Index::decode(out, 72..300, KeyOrder::Bytes)
+            out.resize(out.len() + TableBlock::SLACK, 0);
+            IndexReader::decode(out, 72..300, KeyComparator::Bytes)
         };
         let good = build(&[100, 128]).unwrap();
-        assert_eq!((good.place(0), good.place(1)), ((72, 100), (172, 128)));
+        assert_eq!((good.block_handle(0), good.block_handle(1)), ((72, 100), (172, 128)));
         for bad in [&[100, 127][..], &[100, 129], &[300], &[10, 218], &[u64::MAX], &[u64::MAX, 229]] {
             assert!(build(bad).is_err(), "{bad:?}");
         }

@@ -6,41 +6,41 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod name;
-pub mod compress;
-mod output;
-pub mod handles;
-mod input;
-pub mod heads;
+pub mod filename;
+pub mod compression;
+mod table_file_writer;
+pub mod handle_cache;
+mod table_file_reader;
+pub mod key_prefix;
 pub mod block;
-mod ghost;
-mod slots;
-pub mod cache;
+mod ghost_cache;
+mod block_slots;
+pub mod block_cache;
 pub mod log;
 pub mod filter;
-pub mod sketch;
-pub mod expiries;
-pub mod learned;
+pub mod key_sketch;
+pub mod expiry_histogram;
+pub mod learned_index;
 pub mod index;
 pub mod vlog;
-pub mod ranges;
+pub mod range_tombstones;
 pub mod klog;
-pub mod shelf;
+pub mod table_cache;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
 mod testing;
 
-pub use block::Block;
-pub use block::window::Strand;
-pub use cache::BlockCache;
-pub use compress::{Codec, Compression};
-pub use expiries::Expiries;
-pub use handles::{Handles, Limit};
+pub use block::TableBlock;
+pub use block::entry_window::EntryWindowView;
+pub use block_cache::BlockCache;
+pub use compression::{Codec, CompressionMethod};
+pub use expiry_histogram::ExpiryHistogram;
+pub use handle_cache::{FileHandleCache, HandleLimit};
 pub use klog::{
-    Found, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, Near, RangeSummary, Spot,
+    EntryValue, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, BlockHint, RangeTombstoneSummary, EntryMeta,
 };
-pub use ranges::{Fragment, Fragments};
-pub use shelf::Shelf;
-pub use sketch::Sketch;
+pub use range_tombstones::{RangeTombstoneFragment, RangeTombstones};
+pub use table_cache::TableCache;
+pub use key_sketch::KeySketch;
 pub use vlog::{VlogReader, VlogSummary, VlogWriter};

@@ -1,18 +1,18 @@
 //! What the tests of this crate share: a seeded generator, model entries, a directory in memory, damage.
 
-use perigee_base::key::VlogPointer;
-use perigee_base::{EntryRef, Error, ErrorKind, Expiry, FileId, KeyOrder, Result, SeqNo, ValueRef, key};
-use perigee_env::{Append, Dir, DirLock, ReadAt};
+use perigee_base::entry::VlogPointer;
+use perigee_base::{EntryRef, Error, ErrorKind, Expiry, FileId, KeyComparator, Result, SeqNo, ValueRef, entry};
+use perigee_env::{WritableFile, Dir, DirLock, RandomAccessFile};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// A small generator of repeatable numbers (a counter through a mixer).
-pub struct Rng(u64);
+pub struct TestRng(u64);
 
-impl Rng {
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+impl TestRng {
+    pub fn new(seed: u64) -> TestRng {
+        TestRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -31,46 +31,46 @@ impl Rng {
 
 /// An owned value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum TestValue {
     None,
     Inline(Vec<u8>),
     Pointer(VlogPointer),
-    Until(Vec<u8>, u64),
-    PointerUntil(VlogPointer, u64),
+    InlineExpiring(Vec<u8>, u64),
+    PointerExpiring(VlogPointer, u64),
 }
 
 /// An owned entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TestEntry {
     pub key: Vec<u8>,
     pub seq: SeqNo,
-    pub value: Value,
+    pub value: TestValue,
 }
 
-impl Entry {
-    pub fn put(key: &[u8], seq: u64, value: &[u8]) -> Entry {
-        Entry { key: key.to_vec(), seq: SeqNo(seq), value: Value::Inline(value.to_vec()) }
+impl TestEntry {
+    pub fn put(key: &[u8], seq: u64, value: &[u8]) -> TestEntry {
+        TestEntry { key: key.to_vec(), seq: SeqNo(seq), value: TestValue::Inline(value.to_vec()) }
     }
-    pub fn delete(key: &[u8], seq: u64) -> Entry {
-        Entry { key: key.to_vec(), seq: SeqNo(seq), value: Value::None }
+    pub fn delete(key: &[u8], seq: u64) -> TestEntry {
+        TestEntry { key: key.to_vec(), seq: SeqNo(seq), value: TestValue::None }
     }
     pub fn as_ref(&self) -> EntryRef<'_> {
         let value = match &self.value {
-            Value::None => ValueRef::None,
-            Value::Inline(v) => ValueRef::Inline(v),
-            Value::Pointer(p) => ValueRef::Pointer(*p),
-            Value::Until(v, ms) => ValueRef::InlineUntil(v, Expiry(*ms)),
-            Value::PointerUntil(p, ms) => ValueRef::PointerUntil(*p, Expiry(*ms)),
+            TestValue::None => ValueRef::Tombstone,
+            TestValue::Inline(v) => ValueRef::Inline(v),
+            TestValue::Pointer(p) => ValueRef::Pointer(*p),
+            TestValue::InlineExpiring(v, ms) => ValueRef::InlineExpiring(v, Expiry(*ms)),
+            TestValue::PointerExpiring(p, ms) => ValueRef::PointerExpiring(*p, Expiry(*ms)),
         };
         EntryRef { key: &self.key, seq: self.seq, value }
     }
-    pub fn is_before(&self, k: &[u8], seq: SeqNo) -> bool {
-        key::cmp_entry(KeyOrder::Bytes, (&self.key, self.seq), (k, seq)).is_lt()
+    pub fn sorts_before(&self, k: &[u8], seq: SeqNo) -> bool {
+        entry::cmp_entry(KeyComparator::Bytes, (&self.key, self.seq), (k, seq)).is_lt()
     }
 }
 
 /// At most `most` entries in entry order: shared prefixes, NULs, empty keys, chains of versions, every kind.
-pub fn sorted_entries(rng: &mut Rng, most: u64) -> Vec<Entry> {
+pub fn sorted_entries(rng: &mut TestRng, most: u64) -> Vec<TestEntry> {
     let n = 1 + rng.below(most);
     let prefix = {
         let len = rng.below(12) as usize;
@@ -89,21 +89,21 @@ pub fn sorted_entries(rng: &mut Rng, most: u64) -> Vec<Entry> {
             let seq = 1 + (rng.next() >> 8 >> shift);
             let len = rng.below(value_bytes) as usize;
             let value = match rng.below(10) {
-                0 => Value::None,
-                1 => Value::Pointer(pointer(rng)),
-                2 => Value::Inline(Vec::new()),
-                4 => Value::Until(rng.bytes(len), rng.next()),
-                5 => Value::PointerUntil(pointer(rng), rng.next()),
-                3 => Value::Inline(rng.bytes(len)),
-                _ => Value::Inline(vec![7; len]),
+                0 => TestValue::None,
+                1 => TestValue::Pointer(pointer(rng)),
+                2 => TestValue::Inline(Vec::new()),
+                4 => TestValue::InlineExpiring(rng.bytes(len), rng.next()),
+                5 => TestValue::PointerExpiring(pointer(rng), rng.next()),
+                3 => TestValue::Inline(rng.bytes(len)),
+                _ => TestValue::Inline(vec![7; len]),
             };
             all.insert((k.clone(), std::cmp::Reverse(seq)), value);
         }
     }
-    all.into_iter().map(|((key, seq), value)| Entry { key, seq: SeqNo(seq.0), value }).collect()
+    all.into_iter().map(|((key, seq), value)| TestEntry { key, seq: SeqNo(seq.0), value }).collect()
 }
 
-fn pointer(rng: &mut Rng) -> VlogPointer {
+fn pointer(rng: &mut TestRng) -> VlogPointer {
     let shift = 34 + rng.below(28);
     VlogPointer {
         file: FileId(rng.below(4)),
@@ -114,7 +114,7 @@ fn pointer(rng: &mut Rng) -> VlogPointer {
 }
 
 /// One to three small damages.
-pub fn mutate(rng: &mut Rng, good: &[u8]) -> Vec<u8> {
+pub fn mutate(rng: &mut TestRng, good: &[u8]) -> Vec<u8> {
     let mut bad = good.to_vec();
     for _ in 0..1 + rng.below(3) {
         let at = rng.below(bad.len().max(1) as u64) as usize;
@@ -149,11 +149,11 @@ pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-type Bytes = Arc<Mutex<Vec<u8>>>;
+type SharedBytes = Arc<Mutex<Vec<u8>>>;
 
 /// A directory in memory.
 #[derive(Debug, Default)]
-pub struct TestDir(Mutex<BTreeMap<String, Bytes>>);
+pub struct TestDir(Mutex<BTreeMap<String, SharedBytes>>);
 
 impl TestDir {
     pub fn new() -> Arc<TestDir> {
@@ -168,9 +168,9 @@ impl TestDir {
 }
 
 #[derive(Debug)]
-struct TestFile(Bytes);
+struct TestFile(SharedBytes);
 
-impl Append for TestFile {
+impl WritableFile for TestFile {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         parts.iter().for_each(|p| self.0.lock().unwrap().extend_from_slice(p));
         Ok(())
@@ -187,7 +187,7 @@ impl Append for TestFile {
     }
 }
 
-impl ReadAt for TestFile {
+impl RandomAccessFile for TestFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let all = self.0.lock().unwrap();
         let end = offset as usize + buf.len();
@@ -195,7 +195,7 @@ impl ReadAt for TestFile {
         Ok(())
     }
     fn len(&self) -> Result<u64> {
-        Ok(Append::len(self))
+        Ok(WritableFile::len(self))
     }
 }
 
@@ -203,29 +203,29 @@ impl Dir for TestDir {
     fn path(&self) -> &Path {
         Path::new("/test")
     }
-    fn is_at(&self, path: &Path) -> Result<bool> {
+    fn is_located_at(&self, path: &Path) -> Result<bool> {
         Ok(path == self.path())
     }
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.0.lock().unwrap().keys().cloned().collect())
     }
-    fn list_others(&self) -> Result<Vec<String>> {
+    fn list_non_files(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
         Ok(self.0.lock().unwrap().get(name).map(|f| f.lock().unwrap().len() as u64))
     }
-    fn create(&self, name: &str) -> Result<Arc<dyn Append>> {
+    fn create(&self, name: &str) -> Result<Arc<dyn WritableFile>> {
         if self.0.lock().unwrap().contains_key(name) {
             return Err(Error::new(ErrorKind::AlreadyExists, name));
         }
         self.put(name, Vec::new());
         self.append_to(name)
     }
-    fn append_to(&self, name: &str) -> Result<Arc<dyn Append>> {
+    fn append_to(&self, name: &str) -> Result<Arc<dyn WritableFile>> {
         Ok(Arc::new(TestFile(self.0.lock().unwrap()[name].clone())))
     }
-    fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>> {
+    fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
         match self.0.lock().unwrap().get(name) {
             Some(f) => Ok(Arc::new(TestFile(f.clone()))),
             None => Err(Error::new(ErrorKind::NotFound, name)),

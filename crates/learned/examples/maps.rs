@@ -11,77 +11,77 @@ use std::process::Command;
 
 const MAPS: [&str; 4] = ["learned", "btreemap", "blart", "indexset"];
 const KEYS: [&str; 6] = ["ascending", "descending", "random", "lognormal", "heavy", "clustered"];
-const FIGURES: [&str; 7] = ["insert", "get", "miss", "range100", "iterate", "remove", "bytes"];
+const METRICS: [&str; 7] = ["insert", "get", "miss", "range100", "iterate", "remove", "bytes"];
 
 /// What every map can.
-trait Ordered: Default {
+trait BenchMap: Default {
     fn put(&mut self, k: u64, v: u64);
-    fn look(&self, k: u64) -> Option<u64>;
-    fn take(&mut self, k: u64);
-    fn walk(&self, from: u64, n: usize) -> u64;
+    fn lookup(&self, k: u64) -> Option<u64>;
+    fn delete(&mut self, k: u64);
+    fn xor_range(&self, from: u64, n: usize) -> u64;
 }
-impl Ordered for Map<u64, u64> {
+impl BenchMap for Map<u64, u64> {
     fn put(&mut self, k: u64, v: u64) {
         self.insert(k, v);
     }
-    fn look(&self, k: u64) -> Option<u64> {
+    fn lookup(&self, k: u64) -> Option<u64> {
         self.get(k).copied()
     }
-    fn take(&mut self, k: u64) {
+    fn delete(&mut self, k: u64) {
         self.remove(k);
     }
-    fn walk(&self, from: u64, n: usize) -> u64 {
+    fn xor_range(&self, from: u64, n: usize) -> u64 {
         self.range(from..).take(n).fold(0, |a, (k, v)| a ^ k ^ v)
     }
 }
-impl Ordered for BTreeMap<u64, u64> {
+impl BenchMap for BTreeMap<u64, u64> {
     fn put(&mut self, k: u64, v: u64) {
         self.insert(k, v);
     }
-    fn look(&self, k: u64) -> Option<u64> {
+    fn lookup(&self, k: u64) -> Option<u64> {
         self.get(&k).copied()
     }
-    fn take(&mut self, k: u64) {
+    fn delete(&mut self, k: u64) {
         self.remove(&k);
     }
-    fn walk(&self, from: u64, n: usize) -> u64 {
+    fn xor_range(&self, from: u64, n: usize) -> u64 {
         self.range(from..).take(n).fold(0, |a, (k, v)| a ^ k ^ v)
     }
 }
 #[derive(Default)]
-struct Blart(blart::TreeMap<[u8; 8], u64>);
-impl Ordered for Blart {
+struct BlartMap(blart::TreeMap<[u8; 8], u64>);
+impl BenchMap for BlartMap {
     fn put(&mut self, k: u64, v: u64) {
         let _ = self.0.try_insert(k.to_be_bytes(), v);
     }
-    fn look(&self, k: u64) -> Option<u64> {
+    fn lookup(&self, k: u64) -> Option<u64> {
         self.0.get(&k.to_be_bytes()).copied()
     }
-    fn take(&mut self, k: u64) {
+    fn delete(&mut self, k: u64) {
         self.0.remove(&k.to_be_bytes());
     }
-    fn walk(&self, from: u64, n: usize) -> u64 {
+    fn xor_range(&self, from: u64, n: usize) -> u64 {
         let range = (Bound::Included(from.to_be_bytes()), Bound::Unbounded);
         self.0.range(range).take(n).fold(0, |a, (k, v)| a ^ u64::from_be_bytes(*k) ^ v)
     }
 }
-impl Ordered for indexset::BTreeMap<u64, u64> {
+impl BenchMap for indexset::BTreeMap<u64, u64> {
     fn put(&mut self, k: u64, v: u64) {
         self.insert(k, v);
     }
-    fn look(&self, k: u64) -> Option<u64> {
+    fn lookup(&self, k: u64) -> Option<u64> {
         self.get(&k).copied()
     }
-    fn take(&mut self, k: u64) {
+    fn delete(&mut self, k: u64) {
         self.remove(&k);
     }
-    fn walk(&self, from: u64, n: usize) -> u64 {
+    fn xor_range(&self, from: u64, n: usize) -> u64 {
         self.range(from..).take(n).fold(0, |a, (k, v)| a ^ k ^ v)
     }
 }
 
-struct Rng(u64);
-impl Rng {
+struct BenchRng(u64);
+impl BenchRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -96,9 +96,9 @@ impl Rng {
     }
 }
 
-fn keys(kind: &str, n: u64) -> Vec<u64> {
-    let mut r = Rng(7);
-    let one = |i: u64, r: &mut Rng| match kind {
+fn generate_keys(kind: &str, n: u64) -> Vec<u64> {
+    let mut r = BenchRng(7);
+    let one = |i: u64, r: &mut BenchRng| match kind {
         "ascending" => i,
         "descending" => n - i,
         "random" => r.next(),
@@ -117,15 +117,15 @@ fn cpu_ns() -> u64 {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     line.split(' ').next().and_then(|w| w.parse().ok()).expect("a number")
 }
-fn resident() -> u64 {
+fn resident_bytes() -> u64 {
     let line = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
     line.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).expect("a number") * 4096
 }
 
-fn measure<M: Ordered>(kind: &str, n: u64) {
-    let all = keys(kind, n);
+fn measure<M: BenchMap>(kind: &str, n: u64) {
+    let all = generate_keys(kind, n);
     let mut order = all.clone();
-    let mut r = Rng(99);
+    let mut r = BenchRng(99);
     (1..order.len()).rev().for_each(|i| order.swap(i, (r.next() % (i as u64 + 1)) as usize));
     let mut map = M::default();
     let time = |ops: u64, work: &mut dyn FnMut()| {
@@ -133,26 +133,26 @@ fn measure<M: Ordered>(kind: &str, n: u64) {
         work();
         print!("{:.1} ", (cpu_ns() - start) as f64 / ops as f64);
     };
-    let before = resident();
+    let before = resident_bytes();
     time(n, &mut || all.iter().enumerate().for_each(|(i, &k)| map.put(k, i as u64)));
-    let bytes = resident() - before;
-    time(n, &mut || order.iter().for_each(|&k| assert!(black_box(map.look(k)).is_some())));
+    let bytes = resident_bytes() - before;
+    time(n, &mut || order.iter().for_each(|&k| assert!(black_box(map.lookup(k)).is_some())));
     time(n, &mut || {
         order.iter().for_each(|&k| {
-            black_box(map.look(k ^ 0x1234_5678_9abc));
+            black_box(map.lookup(k ^ 0x1234_5678_9abc));
         })
     });
     time(n / 10, &mut || {
         order.iter().take(n as usize / 10).for_each(|&k| {
-            black_box(map.walk(k, 100));
+            black_box(map.xor_range(k, 100));
         })
     });
     time(10 * n, &mut || {
         (0..10).for_each(|_| {
-            black_box(map.walk(0, n as usize));
+            black_box(map.xor_range(0, n as usize));
         })
     });
-    time(n / 2, &mut || order.iter().take(n as usize / 2).for_each(|&k| map.take(k)));
+    time(n / 2, &mut || order.iter().take(n as usize / 2).for_each(|&k| map.delete(k)));
     drop(map);
     let mut all = all;
     all.sort_unstable();
@@ -167,7 +167,7 @@ fn main() {
         return match &map[..] {
             "learned" => measure::<Map<u64, u64>>(kind, n),
             "btreemap" => measure::<BTreeMap<u64, u64>>(kind, n),
-            "blart" => measure::<Blart>(kind, n),
+            "blart" => measure::<BlartMap>(kind, n),
             _ => measure::<indexset::BTreeMap<u64, u64>>(kind, n),
         };
     }
@@ -175,14 +175,14 @@ fn main() {
     let (n, reps) = (number(1, 1_000_000), number(2, 3));
     let me = std::env::current_exe().expect("this program");
     println!("{n} entries; ns of CPU per operation, resident bytes per entry\n");
-    println!("| keys | map | {} |\n|---|---|{}", FIGURES.join(" | "), "---|".repeat(FIGURES.len()));
+    println!("| keys | map | {} |\n|---|---|{}", METRICS.join(" | "), "---|".repeat(METRICS.len()));
     for kind in KEYS {
         let mut all: HashMap<&str, Vec<Vec<f64>>> = HashMap::new();
         for map in (0..reps).flat_map(|_| MAPS) {
             let out = Command::new(&me).args([map, kind, &n.to_string()]).output().expect("it runs");
             let text = String::from_utf8_lossy(&out.stdout);
             let row: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-            assert_eq!(row.len(), FIGURES.len(), "{map} {kind}: {}", String::from_utf8_lossy(&out.stderr));
+            assert_eq!(row.len(), METRICS.len(), "{map} {kind}: {}", String::from_utf8_lossy(&out.stderr));
             all.entry(map).or_default().push(row);
         }
         for map in MAPS {
@@ -193,7 +193,7 @@ fn main() {
             };
             println!(
                 "| {kind} | {map} | {} |",
-                (0..FIGURES.len()).map(median).collect::<Vec<_>>().join(" | ")
+                (0..METRICS.len()).map(median).collect::<Vec<_>>().join(" | ")
             );
         }
     }

@@ -6,12 +6,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod key;
-mod line;
+mod linear_model;
 mod search;
 pub mod segments;
 
 mod leaf;
-mod guide;
+mod learned_bounds;
 mod directory;
 mod map;
 #[cfg(test)]
@@ -19,6 +19,6 @@ mod testing;
 
 pub use key::Key;
 pub use map::Map;
-pub use map::entry::Entry;
-pub use map::iter::{IntoIter, Iter};
+pub use map::entry::MapEntry;
+pub use map::iter::{MapIntoIter, MapIter};
 pub use segments::Segments;

@@ -5,7 +5,7 @@
 /// without a branch, was measured 1.3 and 2 times slower: the processor runs ahead along guessed branches while keys
 /// are on their way from memory, and waits for a sum.)
 #[inline]
-pub fn upper_from(keys: &[u64], guess: usize, key: u64) -> usize {
+pub fn upper_bound_from(keys: &[u64], guess: usize, key: u64) -> usize {
     let n = keys.len();
     if n == 0 {
         return 0;
@@ -35,16 +35,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_guess_finds_the_same() {
+    fn every_guess_gives_the_same_result() {
         for n in 0..40u64 {
             let keys: Vec<u64> = (0..n).map(|i| i / 3 * 2 + 1).collect();
             for key in 0..n + 3 {
                 let right = keys.partition_point(|&k| k <= key);
                 for guess in 0..n as usize + 2 {
-                    assert_eq!(upper_from(&keys, guess, key), right, "{keys:?} {key} from {guess}");
+                    assert_eq!(upper_bound_from(&keys, guess, key), right, "{keys:?} {key} from {guess}");
                 }
             }
         }
-        assert_eq!(upper_from(&[0, u64::MAX, u64::MAX], 0, u64::MAX), 3);
+        assert_eq!(upper_bound_from(&[0, u64::MAX, u64::MAX], 0, u64::MAX), 3);
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Where a piece begins, and its line.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct LinearSegment {
     slope: f64,
     /// Position of its first number.
     start: u32,
@@ -31,26 +31,26 @@ struct Piece {
 #[derive(Clone, Debug)]
 pub struct Segments {
     /// The first number of each piece.
-    firsts: Vec<u64>,
-    pieces: Vec<Piece>,
+    first_numbers: Vec<u64>,
+    segments: Vec<LinearSegment>,
     len: usize,
     error: usize,
 }
 
 /// The slopes that a piece can still have.
-struct Cone {
+struct SlopeRange {
     first: u64,
     start: usize,
     low: f64,
     high: f64,
 }
 
-impl Cone {
-    fn new(first: u64, start: usize) -> Cone {
-        Cone { first, start, low: 0.0, high: f64::INFINITY }
+impl SlopeRange {
+    fn new(first: u64, start: usize) -> SlopeRange {
+        SlopeRange { first, start, low: 0.0, high: f64::INFINITY }
     }
     /// Narrows the cone so that the line passes the point within `error`; false if no line can.
-    fn take(&mut self, number: u64, position: usize, error: f64) -> bool {
+    fn try_add(&mut self, number: u64, position: usize, error: f64) -> bool {
         let (x, y) = ((number - self.first) as f64, (position - self.start) as f64);
         if x == 0.0 {
             return y <= error;
@@ -73,12 +73,12 @@ impl Segments {
     pub fn new(numbers: &[u64], error: usize) -> Option<Segments> {
         let (&first, len) = (numbers.first()?, numbers.len());
         u32::try_from(len).ok()?;
-        let mut all = Segments { firsts: Vec::new(), pieces: Vec::new(), len, error: 0 };
-        let mut cone = Cone::new(first, 0);
+        let mut all = Segments { first_numbers: Vec::new(), segments: Vec::new(), len, error: 0 };
+        let mut cone = SlopeRange::new(first, 0);
         let mut add = |number: u64, position: usize| {
-            if !cone.take(number, position, error as f64) {
-                all.close(&cone);
-                cone = Cone::new(number, position);
+            if !cone.try_add(number, position, error as f64) {
+                all.push_segment(&cone);
+                cone = SlopeRange::new(number, position);
             }
         };
         // One point for each number; behind equal ones another, because what follows them lies far behind them.
@@ -93,21 +93,21 @@ impl Segments {
             }
             i += equal;
         }
-        all.close(&cone);
-        all.error = all.worst(numbers);
-        all.firsts.shrink_to_fit();
-        all.pieces.shrink_to_fit();
+        all.push_segment(&cone);
+        all.error = all.measure_error(numbers);
+        all.first_numbers.shrink_to_fit();
+        all.segments.shrink_to_fit();
         Some(all)
     }
 
-    fn close(&mut self, cone: &Cone) {
-        self.firsts.push(cone.first);
-        self.pieces.push(Piece { slope: cone.slope(), start: cone.start as u32 });
+    fn push_segment(&mut self, cone: &SlopeRange) {
+        self.first_numbers.push(cone.first);
+        self.segments.push(LinearSegment { slope: cone.slope(), start: cone.start as u32 });
     }
 
     /// The largest error, at each number and right before and behind it: between two of these a line only rises, and the
     /// place stays the same.
-    fn worst(&self, numbers: &[u64]) -> usize {
+    fn measure_error(&self, numbers: &[u64]) -> usize {
         let mut worst = 0;
         let mut place = 0;
         for &n in numbers {
@@ -119,28 +119,28 @@ impl Segments {
                 while place < numbers.len() && numbers[place] < asked {
                     place += 1;
                 }
-                worst = worst.max(self.guess(asked).abs_diff(place));
+                worst = worst.max(self.predict(asked).abs_diff(place));
             }
         }
         // Behind all of them too; before them the guess is 0, and so is the place.
-        worst.max(self.guess(u64::MAX).abs_diff(numbers.partition_point(|&n| n < u64::MAX)))
+        worst.max(self.predict(u64::MAX).abs_diff(numbers.partition_point(|&n| n < u64::MAX)))
     }
 
     /// About how many numbers are less than `number`.
     #[inline]
-    fn guess(&self, number: u64) -> usize {
-        let Some(i) = self.firsts.partition_point(|&f| f <= number).checked_sub(1) else { return 0 };
-        let piece = self.pieces[i];
+    fn predict(&self, number: u64) -> usize {
+        let Some(i) = self.first_numbers.partition_point(|&f| f <= number).checked_sub(1) else { return 0 };
+        let piece = self.segments[i];
         // A line is not followed beyond the beginning of the next one.
-        let end = self.pieces.get(i + 1).map_or(self.len, |next| next.start as usize);
-        let steps = (number - self.firsts[i]) as f64 * piece.slope;
+        let end = self.segments.get(i + 1).map_or(self.len, |next| next.start as usize);
+        let steps = (number - self.first_numbers[i]) as f64 * piece.slope;
         (piece.start as usize).saturating_add(steps as usize).min(end)
     }
 
     /// Positions among which the first number is that is not less than `number`; or it is the end of the window.
     #[inline]
     pub fn window(&self, number: u64) -> Range<usize> {
-        let guess = self.guess(number);
+        let guess = self.predict(number);
         guess.saturating_sub(self.error)..(guess + self.error).min(self.len)
     }
     /// The largest distance between a guess and the place.
@@ -150,25 +150,25 @@ impl Segments {
     /// Number of pieces.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.pieces.len()
+        self.segments.len()
     }
     /// Bytes it holds outside of itself.
     pub fn memory_bytes(&self) -> usize {
-        self.firsts.capacity() * 8 + self.pieces.capacity() * size_of::<Piece>()
+        self.first_numbers.capacity() * 8 + self.segments.capacity() * size_of::<LinearSegment>()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{KINDS, Rng, key};
+    use crate::testing::{KEY_KINDS, LearnedTestRng, key_of_kind};
 
     #[test]
-    fn windows_hold_every_place() {
-        for kind in KINDS {
+    fn windows_contain_every_position() {
+        for kind in KEY_KINDS {
             for (n, error) in [(1, 1), (2, 4), (100, 0), (1000, 4), (5000, 16), (20_000, 64)] {
-                let mut rng = Rng::new(n);
-                let mut numbers: Vec<u64> = (0..n).map(|i| key(kind, i, &mut rng)).collect();
+                let mut rng = LearnedTestRng::new(n);
+                let mut numbers: Vec<u64> = (0..n).map(|i| key_of_kind(kind, i, &mut rng)).collect();
                 numbers.sort_unstable();
                 let segments = Segments::new(&numbers, error).unwrap();
                 assert!(segments.error() <= error + 2, "{kind}: {} for {error}", segments.error());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn straight_numbers_are_one_piece() {
+    fn evenly_spaced_numbers_are_one_segment() {
         let numbers: Vec<u64> = (0..100_000).map(|i| 1000 + i * 17).collect();
         assert_eq!(Segments::new(&numbers, 4).unwrap().len(), 1);
         assert!(Segments::new(&[], 4).is_none());

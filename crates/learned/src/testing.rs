@@ -1,11 +1,11 @@
 //! Randomness from a seed, and kinds of keys, for the tests of this crate.
 
 /// A small generator.
-pub struct Rng(u64);
+pub struct LearnedTestRng(u64);
 
-impl Rng {
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+impl LearnedTestRng {
+    pub fn new(seed: u64) -> LearnedTestRng {
+        LearnedTestRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -27,7 +27,7 @@ impl Rng {
 }
 
 /// The kinds of keys that a map is tested with.
-pub const KINDS: [&str; 11] = [
+pub const KEY_KINDS: [&str; 11] = [
     "ascending",
     "descending",
     "random",
@@ -42,7 +42,7 @@ pub const KINDS: [&str; 11] = [
 ];
 
 /// Key number `i` of a kind.
-pub fn key(kind: &str, i: u64, rng: &mut Rng) -> u64 {
+pub fn key_of_kind(kind: &str, i: u64, rng: &mut LearnedTestRng) -> u64 {
     match kind {
         "ascending" => i * 3 + rng.below(3),
         "descending" => u64::MAX - i * 5,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A value of so many bytes.
-fn sized(i: u64, bytes: usize) -> Vec<u8> {
+fn value_of(i: u64, bytes: usize) -> Vec<u8> {
     let mut v = Vec::with_capacity(bytes + 100);
     let mut part = i;
     while v.len() < bytes {
@@ -38,10 +38,10 @@ fn write(
         let end = (at + batch).min(range.end);
         let start = Instant::now();
         if batch == 1 {
-            family.put(key(at), sized(at, bytes))?;
+            family.put(key(at), value_of(at, bytes))?;
         } else {
             let mut ops = WriteBatch::new();
-            (at..end).try_for_each(|i| ops.put(&family, key(i), sized(i, bytes)))?;
+            (at..end).try_for_each(|i| ops.put(&family, key(i), value_of(i, bytes)))?;
             db.write(ops)?;
         }
         took.push(start.elapsed().as_nanos() as u64);

@@ -9,7 +9,7 @@ use common::{cpu_s, key, value};
 use perigee::{Db, Durability, Options, WriteBatch, WriteOptions};
 use std::time::Instant;
 
-fn time(what: &str, n: u64, work: impl FnOnce() -> perigee::Result<()>) -> perigee::Result<()> {
+fn measure(what: &str, n: u64, work: impl FnOnce() -> perigee::Result<()>) -> perigee::Result<()> {
     let (start, cpu) = (Instant::now(), cpu_s());
     work()?;
     let s = start.elapsed().as_secs_f64();
@@ -24,7 +24,7 @@ fn main() -> perigee::Result<()> {
     let _ = std::fs::remove_dir_all(&dir);
     let db = Db::open(&dir, Options::new().durability(Durability::None))?;
     let family = db.default_family();
-    time("write random, batch 1000", n, || {
+    measure("write random, batch 1000", n, || {
         for start in (0..n).step_by(1000) {
             let mut batch = WriteBatch::new();
             for i in start..(start + 1000).min(n) {
@@ -34,36 +34,36 @@ fn main() -> perigee::Result<()> {
         }
         Ok(())
     })?;
-    time("write random, batch 1", n / 10, || {
+    measure("write random, batch 1", n / 10, || {
         (0..n / 10).try_for_each(|i| db.put(key(i * 10), value(i * 10)))
     })?;
-    time("write random, batch 1, synced", 500, || {
+    measure("write random, batch 1, synced", 500, || {
         let full = WriteOptions::new().durability(Durability::Full);
         (0..500).try_for_each(|i| family.put_with(key(i), value(i), full))
     })?;
-    time("flush and settle", n, || db.flush().and_then(|()| db.wait_idle()))?;
-    time("read random (64 MiB cache)", n / 2, || {
+    measure("flush and settle", n, || db.flush().and_then(|()| db.wait_idle()))?;
+    measure("read random (64 MiB cache)", n / 2, || {
         for i in (0..n / 2).map(|i| (i * 7919) % n) {
             assert_eq!(db.get_pinned(key(i))?.as_deref(), Some(&value(i)[..]));
         }
         Ok(())
     })?;
-    time("read missing", n / 2, || {
+    measure("read missing", n / 2, || {
         (n..n + n / 2).try_for_each(|i| db.get_pinned(key(i)).map(|v| assert!(v.is_none())))
     })?;
     let mut cursor = db.cursor()?;
-    time("seek random", n / 10, || {
+    measure("seek random", n / 10, || {
         for i in (0..n / 10).map(|i| (i * 7919) % n) {
             cursor.seek(key(i))?;
             assert_eq!(cursor.key(), key(i));
         }
         Ok(())
     })?;
-    time("full scan", n, || {
+    measure("full scan", n, || {
         assert_eq!(db.iter()?.try_fold(0, |c, e| e.map(|_| c + 1))?, n);
         Ok(())
     })?;
-    time("full scan backward", n, || {
+    measure("full scan backward", n, || {
         assert_eq!(db.iter()?.rev().try_fold(0, |c, e| e.map(|_| c + 1))?, n);
         Ok(())
     })?;
@@ -74,7 +74,7 @@ fn main() -> perigee::Result<()> {
         n as f64 * 116.0 / 1e6
     );
     db.close()?;
-    time("open", 1, || Db::open(&dir, Options::new()).map(drop))?;
+    measure("open", 1, || Db::open(&dir, Options::new()).map(drop))?;
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
 }

@@ -22,17 +22,17 @@ fn main() -> Done {
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok());
     let dir = std::env::temp_dir().join(format!("perigee-memory-{}", std::process::id()));
     match (args.get(1).map(String::as_str), number(2), number(3)) {
-        (Some("families"), Some(n), _) => families(&dir, n)?,
+        (Some("families"), Some(n), _) => measure_families(&dir, n)?,
         (Some("load"), Some(budget), mb) => {
             let (readers, families) = (number(4).unwrap_or(0) as usize, number(5).unwrap_or(1));
-            load(&dir, budget << 20, mb.unwrap_or(1024), readers, families)?;
+            measure_load(&dir, budget << 20, mb.unwrap_or(1024), readers, families)?;
         }
         (Some("txn"), Some(budget), n) => {
-            txn(&dir, budget << 20, n.unwrap_or(1_000_000), number(4).unwrap_or(0))?;
+            measure_txn(&dir, budget << 20, n.unwrap_or(1_000_000), number(4).unwrap_or(0))?;
         }
-        (Some("log"), Some(mb), families) => log(args.get(4), mb, families.unwrap_or(1))?,
-        (Some("open"), Some(budget), read_only) => open(args.get(4), budget << 20, read_only == Some(1))?,
-        (Some("bulk"), Some(budget), mb) => bulk(&dir, budget << 20, mb.unwrap_or(1024))?,
+        (Some("log"), Some(mb), families) => write_log(args.get(4), mb, families.unwrap_or(1))?,
+        (Some("open"), Some(budget), read_only) => open_log(args.get(4), budget << 20, read_only == Some(1))?,
+        (Some("bulk"), Some(budget), mb) => measure_bulk_load(&dir, budget << 20, mb.unwrap_or(1024))?,
         _ => println!(
             "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB | memory txn BUDGET_MIB WRITES [BATCH] | memory log MIB FAMILIES DIRECTORY | memory open BUDGET_MIB READ_ONLY DIRECTORY"
         ),
@@ -41,14 +41,14 @@ fn main() -> Done {
     Ok(())
 }
 
-fn status(field: &str) -> u64 {
+fn process_status(field: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix(field)).unwrap_or("0");
     line.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
 /// Writes a log that is in no table, and dies without closing.
-fn log(dir: Option<&String>, mb: u64, families: u64) -> Done {
+fn write_log(dir: Option<&String>, mb: u64, families: u64) -> Done {
     let large = FamilyOptions::new().memtable_bytes(1 << 30);
     let options = Options::new().durability(Durability::None).min_free_space(0).memory_budget(64 << 30);
     let db = Db::open(dir.ok_or("no directory")?, options.default_family(large.clone()))?;
@@ -74,11 +74,11 @@ fn log(dir: Option<&String>, mb: u64, families: u64) -> Done {
     std::process::abort();
 }
 
-fn open(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
+fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
     let (dir, start) = (dir.ok_or("no directory")?, Instant::now());
     let options = if budget > 0 { Options::new().memory_budget(budget) } else { Options::new() };
     let db = Db::open(dir, options.read_only(read_only))?;
-    let (s, peak, now) = (start.elapsed().as_secs_f64(), status("VmHWM"), status("VmRSS"));
+    let (s, peak, now) = (start.elapsed().as_secs_f64(), process_status("VmHWM"), process_status("VmRSS"));
     let stats = db.stats();
     let accounted: u64 = stats.memory.iter().map(|(_, bytes)| bytes).sum();
     println!(
@@ -95,7 +95,7 @@ fn open(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
     );
     println!("{:?}", stats.recovery);
     std::thread::sleep(std::time::Duration::from_secs(3));
-    println!("3 s later: resident {} MiB, {:?}", status("VmRSS") >> 10, db.stats().memory);
+    println!("3 s later: resident {} MiB, {:?}", process_status("VmRSS") >> 10, db.stats().memory);
     let names = db.families();
     let counted: Result<Vec<_>, _> =
         names.iter().map(|n| Ok::<_, perigee::Error>(db.family(n)?.iter()?.count())).collect();
@@ -103,22 +103,22 @@ fn open(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
         "{} entries in {} families; most resident {} MiB",
         counted?.iter().sum::<usize>(),
         names.len(),
-        status("VmHWM") >> 10
+        process_status("VmHWM") >> 10
     );
     Ok(db.close()?)
 }
 
-fn families(dir: &std::path::Path, n: u64) -> Done {
+fn measure_families(dir: &std::path::Path, n: u64) -> Done {
     let db = Db::open(dir, Options::new().durability(Durability::None).min_free_space(0))?;
-    let (start, before, heap) = (Instant::now(), status("VmRSS"), HEAP.allocated());
+    let (start, before, heap) = (Instant::now(), process_status("VmRSS"), HEAP.allocated());
     let families: Vec<_> = (0..n)
         .map(|i| db.create_family(&format!("family {i}"), Default::default()))
         .collect::<Result<_, _>>()?;
-    let (made, created_s) = (status("VmRSS"), start.elapsed().as_secs_f64());
+    let (made, created_s) = (process_status("VmRSS"), start.elapsed().as_secs_f64());
     for f in &families {
         f.put("key", "a small value")?;
     }
-    let written = status("VmRSS");
+    let written = process_status("VmRSS");
     println!("{n} families: created in {created_s:.1} s");
     let each = |kib: u64| kib as f64 * 1024.0 / n as f64;
     println!("bytes each: empty {:.0}, with one entry {:.0}", each(made - before), each(written - before));
@@ -126,7 +126,7 @@ fn families(dir: &std::path::Path, n: u64) -> Done {
     for round in 1..=3 {
         let start = Instant::now();
         db.flush()?;
-        let (s, resident) = (start.elapsed().as_secs_f64(), each(status("VmRSS") - before));
+        let (s, resident) = (start.elapsed().as_secs_f64(), each(process_status("VmRSS") - before));
         let allocated = (HEAP.allocated() - heap) as u64 / n;
         let accounted = db.stats().memory.iter().map(|(_, bytes)| bytes).sum::<u64>() / n;
         println!(
@@ -145,19 +145,19 @@ fn families(dir: &std::path::Path, n: u64) -> Done {
 }
 
 /// Looks at the process every few milliseconds: most resident, and what was allocated then.
-fn watch(stop: &AtomicBool) -> (u64, u64) {
+fn watch_peak(stop: &AtomicBool) -> (u64, u64) {
     let mut most = (0, 0);
     while !stop.load(Relaxed) {
         std::thread::sleep(std::time::Duration::from_millis(5));
-        most = most.max((status("VmRSS") * 1024, HEAP.allocated() as u64));
+        most = most.max((process_status("VmRSS") * 1024, HEAP.allocated() as u64));
     }
     most
 }
 
 /// Writes in batches beside random reads, and prints what is accounted, allocated and resident over time. `readers`: so many
 /// iterators are open at any time, each for a tenth of the run; `families`: over so many.
-fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u64) -> Done {
-    let start = (status("VmRSS") * 1024, HEAP.allocated() as u64);
+fn measure_load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u64) -> Done {
+    let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let options = Options::new().durability(Durability::None).memory_budget(budget);
     let db = Db::open(dir, options)?;
     let families: Vec<_> = (0..families)
@@ -169,7 +169,7 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
             }
         })
         .collect::<Result<_, _>>()?;
-    let (opened, stop) = (status("VmRSS") * 1024, AtomicBool::new(false));
+    let (opened, stop) = (process_status("VmRSS") * 1024, AtomicBool::new(false));
     let (mut state, mut sum) = (7u64, 0);
     let mut random = move || {
         state ^= state << 13;
@@ -183,7 +183,7 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
     println!("resident before {:.1} MiB, open {:.1}; budget {:.1}", mib(start.0), mib(opened), mib(budget));
     println!("{:>5} {:>10} {:>10} {:>10}", "%", "accounted", "heap", "resident");
     let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
-        let watcher = s.spawn(|| watch(&stop));
+        let watcher = s.spawn(|| watch_peak(&stop));
         for i in 0..batches {
             let mut batch = WriteBatch::new();
             let value: Vec<u8> = (0..13).flat_map(|_| random().to_le_bytes()).collect();
@@ -210,7 +210,7 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
             if i % (batches / 10).max(1) == 0 {
                 let held: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
                 let heap = HEAP.allocated() as u64 - start.1;
-                let row = [mib(held), mib(heap), mib(status("VmRSS") * 1024)];
+                let row = [mib(held), mib(heap), mib(process_status("VmRSS") * 1024)];
                 println!("{:>5} {:>10.1} {:>10.1} {:>10.1}", i * 100 / batches, row[0], row[1], row[2]);
             }
         }
@@ -220,20 +220,20 @@ fn load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u
     println!("{mb} MiB written, {} reads, in {:.0} s", batches * 100, begun.elapsed().as_secs_f64());
     let flushes = db.stats().counters.iter().find(|(name, _)| *name == "flushes").map_or(0, |(_, n)| *n);
     println!("accounted at most {:.1} MiB of {:.1}; flushes {}", mib(sum), mib(budget), flushes);
-    told(&db, most, start, budget);
+    print_memory(&db, most, start, budget);
     drop((open, families));
     Ok(db.close()?)
 }
 
 /// Loads unsorted entries, and reads half of them again.
-fn bulk(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
-    let start = (status("VmRSS") * 1024, HEAP.allocated() as u64);
+fn measure_bulk_load(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
+    let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
     let stop = AtomicBool::new(false);
     let n = (mb << 20) / 112;
     let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
-        let watcher = s.spawn(|| watch(&stop));
+        let watcher = s.spawn(|| watch_peak(&stop));
         let mut load = db.bulk_load(&db.default_family())?;
         (0..n).try_for_each(|i| load.put(key(i), [i as u8; 104]))?;
         load.finish()?;
@@ -242,7 +242,7 @@ fn bulk(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
         Ok(watcher.join().expect("the watcher only reads"))
     })?;
     println!("{mb} MiB loaded, {} reads; budget {:.1}", n / 2, mib(budget));
-    told(&db, most, start, budget);
+    print_memory(&db, most, start, budget);
     Ok(db.close()?)
 }
 
@@ -255,8 +255,8 @@ fn cpu_s() -> f64 {
 }
 
 /// Writes of random keys, all in one transaction, or (`each` > 0) in batches; a tenth of them is read in between.
-fn txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
-    let start = (status("VmRSS") * 1024, HEAP.allocated() as u64);
+fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
+    let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
     let family = db.default_family();
     let stop = AtomicBool::new(false);
@@ -272,7 +272,7 @@ fn txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
     let (begun, cpu) = (Instant::now(), cpu_s());
     let mut parts = (0.0, 0.0);
     let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
-        let watcher = s.spawn(|| watch(&stop));
+        let watcher = s.spawn(|| watch_peak(&stop));
         if each == 0 {
             let txn = db.begin(TxnOptions::new())?;
             for i in 0..n {
@@ -303,11 +303,11 @@ fn txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
         "{n} writes: {wall:.1} s, CPU {cpu_all:.1} s; before the commit {:.1} s, CPU {:.1} s",
         parts.0, parts.1
     );
-    told(&db, most, start, budget);
+    print_memory(&db, most, start, budget);
     Ok(db.close()?)
 }
 
-fn told(db: &Db, most: (u64, u64), start: (u64, u64), budget: u64) {
+fn print_memory(db: &Db, most: (u64, u64), start: (u64, u64), budget: u64) {
     println!(
         "resident at most {:.1} MiB, with {:.1} allocated; without what was there before the open {:.1} ({:.0} % of the budget)",
         mib(most.0),

@@ -7,7 +7,7 @@ use perigee::{Db, Durability, Options, WriteBatch};
 use std::path::Path;
 use std::time::Instant;
 
-fn mixed(i: u64) -> u64 {
+fn scramble(i: u64) -> u64 {
     let x = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x ^ (x >> 29)
 }
@@ -18,13 +18,13 @@ fn key(i: u64) -> String {
 
 /// Value with 60 random bytes, so that blocks do not shrink to nothing.
 fn value(i: u64) -> Vec<u8> {
-    let mut v: Vec<u8> = (0..8).flat_map(|n| mixed(i * 8 + n).to_be_bytes()).collect();
+    let mut v: Vec<u8> = (0..8).flat_map(|n| scramble(i * 8 + n).to_be_bytes()).collect();
     v.resize(100, b'v');
     v
 }
 
 /// Drops the system's cached pages of every file of the database.
-fn forget_pages(dir: &Path) {
+fn drop_page_cache(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let of = format!("of={}", entry.path().display());
         let args = [of.as_str(), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
@@ -41,7 +41,7 @@ fn measure(dir: &Path, what: &str, cold: bool, sets: &[Vec<String>]) -> perigee:
         let mut seconds = f64::MAX;
         for _ in 0..if cold { 1 } else { 20 } {
             if cold {
-                forget_pages(dir);
+                drop_page_cache(dir);
             }
             let start = Instant::now();
             for set in sets {
@@ -82,8 +82,8 @@ fn main() -> perigee::Result<()> {
     }
     db.compact()?;
     db.close()?;
-    let spread = |s: u64| (0..1000).map(|i| key(mixed(s * 1000 + i) % n)).collect();
-    let near = |s: u64| (0..1000).map(|i| key((mixed(s) % n + mixed(i) % 4000) % n)).collect();
+    let spread = |s: u64| (0..1000).map(|i| key(scramble(s * 1000 + i) % n)).collect();
+    let near = |s: u64| (0..1000).map(|i| key((scramble(s) % n + scramble(i) % 4000) % n)).collect();
     let spread: Vec<Vec<String>> = (0..10).map(spread).collect();
     let near: Vec<Vec<String>> = (0..10).map(near).collect();
     measure(&dir, "cold, spread over everything", true, &spread)?;

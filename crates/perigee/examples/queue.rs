@@ -1,4 +1,4 @@
-//! A queue: insert at the tail, look for the head, delete it. `cargo run --profile perf -p perigee --example queue [LIVE [TURNS [held]]]`
+//! A queue: insert at the tail, look for the head, delete it. `cargo run --profile perf -p perigee --example queue [LIVE [SPINS_MAX [held]]]`
 //!
 //! LIVE entries lie in the queue (16-byte keys, 100-byte values). After every tenth of TURNS: CPU time of a turn, tombstones that
 //! a look for the head passed, flushes and compactions so far. With a flat scan cost all lines are alike. `held`: a snapshot

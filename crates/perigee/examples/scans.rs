@@ -5,14 +5,14 @@
 
 use perigee::{Cursor, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
 
-fn mix(i: u64) -> u64 {
+fn scramble(i: u64) -> u64 {
     let x = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (x ^ x >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
 fn key(i: u64) -> [u8; 16] {
     let mut k = [0; 16];
-    k[..8].copy_from_slice(&mix(i).to_be_bytes());
+    k[..8].copy_from_slice(&scramble(i).to_be_bytes());
     k[8..].copy_from_slice(&i.to_be_bytes());
     k
 }
@@ -22,7 +22,7 @@ fn value(i: u64) -> [u8; 100] {
     v[..48]
         .chunks_mut(8)
         .enumerate()
-        .for_each(|(j, c)| c.copy_from_slice(&mix(i * 7 + j as u64).to_le_bytes()));
+        .for_each(|(j, c)| c.copy_from_slice(&scramble(i * 7 + j as u64).to_le_bytes()));
     v
 }
 
@@ -32,7 +32,7 @@ fn cpu_ns() -> u64 {
     stat.split_whitespace().next().and_then(|f| f.parse().ok()).unwrap_or(0)
 }
 
-fn time(what: &str, n: u64, mut work: impl FnMut() -> Result<u64>) -> Result<()> {
+fn measure_op(what: &str, n: u64, mut work: impl FnMut() -> Result<u64>) -> Result<()> {
     if std::env::args().nth(3).is_some_and(|only| !what.contains(&only)) {
         return Ok(());
     }
@@ -61,7 +61,7 @@ fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
 }
 
 /// Walks `n` entries from where it is.
-fn walk(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
+fn scan_entries(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
     let mut seen = 0;
     while c.valid() && seen < n {
         let (key, value) = c.entry()?;
@@ -76,7 +76,7 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
     let m = n / 10;
     let mut c = db.cursor()?;
     let mut seeks = |what: &str, of: &dyn Fn(u64) -> u64| {
-        time(&format!("{name} {what}"), m, || {
+        measure_op(&format!("{name} {what}"), m, || {
             for i in 0..m {
                 c.seek(key(of(i)))?;
                 assert_eq!(c.key(), key(of(i)));
@@ -85,14 +85,14 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
             Ok(m)
         })
     };
-    seeks("seek random", &|i| mix(i) % n)?;
-    seeks("seek hot", &|i| mix(i % 1000) % n)?;
+    seeks("seek random", &|i| scramble(i) % n)?;
+    seeks("seek hot", &|i| scramble(i % 1000) % n)?;
     let mut order: Vec<u64> = (0..n).collect();
     order.sort_by_key(|i| key(*i));
     seeks("seek ascending", &|i| order[(m + i) as usize])?;
-    time(&format!("{name} seek missing"), m, || {
+    measure_op(&format!("{name} seek missing"), m, || {
         for i in 0..m {
-            c.seek(mix(i + 7777).to_le_bytes())?;
+            c.seek(scramble(i + 7777).to_le_bytes())?;
             std::hint::black_box(c.valid());
         }
         Ok(m)
@@ -101,24 +101,24 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
     for (len, forward, what) in
         [(1, true, "range1"), (10, true, "range10"), (100, true, "range100"), (100, false, "range100 back")]
     {
-        time(&format!("{name} {what}"), r, || {
+        measure_op(&format!("{name} {what}"), r, || {
             for i in 0..r {
                 let mut c = db.cursor()?;
-                c.seek(key(mix(i + 99) % n))?;
-                walk(&mut c, len, forward)?;
+                c.seek(key(scramble(i + 99) % n))?;
+                scan_entries(&mut c, len, forward)?;
             }
             Ok(r)
         })?;
     }
     for (what, forward) in [("iterate on", true), ("iterate back", false)] {
-        time(&format!("{name} {what}"), n, || {
+        measure_op(&format!("{name} {what}"), n, || {
             let mut c = db.cursor()?;
             if forward {
                 c.seek_to_first()?
             } else {
                 c.seek_to_last()?
             }
-            walk(&mut c, u64::MAX, forward)
+            scan_entries(&mut c, u64::MAX, forward)
         })?;
     }
     Ok(())
@@ -138,11 +138,11 @@ fn main() -> Result<()> {
             db.flush()?;
             db.wait_idle()?;
             for part in 0..3u64 {
-                fill(&db, (0..n / 40).map(|i| mix(i * 3 + part) % n))?;
+                fill(&db, (0..n / 40).map(|i| scramble(i * 3 + part) % n))?;
                 db.flush()?;
             }
         }
-        fill(&db, (0..n / 40).map(|i| mix(i * 3 + 77) % n))?;
+        fill(&db, (0..n / 40).map(|i| scramble(i * 3 + 77) % n))?;
         measure(&db, n, name)?;
         db.close()?;
     }

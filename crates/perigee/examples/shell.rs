@@ -16,14 +16,14 @@ fn main() -> Result<()> {
             break;
         }
         // An error is told; the shell goes on. What was acknowledged before it is safe.
-        if let Err(e) = act(&db, line.trim()) {
+        if let Err(e) = run_command(&db, line.trim()) {
             println!("{e}");
         }
     }
     db.close()
 }
 
-fn act(db: &Db, line: &str) -> Result<()> {
+fn run_command(db: &Db, line: &str) -> Result<()> {
     let mut words = line.splitn(3, ' ');
     let (command, key, value) =
         (words.next().unwrap_or_default(), words.next().unwrap_or_default(), words.next());

@@ -58,7 +58,7 @@ impl Backups {
     }
     /// The generations whose record can be read, oldest first, and the errors of the others.
     pub fn list_readable(&self) -> Result<(Vec<BackupInfo>, Vec<Error>)> {
-        let (good, bad) = restore::list(&self.env, &self.path)?;
+        let (good, bad) = restore::list_generations(&self.env, &self.path)?;
         Ok((good.into_iter().map(translate::backup_info).collect(), bad))
     }
     /// Reads every file that a generation (`None`: any of them) needs, and compares it with its record.
@@ -72,7 +72,7 @@ impl Backups {
         progress: impl FnMut(u64, u64),
     ) -> Result<BackupVerifyReport> {
         let mut progress = progress;
-        restore::verify(&self.env, &self.path, generation, &mut progress).map(translate::backup_verify_report)
+        restore::verify_backup(&self.env, &self.path, generation, &mut progress).map(translate::backup_verify_report)
     }
     /// Makes a database of a generation (`None`: the newest) in `target`, which must not exist or be empty. Every byte is
     /// compared with its checksum; the directory gets its name last, so that a database that was restored in part is never
@@ -92,7 +92,7 @@ impl Backups {
         progress: impl FnMut(u64, u64),
     ) -> Result<RestoreReport> {
         let mut progress = progress;
-        restore::restore(&self.env, &self.path, generation, target.as_ref(), &mut progress)
+        restore::restore_generation(&self.env, &self.path, generation, target.as_ref(), &mut progress)
             .map(translate::restore_report)
     }
     /// Keeps the newest `keep` generations of each database and removes the others, and the files that only they needed. A crash on the way
@@ -101,7 +101,7 @@ impl Backups {
     /// # Errors
     /// `InvalidArgument` for 0; `Corruption` if the record of any generation cannot be read: then nothing is removed.
     pub fn prune(&self, keep: usize) -> Result<PruneReport> {
-        prune::prune(&self.env, &self.path, keep).map(translate::prune_report)
+        prune::prune_generations(&self.env, &self.path, keep).map(translate::prune_report)
     }
 }
 

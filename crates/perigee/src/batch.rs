@@ -5,7 +5,7 @@ use perigee_engine::Engine;
 use perigee_file::log::Batch;
 
 /// The answer to whoever mixes databases up: numbers of families mean nothing elsewhere.
-pub(crate) fn foreign() -> Error {
+pub(crate) fn wrong_database_error() -> Error {
     Error::invalid("the family belongs to another open database: get it from this one, by `Db::family`")
 }
 
@@ -49,31 +49,31 @@ impl WriteBatch {
         Self::default()
     }
     /// What operations on a family are added to.
-    pub(crate) fn of(&mut self, family: &Family) -> Result<&mut Batch> {
+    pub(crate) fn operations_for(&mut self, family: &Family) -> Result<&mut Batch> {
         let database = family.engine.identity();
         if self.is_empty() {
             self.database = Some(database);
         }
-        if self.database == Some(database) { Ok(&mut self.batch) } else { Err(foreign()) }
+        if self.database == Some(database) { Ok(&mut self.batch) } else { Err(wrong_database_error()) }
     }
     /// The operations, for a database.
-    pub(crate) fn for_engine(self, engine: &Engine) -> Result<Batch> {
+    pub(crate) fn into_engine_batch(self, engine: &Engine) -> Result<Batch> {
         let own = self.is_empty() || self.database == Some(engine.identity());
-        if own { Ok(self.batch) } else { Err(foreign()) }
+        if own { Ok(self.batch) } else { Err(wrong_database_error()) }
     }
     /// Sets `key` to `value` in `family`. Later operations of a batch win over earlier ones.
     ///
     /// # Errors
     /// `InvalidArgument` if the key, the value or the batch would break a limit; the batch is unchanged.
     pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.of(family)?.put(family.inner.id, key.as_ref(), value.as_ref())
+        self.operations_for(family)?.put(family.inner.id, key.as_ref(), value.as_ref())
     }
     /// Removes `key` from `family`; removing a key that is not there is no error.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
     pub fn delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
-        self.of(family)?.delete(family.inner.id, key.as_ref())
+        self.operations_for(family)?.delete(family.inner.id, key.as_ref())
     }
     /// Operations in it.
     pub fn len(&self) -> usize {

@@ -6,17 +6,17 @@ use crate::{
     WriteBatch, WriteOptions, translate,
 };
 use perigee_base::latency::Operation;
-use perigee_engine::{Engine, Family as Inner};
+use perigee_engine::{Engine, FamilyState as Inner};
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The lock on a directory, kept between two attempts to open the database in it: see [`Db::open_keeping`].
+/// The lock on a directory, kept between two attempts to open the database in it: see [`Db::open_with_lock`].
 #[derive(Debug, Default)]
-pub struct KeptLock(Option<perigee_engine::engine::KeptLock>);
+pub struct DirectoryLock(Option<perigee_engine::engine::RetainedDirLock>);
 
-impl KeptLock {
+impl DirectoryLock {
     /// Whether a lock is kept.
     pub fn is_held(&self) -> bool {
         self.0.is_some()
@@ -60,20 +60,20 @@ impl Db {
     /// `InvalidArgument` if the directory belongs to another program (see [`Db::check_directory`]), and then nothing was changed;
     /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        Db::open_keeping(path, options, &mut KeptLock::default())
+        Db::open_with_lock(path, options, &mut DirectoryLock::default())
     }
     /// As [`Db::open`]; if that fails, for example because a comparator is not registered yet, the lock on the directory stays in `kept`,
     /// and the next open with it takes it over: in between no other process can open the database. Dropping `kept` frees the lock.
     ///
     /// # Errors
     /// Those of [`Db::open`].
-    pub fn open_keeping(path: impl AsRef<Path>, options: Options, kept: &mut KeptLock) -> Result<Db> {
+    pub fn open_with_lock(path: impl AsRef<Path>, options: Options, kept: &mut DirectoryLock) -> Result<Db> {
         let settings = translate::settings(&options);
         let families = settings.families.clone();
         let reads_only = options.read_only || options.salvage_readonly;
-        let engine = Arc::new(Engine::open_keeping(options.env, path.as_ref(), settings, &mut kept.0)?);
+        let engine = Arc::new(Engine::open_with_lock(options.env, path.as_ref(), settings, &mut kept.0)?);
         for (name, settings) in families.iter().filter(|_| !reads_only) {
-            if !engine.families().contains(name) {
+            if !engine.family_names().contains(name) {
                 engine.create_family(name, settings.clone())?;
             }
         }
@@ -89,15 +89,15 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` naming what the directory holds, and the command that imports it if there is one; `Io`.
     pub fn check_directory(env: &Env, path: impl AsRef<Path>) -> Result<()> {
-        perigee_engine::recover::foreign::check_path(env, path.as_ref())
+        perigee_engine::recover::foreign_dir::refuse_foreign_path(env, path.as_ref())
     }
     /// Names of the column families of the database in `path`, each with the name of its comparator and whether tables hold
     /// entries of it. Read from the manifest: the database is not opened, nothing is changed, and comparators need not be registered.
     ///
     /// # Errors
     /// `NotFound` if there is no database; `Corruption`; `FormatTooNew`; `Io`.
-    pub fn families_at(env: &Env, path: impl AsRef<Path>) -> Result<Vec<(String, String, bool)>> {
-        perigee_engine::recover::families(env, path.as_ref())
+    pub fn list_families(env: &Env, path: impl AsRef<Path>) -> Result<Vec<(String, String, bool)>> {
+        perigee_engine::recover::list_families(env, path.as_ref())
     }
     /// Stops background work, makes every acknowledged write durable, closes every file and releases the lock. Further calls on
     /// any handle (also snapshots, cursors and iterators that are still alive) fail with `Closed`; closing twice is no error.
@@ -127,11 +127,11 @@ impl Db {
     /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or contains NUL, or for options
     /// out of range.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        Ok(self.handle(self.engine.create_family(name, translate::family_settings(&options))?))
+        Ok(self.family_handle(self.engine.create_family(name, translate::family_settings(&options))?))
     }
     /// The family of that name (`NotFound` if there is none).
     pub fn family(&self, name: &str) -> Result<Family> {
-        Ok(self.handle(self.engine.family(name)?))
+        Ok(self.family_handle(self.engine.family(name)?))
     }
     /// Removes a family with everything in it; durable when the call returns. `default` cannot be dropped.
     pub fn drop_family(&self, name: &str) -> Result<()> {
@@ -181,11 +181,11 @@ impl Db {
     /// # Errors
     /// As [`Db::create_family`] and [`Db::rename_family`]; those of a flush.
     pub fn clone_family(&self, source: &str, name: &str) -> Result<Family> {
-        Ok(self.handle(self.engine.clone_family(source, name)?))
+        Ok(self.family_handle(self.engine.clone_family(source, name)?))
     }
     /// Names of all families, sorted.
     pub fn families(&self) -> Vec<String> {
-        self.engine.families()
+        self.engine.family_names()
     }
     /// Commits a batch with the database's durability; the number of its last operation ([`Db::latest_seq`] is not less from
     /// now on). An empty batch has that of the present.
@@ -214,11 +214,11 @@ impl Db {
     /// Commits a batch, with options.
     pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<u64> {
         let durability = options.durability.map(translate::durability);
-        Ok(self.engine.write_as(Operation::Write, batch.for_engine(&self.engine)?, durability)?.0)
+        Ok(self.engine.write_measured(Operation::Write, batch.into_engine_batch(&self.engine)?, durability)?.0)
     }
     /// The number of the last operation that reads see.
     pub fn latest_seq(&self) -> u64 {
-        self.engine.visible().0
+        self.engine.visible_seq().0
     }
     /// [`Family::put`] on `default`.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -262,7 +262,7 @@ impl Db {
     }
     /// The database as it is now, held until the snapshot is dropped.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { held: self.engine.snapshot()?, engine: Arc::clone(&self.engine) })
+        Ok(Snapshot { handle: self.engine.snapshot()?, engine: Arc::clone(&self.engine) })
     }
     /// Makes every write acknowledged so far durable against power loss.
     pub fn sync(&self) -> Result<()> {
@@ -291,13 +291,13 @@ impl Db {
     }
     /// Every table file with its place in the tree.
     pub fn files(&self) -> Vec<FileStats> {
-        self.engine.tables().into_iter().map(translate::file_stats).collect()
+        self.engine.table_statuses().into_iter().map(translate::file_stats).collect()
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
-    fn handle(&self, inner: Arc<Inner>) -> Family {
+    fn family_handle(&self, inner: Arc<Inner>) -> Family {
         Family { inner, engine: Arc::clone(&self.engine) }
     }
 }

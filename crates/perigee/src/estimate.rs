@@ -1,6 +1,6 @@
 //! Estimates: what a range holds, what a scan of it would touch, how many keys a family has.
 
-use crate::iter::bounds;
+use crate::iter::range_to_bounds;
 use crate::{Db, Family, Result};
 use perigee_tree::estimate;
 use std::ops::RangeBounds;
@@ -73,7 +73,7 @@ impl Family {
     /// ```
     pub fn estimate_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         let (view, _) = self.engine.read_view(&self.inner)?;
-        let e = estimate::extent(&view, &bounds(&range));
+        let e = estimate::estimate_range_size(&view, &range_to_bounds(&range));
         Ok(RangeEstimate {
             disk_bytes: e.disk_bytes,
             memory_bytes: e.memory_bytes,
@@ -85,7 +85,7 @@ impl Family {
     /// What a scan of a range would touch now: exact for the tables as they are, and no block is read to know it.
     pub fn range_cost<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCost> {
         let (view, _) = self.engine.read_view(&self.inner)?;
-        let c = estimate::cost(&view, &bounds(&range));
+        let c = estimate::estimate_scan_cost(&view, &range_to_bounds(&range));
         Ok(RangeCost {
             memtables: c.memtables,
             runs: c.runs,
@@ -100,7 +100,7 @@ impl Family {
     /// fewer than 2048 keys, which have no sketch.
     pub fn cardinality(&self) -> Result<Cardinality> {
         let (view, _) = self.engine.read_view(&self.inner)?;
-        let (keys, tombstones) = estimate::cardinality(&view)?;
+        let (keys, tombstones) = estimate::estimate_distinct_keys(&view)?;
         Ok(Cardinality { keys, tombstones })
     }
 }

@@ -1,9 +1,9 @@
 //! Why a point read costs what it costs: every place that it asks, with the answer and the price.
 
 use crate::{Db, Error, Family, Result};
-use perigee_base::format::FileKind;
-use perigee_file::name;
-use perigee_tree::explain::{Outcome, Place, Step, explain};
+use perigee_base::file_header::FileKind;
+use perigee_file::filename;
+use perigee_tree::explain::{LookupOutcome, LookupSource, LookupStep, explain};
 
 /// What a `get` of one key does ([`Db::explain`]).
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Explanation {
 #[non_exhaustive]
 pub struct ExplainStep {
     /// `memtable`, `table`, `run` (no table of it covers the key) or `value log`.
-    pub place: &'static str,
+    pub source: &'static str,
     /// Which: `active`, `sealed 1`, or the file.
     pub name: String,
     /// Level of a table.
@@ -77,7 +77,7 @@ impl Family {
         Ok(Explanation {
             value_bytes: value.as_ref().ok().and_then(|v| v.as_ref()).map(|v| v.len() as u64),
             error: value.err(),
-            steps: steps.iter().map(step).collect(),
+            steps: steps.iter().map(explain_step).collect(),
             elapsed_ns,
         })
     }
@@ -93,45 +93,45 @@ impl Db {
     }
 }
 
-fn step(s: &Step) -> ExplainStep {
+fn explain_step(s: &LookupStep) -> ExplainStep {
     let (outcome, sequence) = match s.outcome {
-        Outcome::Nothing => ("nothing", None),
-        Outcome::Value(seq) => ("value", Some(seq.0).filter(|n| *n > 0)),
-        Outcome::Pointer(seq) => ("pointer", Some(seq.0)),
-        Outcome::Tombstone(seq) => ("tombstone", Some(seq.0)),
-        Outcome::Expired(seq) => ("expired", Some(seq.0)),
-        Outcome::Operand(seq) => ("operand", Some(seq.0)),
-        Outcome::Failed => ("failed", None),
+        LookupOutcome::NotFound => ("nothing", None),
+        LookupOutcome::Value(seq) => ("value", Some(seq.0).filter(|n| *n > 0)),
+        LookupOutcome::Pointer(seq) => ("pointer", Some(seq.0)),
+        LookupOutcome::Tombstone(seq) => ("tombstone", Some(seq.0)),
+        LookupOutcome::Expired(seq) => ("expired", Some(seq.0)),
+        LookupOutcome::Operand(seq) => ("operand", Some(seq.0)),
+        LookupOutcome::Failed => ("failed", None),
     };
     let common = ExplainStep { outcome, sequence, elapsed_ns: s.ns, ..ExplainStep::default() };
-    match &s.place {
-        Place::Memtable(0) => ExplainStep { place: "memtable", name: "active".into(), ..common },
-        Place::Memtable(n) => ExplainStep { place: "memtable", name: format!("sealed {n}"), ..common },
-        Place::Outside(level, run) => ExplainStep {
-            place: "run",
+    match &s.source {
+        LookupSource::Memtable(0) => ExplainStep { source: "memtable", name: "active".into(), ..common },
+        LookupSource::Memtable(n) => ExplainStep { source: "memtable", name: format!("sealed {n}"), ..common },
+        LookupSource::UncoveredRun(level, run) => ExplainStep {
+            source: "run",
             name: "no table covers the key".into(),
             level: Some(*level),
             run: Some(*run),
             ..common
         },
-        Place::Table(level, run, file, trace) => ExplainStep {
-            place: "table",
-            name: name::file_name(*file, FileKind::Klog),
+        LookupSource::Table(level, run, file, trace) => ExplainStep {
+            source: "table",
+            name: filename::file_name(*file, FileKind::Klog),
             level: Some(*level),
             run: Some(*run),
-            filter: Some(match trace.filter {
+            filter: Some(match trace.filter_passed {
                 None => "none",
                 Some(true) => "passes",
                 Some(false) => "excludes",
             }),
-            block: trace.block.map(|b| (b.number as u64, b.offset, b.bytes)),
-            cached: trace.block.is_some_and(|b| b.cached),
-            bytes_read: trace.block.filter(|b| !b.cached).map_or(0, |b| b.bytes),
+            block: trace.block.map(|b| (b.index as u64, b.offset, b.bytes)),
+            cached: trace.block.is_some_and(|b| b.was_cached),
+            bytes_read: trace.block.filter(|b| !b.was_cached).map_or(0, |b| b.bytes),
             ..common
         },
-        Place::Vlog(file, bytes) => ExplainStep {
-            place: "value log",
-            name: name::file_name(*file, FileKind::Vlog),
+        LookupSource::Vlog(file, bytes) => ExplainStep {
+            source: "value log",
+            name: filename::file_name(*file, FileKind::Vlog),
             bytes_read: *bytes,
             ..common
         },

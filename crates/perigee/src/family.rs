@@ -1,13 +1,13 @@
 //! A handle of a column family: a sorted map of its own, sharing the log with its siblings.
 
-use crate::batch::foreign;
-use crate::iter::bounds;
+use crate::batch::wrong_database_error;
+use crate::iter::range_to_bounds;
 use crate::{Cursor, FamilyOptions, Iter, Result, Slice, WriteOptions, translate};
 use perigee_base::latency::Operation;
-use perigee_engine::{Engine, Family as Inner};
+use perigee_engine::{Engine, FamilyState as Inner};
 use perigee_file::log::Batch;
 use perigee_tree::get;
-use perigee_tree::scan::Bounds;
+use perigee_tree::scan::ScanBounds;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ impl std::fmt::Debug for Family {
 
 impl Family {
     /// Its inner self, for something that belongs to `engine`.
-    pub(crate) fn of(&self, engine: &Arc<Engine>) -> Result<&Arc<Inner>> {
-        if Arc::ptr_eq(&self.engine, engine) { Ok(&self.inner) } else { Err(foreign()) }
+    pub(crate) fn inner_for(&self, engine: &Arc<Engine>) -> Result<&Arc<Inner>> {
+        if Arc::ptr_eq(&self.engine, engine) { Ok(&self.inner) } else { Err(wrong_database_error()) }
     }
     /// Its name now.
     pub fn name(&self) -> String {
@@ -77,7 +77,7 @@ impl Family {
         options: WriteOptions,
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let mut batch = Batch::with_capacity(Batch::put_bytes(self.inner.id, key, value));
+        let mut batch = Batch::with_capacity(Batch::encoded_put_bytes(self.inner.id, key, value));
         batch.put(self.inner.id, key, value)?;
         self.engine.write(batch, options.durability.map(translate::durability))
     }
@@ -90,7 +90,7 @@ impl Family {
         let mut batch = Batch::new();
         batch.delete(self.inner.id, key.as_ref())?;
         let durability = options.durability.map(translate::durability);
-        self.engine.write_as(Operation::Delete, batch, durability).map(drop)
+        self.engine.write_measured(Operation::Delete, batch, durability).map(drop)
     }
     /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -98,27 +98,27 @@ impl Family {
     }
     /// The value of `key` without a copy.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let started = self.engine.start_get();
+        let started = self.engine.start_get_timer();
         let (view, at) = self.engine.pin_view(&self.inner)?;
         let value = get::get(&view, key.as_ref(), at)?;
-        self.engine.stop_get(started, value.is_some());
+        self.engine.finish_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` is there. Does not fetch a separated value.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let started = self.engine.start_get();
+        let started = self.engine.start_get_timer();
         let (view, at) = self.engine.pin_view(&self.inner)?;
         let found = get::contains(&view, key.as_ref(), at)?;
-        self.engine.stop_get(started, found);
+        self.engine.finish_get(started, found);
         Ok(found)
     }
     /// All entries in key order, from both ends.
     pub fn iter(&self) -> Result<Iter> {
-        self.scan(Bounds::all())
+        self.new_iter(ScanBounds::all())
     }
     /// The entries of a range in key order, from both ends.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
-        self.scan(bounds(&range))
+        self.new_iter(range_to_bounds(&range))
     }
     /// The entries whose key starts with `prefix`: in any case under `CaseInsensitive`, up to its first NUL under
     /// `Lexicographic`.
@@ -126,33 +126,33 @@ impl Family {
     /// # Errors
     /// `InvalidArgument` under `U64`, `I64` and a user's own order, where keys with one prefix do not lie together.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(Bounds::prefix(self.inner.tree.order(), prefix.as_ref())?)
+        self.new_iter(ScanBounds::prefix(self.inner.tree.comparator(), prefix.as_ref())?)
     }
     /// A cursor over all entries.
     pub fn cursor(&self) -> Result<Cursor> {
-        self.walk(Bounds::all())
+        self.new_cursor(ScanBounds::all())
     }
     /// A cursor that stays within a range.
     pub fn cursor_within<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Cursor> {
-        self.walk(bounds(&range))
+        self.new_cursor(range_to_bounds(&range))
     }
     /// Writes the memtable to table files; returns when they are installed.
     pub fn flush(&self) -> Result<()> {
-        self.inner.check()?;
+        self.inner.check_not_dropped()?;
         self.engine.flush(&[Arc::clone(&self.inner)])
     }
     /// Merges everything into the deepest level, dropping what nothing can see.
     pub fn compact(&self) -> Result<()> {
-        self.inner.check()?;
+        self.inner.check_not_dropped()?;
         self.engine.compact(&[Arc::clone(&self.inner)])
     }
 
-    fn scan(&self, bounds: Bounds) -> Result<Iter> {
+    fn new_iter(&self, bounds: ScanBounds) -> Result<Iter> {
         let (view, at) = self.engine.read_view(&self.inner)?;
         Ok(Iter::new(&self.engine, view, at, bounds))
     }
 
-    fn walk(&self, bounds: Bounds) -> Result<Cursor> {
+    fn new_cursor(&self, bounds: ScanBounds) -> Result<Cursor> {
         let (view, at) = self.engine.read_view(&self.inner)?;
         Ok(Cursor::new(&self.engine, view, at, bounds))
     }

@@ -2,14 +2,14 @@
 //! database as it was when they were made, whatever writers, flushes and compactions do meanwhile.
 
 use crate::{Result, Slice};
-use perigee_base::cut::{Cut, CutRef};
+use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::latency::Operation;
-use perigee_base::shared::Brief;
-use perigee_base::{SeqNo, Shared};
+use perigee_base::pinned_slice::BytesPreview;
+use perigee_base::{SeqNo, PinnedSlice};
 use perigee_engine::Engine;
-use perigee_engine::txn::Walk;
+use perigee_engine::txn::ScanTracker;
 use perigee_tree::View;
-use perigee_tree::scan::{Bounds, VisibleCursor};
+use perigee_tree::scan::{ScanBounds, VisibleCursor};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -43,132 +43,132 @@ pub struct Cursor {
     inner: VisibleCursor,
     engine: Arc<Engine>,
     /// Steps that the counters do not know yet.
-    steps: u64,
+    uncounted_steps: u64,
     /// Told of what was passed, if a transaction depends on that.
-    watch: Option<Box<Watch>>,
+    tracked: Option<Box<TrackedRange>>,
 }
 
 /// Short: where it stands.
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cursor({:?}, at {:?})", self.engine, self.inner.key().map(Brief))
+        write!(f, "Cursor({:?}, at {:?})", self.engine, self.inner.key().map(BytesPreview))
     }
 }
 
 /// What a serializable transaction's cursor has passed, within its bounds.
-struct Watch {
-    walk: Walk,
-    begin: Cut,
-    end: Cut,
+struct TrackedRange {
+    reads: ScanTracker,
+    begin: KeyBoundary,
+    end: KeyBoundary,
 }
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.engine.counters().nexts.add(self.steps);
-        self.report();
+        self.engine.counters().nexts.add(self.uncounted_steps);
+        self.report_skipped_tombstones();
     }
 }
 
-pub(crate) fn bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
+pub(crate) fn range_to_bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> ScanBounds {
     let own = |b: Bound<&K>| b.map(|k| k.as_ref().to_vec());
-    Bounds { lower: own(range.start_bound()), upper: own(range.end_bound()) }
+    ScanBounds { lower: own(range.start_bound()), upper: own(range.end_bound()) }
 }
 
 impl Cursor {
-    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Cursor {
+    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: ScanBounds) -> Cursor {
         let inner = VisibleCursor::new(view, at, bounds, true);
-        Cursor { inner, engine: Arc::clone(engine), steps: 0, watch: None }
+        Cursor { inner, engine: Arc::clone(engine), uncounted_steps: 0, tracked: None }
     }
     /// The same, telling `walk` what it passes.
-    pub(crate) fn watched(mut self, walk: Option<Walk>, bounds: &Bounds) -> Cursor {
-        let ends = || (Cut::begin(bounds.lower.clone()), Cut::end(bounds.upper.clone()));
-        self.watch = walk.map(|walk| {
+    pub(crate) fn with_read_tracking(mut self, walk: Option<ScanTracker>, bounds: &ScanBounds) -> Cursor {
+        let ends = || (KeyBoundary::range_start(bounds.lower.clone()), KeyBoundary::range_end(bounds.upper.clone()));
+        self.tracked = walk.map(|walk| {
             let (begin, end) = ends();
-            Box::new(Watch { walk, begin, end })
+            Box::new(TrackedRange { reads: walk, begin, end })
         });
         self
     }
     /// Tells of the way to where it stands now, from a place (`None`: from where it stood).
     #[cold]
-    fn passed(&mut self, from: Option<CutRef<'_>>, forward: bool) {
-        let Some(Watch { walk, begin, end }) = self.watch.as_deref_mut() else { return };
+    fn record_read(&mut self, from: Option<KeyBoundaryRef<'_>>, forward: bool) {
+        let Some(TrackedRange { reads: walk, begin, end }) = self.tracked.as_deref_mut() else { return };
         let here = match (self.inner.key(), forward) {
-            (Some(key), true) => CutRef::After(key),
-            (Some(key), false) => CutRef::Before(key),
+            (Some(key), true) => KeyBoundaryRef::After(key),
+            (Some(key), false) => KeyBoundaryRef::Before(key),
             (None, true) => end.as_ref(),
             (None, false) => begin.as_ref(),
         };
         let from = from.unwrap_or(here);
         if forward {
-            walk.passed(from, here);
+            walk.record_range(from, here);
         } else {
-            walk.passed(here, from);
+            walk.record_range(here, from);
         }
     }
     #[inline]
-    fn go(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
+    fn move_checked(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         self.engine.check_open()?;
         go(&mut self.inner)
     }
     /// Tells what deleted entries have cost.
-    fn report(&mut self) {
-        let passed = self.inner.take_passed();
+    fn report_skipped_tombstones(&mut self) {
+        let passed = self.inner.take_skipped_tombstones();
         if passed > 0 {
-            self.engine.passed(passed);
+            self.engine.record_skipped_tombstones(passed);
         }
     }
-    fn position(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
+    fn seek_measured(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
         let seeks = &self.engine.counters().seeks;
         seeks.add(1);
-        let started = self.engine.start(Operation::Seek, seeks.own());
-        self.go(go)?;
-        self.engine.stop(Operation::Seek, started);
-        self.report();
+        let started = self.engine.start_timer(Operation::Seek, seeks.stripe_value());
+        self.move_checked(go)?;
+        self.engine.stop_timer(Operation::Seek, started);
+        self.report_skipped_tombstones();
         Ok(())
     }
     #[inline]
-    fn step(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
-        self.steps += 1;
-        if self.steps < Operation::Next.one_in() {
-            return self.go(go);
+    fn step_measured(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
+        self.uncounted_steps += 1;
+        if self.uncounted_steps < Operation::Next.one_in() {
+            return self.move_checked(go);
         }
-        self.engine.counters().nexts.add(std::mem::take(&mut self.steps));
-        let started = self.engine.start(Operation::Next, 0);
-        self.go(go)?;
-        self.engine.stop(Operation::Next, started);
+        self.engine.counters().nexts.add(std::mem::take(&mut self.uncounted_steps));
+        let started = self.engine.start_timer(Operation::Next, 0);
+        self.move_checked(go)?;
+        self.engine.stop_timer(Operation::Next, started);
         Ok(())
     }
     /// To the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.position(VisibleCursor::seek_to_first)?;
-        if let Some(watch) = &self.watch {
+        self.seek_measured(VisibleCursor::seek_to_first)?;
+        if let Some(watch) = &self.tracked {
             let begin = watch.begin.clone();
-            self.passed(Some(begin.as_ref()), true);
+            self.record_read(Some(begin.as_ref()), true);
         }
         Ok(())
     }
     /// To the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.position(VisibleCursor::seek_to_last)?;
-        if let Some(watch) = &self.watch {
+        self.seek_measured(VisibleCursor::seek_to_last)?;
+        if let Some(watch) = &self.tracked {
             let end = watch.end.clone();
-            self.passed(Some(end.as_ref()), false);
+            self.record_read(Some(end.as_ref()), false);
         }
         Ok(())
     }
     /// To the first entry at or after `key` (of those within the bounds).
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.position(|c| c.seek(key.as_ref()))?;
-        if self.watch.is_some() {
-            self.passed(Some(CutRef::Before(key.as_ref())), true);
+        self.seek_measured(|c| c.seek(key.as_ref()))?;
+        if self.tracked.is_some() {
+            self.record_read(Some(KeyBoundaryRef::Before(key.as_ref())), true);
         }
         Ok(())
     }
     /// To the last entry at or before `key` (of those within the bounds).
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.position(|c| c.seek_for_prev(key.as_ref()))?;
-        if self.watch.is_some() {
-            self.passed(Some(CutRef::After(key.as_ref())), false);
+        self.seek_measured(|c| c.seek_for_prev(key.as_ref()))?;
+        if self.tracked.is_some() {
+            self.record_read(Some(KeyBoundaryRef::After(key.as_ref())), false);
         }
         Ok(())
     }
@@ -176,18 +176,18 @@ impl Cursor {
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        self.step(VisibleCursor::next)?;
-        if self.watch.is_some() {
-            self.passed(None, true);
+        self.step_measured(VisibleCursor::next)?;
+        if self.tracked.is_some() {
+            self.record_read(None, true);
         }
         Ok(())
     }
     /// To the previous entry; invalid before the first. On an invalid cursor: stays invalid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        self.step(VisibleCursor::prev)?;
-        if self.watch.is_some() {
-            self.passed(None, false);
+        self.step_measured(VisibleCursor::prev)?;
+        if self.tracked.is_some() {
+            self.record_read(None, false);
         }
         Ok(())
     }
@@ -259,21 +259,21 @@ impl Cursor {
     /// db.put("moon", "full")?;
     /// let mut cursor = db.cursor()?;
     /// cursor.seek_to_first()?;
-    /// if let Some((key, value)) = cursor.entry_at_hand() {
+    /// if let Some((key, value)) = cursor.entry_if_resident() {
     ///     assert_eq!((key, value), (&b"moon"[..], &b"full"[..]));
     /// }
     /// # Ok(())
     /// # }
     /// ```
     #[inline]
-    pub fn entry_at_hand(&self) -> Option<(&[u8], &[u8])> {
-        self.inner.entry_at_hand()
+    pub fn entry_if_resident(&self) -> Option<(&[u8], &[u8])> {
+        self.inner.entry_if_resident()
     }
     pub(crate) fn inner(&self) -> &VisibleCursor {
         &self.inner
     }
-    fn pair(&self) -> Result<(Slice, Slice)> {
-        Ok((Slice(Shared::from(self.key().to_vec())), self.value()?))
+    fn owned_entry(&self) -> Result<(Slice, Slice)> {
+        Ok((Slice(PinnedSlice::from(self.key().to_vec())), self.value()?))
     }
 }
 
@@ -302,13 +302,13 @@ pub struct Iter {
     engine: Arc<Engine>,
     view: Arc<View>,
     at: SeqNo,
-    bounds: Bounds,
+    bounds: ScanBounds,
     done: bool,
-    walk: Option<Walk>,
+    reads: Option<ScanTracker>,
 }
 
 impl Iter {
-    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: Bounds) -> Iter {
+    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: ScanBounds) -> Iter {
         Iter {
             front: None,
             back: None,
@@ -317,20 +317,20 @@ impl Iter {
             at,
             bounds,
             done: false,
-            walk: None,
+            reads: None,
         }
     }
     /// The same, telling `walk` what it passes.
-    pub(crate) fn watched(self, walk: Option<Walk>) -> Iter {
-        Iter { walk, ..self }
+    pub(crate) fn with_read_tracking(self, walk: Option<ScanTracker>) -> Iter {
+        Iter { reads: walk, ..self }
     }
 
     /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave last.
-    fn step(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
-        let order = self.view.version.order;
+    fn next_from(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
+        let order = self.view.version.comparator;
         let fresh = || {
             Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone())
-                .watched(self.walk.clone(), &self.bounds)
+                .with_read_tracking(self.reads.clone(), &self.bounds)
         };
         let (end, other) =
             if forward { (&mut self.front, &self.back) } else { (&mut self.back, &self.front) };
@@ -345,14 +345,14 @@ impl Iter {
             let (low, high) = if forward { (cursor, other) } else { (other, cursor) };
             order.cmp(low.key(), high.key()).is_ge()
         });
-        if met { Ok(None) } else { cursor.pair().map(Some) }
+        if met { Ok(None) } else { cursor.owned_entry().map(Some) }
     }
 
-    fn advance(&mut self, forward: bool) -> Option<Result<(Slice, Slice)>> {
+    fn next_item(&mut self, forward: bool) -> Option<Result<(Slice, Slice)>> {
         if self.done {
             return None;
         }
-        let item = self.step(forward).transpose();
+        let item = self.next_from(forward).transpose();
         self.done = !matches!(item, Some(Ok(_)));
         item
     }
@@ -366,8 +366,8 @@ impl fmt::Debug for Iter {
         f.debug_struct("Iter")
             .field("engine", &self.engine)
             .field("sequence", &self.at.0)
-            .field("front", &front.as_deref().map(Brief))
-            .field("back", &back.as_deref().map(Brief))
+            .field("front", &front.as_deref().map(BytesPreview))
+            .field("back", &back.as_deref().map(BytesPreview))
             .field("done", &self.done)
             .finish()
     }
@@ -376,13 +376,13 @@ impl fmt::Debug for Iter {
 impl Iterator for Iter {
     type Item = Result<(Slice, Slice)>;
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance(true)
+        self.next_item(true)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.advance(false)
+        self.next_item(false)
     }
 }
 

@@ -8,15 +8,15 @@ use std::fmt::{self, Write};
 
 /// A JSON document being written. A value is written by the method of its type.
 #[derive(Debug, Default)]
-struct Json {
+struct JsonWriter {
     out: String,
     /// The next element of the open object or array is its first.
-    first: bool,
+    first_element: bool,
 }
 
-impl Json {
+impl JsonWriter {
     fn comma(&mut self) {
-        if !std::mem::take(&mut self.first) {
+        if !std::mem::take(&mut self.first_element) {
             self.out.push(',');
         }
     }
@@ -39,12 +39,12 @@ impl Json {
         self.string(name);
         self.out.push(':');
     }
-    fn open(&mut self, bracket: char, fill: impl FnOnce(&mut Json), end: char) {
+    fn open(&mut self, bracket: char, fill: impl FnOnce(&mut JsonWriter), end: char) {
         self.out.push(bracket);
-        self.first = true;
+        self.first_element = true;
         fill(self);
         self.out.push(end);
-        self.first = false;
+        self.first_element = false;
     }
     fn number(&mut self, name: &str, n: u64) {
         self.key(name);
@@ -54,17 +54,17 @@ impl Json {
         self.key(name);
         self.string(text);
     }
-    fn truth(&mut self, name: &str, yes: bool) {
+    fn boolean(&mut self, name: &str, yes: bool) {
         self.key(name);
         self.out.push_str(if yes { "true" } else { "false" });
     }
-    fn object(&mut self, name: &str, fill: impl FnOnce(&mut Json)) {
+    fn object(&mut self, name: &str, fill: impl FnOnce(&mut JsonWriter)) {
         self.key(name);
         self.open('{', fill, '}');
     }
-    fn list<T>(&mut self, name: &str, items: &[T], item: impl Fn(&mut Json, &T)) {
+    fn array<T>(&mut self, name: &str, items: &[T], item: impl Fn(&mut JsonWriter, &T)) {
         self.key(name);
-        let each = |j: &mut Json| {
+        let each = |j: &mut JsonWriter| {
             for i in items {
                 j.comma();
                 j.open('{', |j| item(j, i), '}');
@@ -90,26 +90,26 @@ impl Stats {
     /// # }
     /// ```
     pub fn to_json(&self) -> String {
-        let mut j = Json::default();
-        j.open('{', |j| self.whole(j), '}');
+        let mut j = JsonWriter::default();
+        j.open('{', |j| self.write_database(j), '}');
         j.out
     }
 
-    fn whole(&self, j: &mut Json) {
+    fn write_database(&self, j: &mut JsonWriter) {
         j.number("last_sequence", self.last_sequence);
         j.number("durable_sequence", self.durable_sequence);
         j.number("disk_bytes", self.disk_bytes);
         j.number("tables", self.tables as u64);
         j.number("snapshots", self.snapshots as u64);
-        j.object("transactions", |j| self.transactions(j));
-        j.object("background", |j| self.background(j));
+        j.object("transactions", |j| self.write_transactions(j));
+        j.object("background", |j| self.write_background(j));
         j.number("memory_pressure", u64::from(self.memory_pressure));
-        j.text("pressure", &self.pressure);
+        j.text("pressure", &self.stall_reason);
         j.text(
             "background_error",
             &self.background_error.as_ref().map(ToString::to_string).unwrap_or_default(),
         );
-        j.list("scrub_errors", &self.scrub_errors, |j, e| j.text("error", &e.to_string()));
+        j.array("scrub_errors", &self.scrub_errors, |j, e| j.text("error", &e.to_string()));
         j.object("wal", |j| {
             j.number("segments", self.wal.0 as u64);
             j.number("bytes", self.wal.1);
@@ -143,21 +143,21 @@ impl Stats {
                 });
             }
         });
-        j.object("latency", |j| self.latencies(j));
-        j.list("stalls", &self.stalls, |j, s| {
+        j.object("latency", |j| self.write_latencies(j));
+        j.array("stalls", &self.stalls, |j, s| {
             j.text("reason", s.reason);
             j.number("delays", s.delays);
             j.number("delay_us", s.delay_us);
             j.number("stops", s.stops);
             j.number("stop_us", s.stop_us);
         });
-        j.list("running", &self.running, running);
-        j.list("families", &self.families, family);
-        j.object("recovery", |j| recovery(j, &self.recovery));
+        j.array("running", &self.running_jobs, write_job);
+        j.array("families", &self.families, write_family);
+        j.object("recovery", |j| write_recovery(j, &self.recovery));
         j.object("counters", |j| self.counters.iter().for_each(|(name, n)| j.number(name, *n)));
     }
 
-    fn transactions(&self, j: &mut Json) {
+    fn write_transactions(&self, j: &mut JsonWriter) {
         let t = &self.transactions;
         j.number("open", t.open);
         j.number("bytes", t.bytes);
@@ -167,18 +167,18 @@ impl Stats {
         }
     }
 
-    fn background(&self, j: &mut Json) {
+    fn write_background(&self, j: &mut JsonWriter) {
         let b = &self.background;
         let all = [
             ("flushes_running", b.flushes_running),
-            ("memtables_sealed", b.memtables_sealed),
+            ("memtables_sealed", b.immutable_memtables),
             ("compactions_running", b.compactions_running),
             ("compactions_due", b.compactions_due),
         ];
         all.iter().for_each(|(name, n)| j.number(name, *n as u64));
     }
 
-    fn latencies(&self, j: &mut Json) {
+    fn write_latencies(&self, j: &mut JsonWriter) {
         for l in &self.latency {
             j.object(l.operation, |j| {
                 let all = [
@@ -197,7 +197,7 @@ impl Stats {
     }
 }
 
-fn running(j: &mut Json, job: &JobStats) {
+fn write_job(j: &mut JsonWriter, job: &JobStats) {
     j.text("kind", job.kind);
     j.text("family", &job.family);
     j.text("reason", job.reason);
@@ -214,7 +214,7 @@ fn running(j: &mut Json, job: &JobStats) {
     all.iter().for_each(|(name, n)| j.number(name, *n));
 }
 
-fn family(j: &mut Json, f: &FamilyStats) {
+fn write_family(j: &mut JsonWriter, f: &FamilyStats) {
     j.text("name", &f.name);
     j.number("id", u64::from(f.id));
     j.object("memtable", |j| {
@@ -228,10 +228,10 @@ fn family(j: &mut Json, f: &FamilyStats) {
         j.number("value_bytes", f.memtables.value_bytes);
     });
     j.object("sealed", |j| {
-        j.number("count", f.sealed.0 as u64);
-        j.number("bytes", f.sealed.1);
+        j.number("count", f.immutable_memtables.0 as u64);
+        j.number("bytes", f.immutable_memtables.1);
     });
-    j.list("levels", &f.levels, |j, l| {
+    j.array("levels", &f.levels, |j, l| {
         j.number("level", u64::from(l.level));
         j.number("runs", l.runs as u64);
         j.number("files", l.files as u64);
@@ -259,17 +259,17 @@ fn family(j: &mut Json, f: &FamilyStats) {
         ];
         all.iter().for_each(|(name, n)| j.number(name, *n));
     });
-    j.truth("is_flushing", f.is_flushing);
-    j.truth("is_compacting", f.is_compacting);
+    j.boolean("is_flushing", f.is_flushing);
+    j.boolean("is_compacting", f.is_compacting);
 }
 
-fn recovery(j: &mut Json, r: &RecoveryReport) {
+fn write_recovery(j: &mut JsonWriter, r: &RecoveryReport) {
     j.number("recovered_sequence", r.recovered_sequence);
     j.number("replayed_operations", r.replayed_operations);
     j.number("truncated_bytes", r.truncated_bytes);
     j.text("reason", &r.reason);
     j.number("orphans", r.orphans);
-    j.truth("clean", r.clean);
+    j.boolean("clean", r.clean);
     j.number("peak_bytes", r.peak_bytes);
     j.number("elapsed_us", r.elapsed_us);
 }
@@ -281,7 +281,7 @@ impl fmt::Display for Stats {
             "sequence {} (durable {}), {} bytes on disk",
             self.last_sequence, self.durable_sequence, self.disk_bytes
         )?;
-        writeln!(f, "pressure: {}", self.pressure)?;
+        writeln!(f, "pressure: {}", self.stall_reason)?;
         if let Some(e) = &self.background_error {
             writeln!(f, "background error: {e}")?;
         }
@@ -292,7 +292,7 @@ impl fmt::Display for Stats {
             writeln!(
                 f,
                 "family {:?}: memtable {} bytes, {} sealed",
-                family.name, family.memtable.0, family.sealed.0
+                family.name, family.memtable.0, family.immutable_memtables.0
             )?;
             for l in family.levels.iter().filter(|l| l.files > 0) {
                 writeln!(
@@ -302,7 +302,7 @@ impl fmt::Display for Stats {
                 )?;
             }
         }
-        for job in &self.running {
+        for job in &self.running_jobs {
             writeln!(
                 f,
                 "running: {} of {:?} ({}), {} of {} bytes",
@@ -314,7 +314,7 @@ impl fmt::Display for Stats {
         if let Some(oldest) = t.oldest_prepared {
             writeln!(f, "the oldest prepared transaction waits for {} s", oldest.as_secs())?;
         }
-        writeln!(f, "waiting: {} sealed memtables, {} compactions", b.memtables_sealed, b.compactions_due)?;
+        writeln!(f, "waiting: {} sealed memtables, {} compactions", b.immutable_memtables, b.compactions_due)?;
         for s in &self.stalls {
             writeln!(
                 f,

@@ -34,16 +34,16 @@ mod txn_options;
 mod options;
 // For the tool and the benchmark: their arguments and the options file have one grammar.
 #[doc(hidden)]
-pub mod human;
-mod user_code;
+pub mod value_syntax;
+mod callbacks;
 mod option_table;
 mod batch;
 mod slice;
 mod stats;
 mod json;
-mod safety;
+mod backup_reports;
 mod translate;
-mod config;
+mod options_file;
 mod iter;
 mod family;
 mod snapshot;
@@ -51,42 +51,42 @@ mod db;
 mod backups;
 mod repair;
 mod ttl;
-mod erase;
-mod operate;
+mod range_delete;
+mod maintenance;
 mod metrics;
 mod explain;
-mod read;
+mod multi_get;
 mod estimate;
-mod bulk;
+mod bulk_load;
 mod table_writer;
-mod watch;
+mod commit_hook;
 mod txn;
 mod merge;
-mod changes;
-mod past;
+mod change_feed;
+mod snapshot_history;
 mod two_phase;
 
 pub use backups::Backups;
 pub use batch::WriteBatch;
-pub use bulk::{BulkLoad, LoadProgress, LoadReport};
-pub use changes::{Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind};
-pub use config::FILE_NAME as OPTIONS_FILE_NAME;
-pub use db::{Db, KeptLock};
+pub use bulk_load::{BulkLoad, LoadProgress, LoadReport};
+pub use change_feed::{Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind};
+pub use options_file::FILE_NAME as OPTIONS_FILE_NAME;
+pub use db::{Db, DirectoryLock};
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
 pub use family::Family;
 pub use history::History;
 pub use iter::{Cursor, Iter};
-pub use operate::Pause;
+pub use maintenance::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
-pub use perigee_base::order::REGISTERED_ORDER;
-pub use perigee_base::{Error, ErrorKind, KeyOrder, MergeOperator, MergeRule, Result};
-pub use perigee_engine::listener::LogLevel;
+pub use perigee_base::comparator::REGISTERED_COMPARATOR;
+pub use perigee_base::{Error, ErrorKind, KeyComparator, MergeOperator, MergeRule, Result};
+pub use perigee_engine::log_listener::LogLevel;
 pub use perigee_engine::locks::LockMode;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
-pub use repair::{LostPiece, RepairReport, repair, repair_in};
-pub use safety::{
+pub use repair::{DataLoss, RepairReport, repair, repair_in};
+pub use backup_reports::{
     BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
     RestoreReport,
 };
@@ -97,11 +97,11 @@ pub use stats::{
     MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
 };
 pub use table_writer::{TableSummary, TableWriter};
-pub use ttl::{ClockStatus, Timed};
-pub use two_phase::Prepared;
+pub use ttl::{ClockStatus, ValueWithTtl};
+pub use two_phase::PreparedTxnInfo;
 pub use txn::{Txn, TxnHandle};
 pub use txn_options::{Isolation, TxnOptions};
-pub use watch::{CommitEvent, CommitOperation};
+pub use commit_hook::{CommitEvent, CommitOperation};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

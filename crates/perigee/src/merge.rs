@@ -7,9 +7,9 @@ use perigee_file::log::Batch;
 use std::sync::Arc;
 
 /// Asks the operator of a family about an operand.
-fn check(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
-    match family.inner.tree.pin().merger.get() {
-        Some(merger) => merger.check(key, operand),
+fn check_operand(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
+    match family.inner.tree.pin().merge_operator.get() {
+        Some(merger) => merger.check_operand(key, operand),
         None => Err(Error::invalid(format!(
             "the family {:?} has no merge operator: give it one with FamilyOptions::merge_operator",
             family.name()
@@ -57,7 +57,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
-        self.operators.register(operator);
+        self.merge_operators.register(operator);
         self
     }
 }
@@ -107,8 +107,8 @@ impl Family {
         options: WriteOptions,
     ) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        check(self, key, operand)?;
-        let mut batch = Batch::with_capacity(Batch::put_bytes(self.inner.id, key, operand));
+        check_operand(self, key, operand)?;
+        let mut batch = Batch::with_capacity(Batch::encoded_put_bytes(self.inner.id, key, operand));
         batch.merge(self.inner.id, key, operand)?;
         self.engine.write(batch, options.durability.map(translate::durability))
     }
@@ -121,8 +121,8 @@ impl WriteBatch {
     /// As [`Family::merge`]; the batch is unchanged.
     pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        let batch = self.of(family)?;
-        check(family, key, operand)?;
+        let batch = self.operations_for(family)?;
+        check_operand(family, key, operand)?;
         batch.merge(family.inner.id, key, operand)
     }
 }
@@ -152,9 +152,9 @@ impl Txn {
     /// As [`Family::merge`] and [`Txn::put`].
     pub fn merge(&self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        family.of(&self.engine)?;
-        check(family, key, operand)?;
-        self.write(family, key, LockMode::Insert, |batch| batch.merge(family.inner.id, key, operand))
+        family.inner_for(&self.engine)?;
+        check_operand(family, key, operand)?;
+        self.write_key(family, key, LockMode::Insert, |batch| batch.merge(family.inner.id, key, operand))
     }
 }
 

@@ -7,10 +7,10 @@ use crate::{Db, Stats};
 use std::fmt::Write;
 
 /// Bounds of the latency buckets, in seconds: a doubling each, 1 us to about 67 s.
-const BOUNDS: u32 = 27;
+const LATENCY_BUCKETS: u32 = 27;
 
 /// What a family of metrics is.
-struct Head {
+struct MetricHead {
     name: &'static str,
     kind: &'static str,
     unit: &'static str,
@@ -19,45 +19,45 @@ struct Head {
 
 /// The text being written.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
 /// A value between quotes: backslash, quote and line feed escaped.
 fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-impl Text {
-    fn head(&mut self, h: &Head) {
+impl MetricsText {
+    fn write_header(&mut self, h: &MetricHead) {
         let _ = writeln!(self.0, "# TYPE {} {}", h.name, h.kind);
         if !h.unit.is_empty() {
             let _ = writeln!(self.0, "# UNIT {} {}", h.name, h.unit);
         }
         let _ = writeln!(self.0, "# HELP {} {}", h.name, h.help);
     }
-    fn sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    fn write_sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.0, "{name}{suffix}{labels} {value}");
     }
     /// A whole family: one sample for each element, if there is any.
-    fn family<'a, T: 'a>(
+    fn write_family<'a, T: 'a>(
         &mut self,
-        h: &Head,
+        h: &MetricHead,
         items: impl IntoIterator<Item = &'a T>,
         sample: impl Fn(&'a T) -> (Vec<(&'static str, String)>, String),
     ) {
         let suffix = if h.kind == "counter" { "_total" } else { "" };
         let mut items = items.into_iter().peekable();
         if items.peek().is_some() {
-            self.head(h);
+            self.write_header(h);
         }
         for item in items {
             let (labels, value) = sample(item);
             let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (*k, v.as_str())).collect();
-            self.sample(h.name, suffix, &labels, value);
+            self.write_sample(h.name, suffix, &labels, value);
         }
     }
-    fn one(
+    fn write_value(
         &mut self,
         name: &'static str,
         kind: &'static str,
@@ -65,12 +65,12 @@ impl Text {
         help: &'static str,
         value: u64,
     ) {
-        self.family(&Head { name, kind, unit, help }, &[value], |v| (vec![], v.to_string()));
+        self.write_family(&MetricHead { name, kind, unit, help }, &[value], |v| (vec![], v.to_string()));
     }
 }
 
 /// Microseconds as seconds, exactly.
-fn seconds(us: u64) -> String {
+fn us_to_seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
@@ -95,47 +95,47 @@ impl Db {
 }
 
 fn render(s: &Stats) -> String {
-    let mut t = Text::default();
-    database(&mut t, s);
-    by_family(&mut t, s);
-    by_label(&mut t, s);
-    latencies(&mut t, s);
-    counters(&mut t, s);
+    let mut t = MetricsText::default();
+    write_database(&mut t, s);
+    write_family_metrics(&mut t, s);
+    write_labelled_metrics(&mut t, s);
+    write_latencies(&mut t, s);
+    write_counters(&mut t, s);
     t.0.push_str("# EOF\n");
     t.0
 }
 
-fn database(t: &mut Text, s: &Stats) {
-    t.one(
+fn write_database(t: &mut MetricsText, s: &Stats) {
+    t.write_value(
         "perigee_last_sequence",
         "gauge",
         "",
         "Sequence number of the last visible operation.",
         s.last_sequence,
     );
-    t.one(
+    t.write_value(
         "perigee_durable_sequence",
         "gauge",
         "",
         "Everything up to this sequence number is on stable storage.",
         s.durable_sequence,
     );
-    t.one("perigee_disk_bytes", "gauge", "bytes", "Bytes of all files.", s.disk_bytes);
-    t.one("perigee_snapshots", "gauge", "", "Snapshots alive.", s.snapshots as u64);
-    t.one("perigee_tables", "gauge", "", "Table files.", s.tables as u64);
-    transactions(t, s);
-    t.one("perigee_wal_segments", "gauge", "", "Log segments.", s.wal.0 as u64);
-    t.one("perigee_wal_size_bytes", "gauge", "bytes", "Bytes of the log segments.", s.wal.1);
-    t.one(
+    t.write_value("perigee_disk_bytes", "gauge", "bytes", "Bytes of all files.", s.disk_bytes);
+    t.write_value("perigee_snapshots", "gauge", "", "Snapshots alive.", s.snapshots as u64);
+    t.write_value("perigee_tables", "gauge", "", "Table files.", s.tables as u64);
+    write_transactions(t, s);
+    t.write_value("perigee_wal_segments", "gauge", "", "Log segments.", s.wal.0 as u64);
+    t.write_value("perigee_wal_size_bytes", "gauge", "bytes", "Bytes of the log segments.", s.wal.1);
+    t.write_value(
         "perigee_cache_capacity_bytes",
         "gauge",
         "bytes",
         "Bytes that the block cache may hold.",
         s.cache.capacity,
     );
-    t.one("perigee_cache_used_bytes", "gauge", "bytes", "Bytes that the block cache holds.", s.cache.used);
-    t.one("perigee_cache_blocks", "gauge", "", "Blocks in the block cache.", s.cache.blocks);
-    t.one(
+    t.write_value("perigee_cache_used_bytes", "gauge", "bytes", "Bytes that the block cache holds.", s.cache.used);
+    t.write_value("perigee_cache_blocks", "gauge", "", "Blocks in the block cache.", s.cache.blocks);
+    t.write_value(
         "perigee_cache_evictions",
         "counter",
         "",
@@ -143,14 +143,14 @@ fn database(t: &mut Text, s: &Stats) {
         s.cache.evictions,
     );
     let failed = u64::from(s.background_error.is_some());
-    t.one(
+    t.write_value(
         "perigee_background_error",
         "gauge",
         "",
         "1 if background work failed or writes are stopped.",
         failed,
     );
-    t.one(
+    t.write_value(
         "perigee_recovery_clean",
         "gauge",
         "",
@@ -158,15 +158,15 @@ fn database(t: &mut Text, s: &Stats) {
         u64::from(s.recovery.clean),
     );
     let help = "Bytes cut from the ends of logs at open.";
-    t.one("perigee_recovery_truncated_bytes", "gauge", "bytes", help, s.recovery.truncated_bytes);
+    t.write_value("perigee_recovery_truncated_bytes", "gauge", "bytes", help, s.recovery.truncated_bytes);
 }
 
-fn transactions(t: &mut Text, s: &Stats) {
+fn write_transactions(t: &mut MetricsText, s: &Stats) {
     let all = &s.transactions;
-    t.one("perigee_transactions_open", "gauge", "", "Transactions that have not ended.", all.open);
+    t.write_value("perigee_transactions_open", "gauge", "", "Transactions that have not ended.", all.open);
     let help = "Memory that what they have written takes.";
-    t.one("perigee_transactions_held_bytes", "gauge", "bytes", help, all.bytes);
-    t.one(
+    t.write_value("perigee_transactions_held_bytes", "gauge", "bytes", help, all.bytes);
+    t.write_value(
         "perigee_transactions_prepared",
         "gauge",
         "",
@@ -175,21 +175,21 @@ fn transactions(t: &mut Text, s: &Stats) {
     );
     let oldest = all.oldest_prepared.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX));
     let help = "For how long the oldest prepared transaction waits; 0 if there is none.";
-    let h = Head { name: "perigee_prepared_oldest_seconds", kind: "gauge", unit: "seconds", help };
-    t.family(&h, &[oldest], |us| (vec![], seconds(*us)));
+    let h = MetricHead { name: "perigee_prepared_oldest_seconds", kind: "gauge", unit: "seconds", help };
+    t.write_family(&h, &[oldest], |us| (vec![], us_to_seconds(*us)));
     let help = "Families that need a compaction, beside those that have one.";
-    t.one("perigee_compactions_due", "gauge", "", help, s.background.compactions_due as u64);
+    t.write_value("perigee_compactions_due", "gauge", "", help, s.background.compactions_due as u64);
     let help = "How tight memory is, 0 to 3; writers are slowed from 2 on.";
-    t.one("perigee_memory_pressure", "gauge", "", help, u64::from(s.memory_pressure));
+    t.write_value("perigee_memory_pressure", "gauge", "", help, u64::from(s.memory_pressure));
 }
 
-fn by_family(t: &mut Text, s: &Stats) {
-    let gauge = |name, unit, help| Head { name, kind: "gauge", unit, help };
+fn write_family_metrics(t: &mut MetricsText, s: &Stats) {
+    let gauge = |name, unit, help| MetricHead { name, kind: "gauge", unit, help };
     let label = |f: &crate::FamilyStats| vec![("family", f.name.clone())];
     let h = gauge("perigee_memtable_bytes", "bytes", "Bytes of the active memtable.");
-    t.family(&h, &s.families, |f| (label(f), f.memtable.0.to_string()));
+    t.write_family(&h, &s.families, |f| (label(f), f.memtable.0.to_string()));
     let h = gauge("perigee_sealed_memtables", "", "Memtables that wait for their flush.");
-    t.family(&h, &s.families, |f| (label(f), f.sealed.0.to_string()));
+    t.write_family(&h, &s.families, |f| (label(f), f.immutable_memtables.0.to_string()));
     let levels: Vec<(&str, &crate::LevelStats)> =
         s.families.iter().flat_map(|f| f.levels.iter().map(|l| (f.name.as_str(), l))).collect();
     let figures: [(&str, &str, &str, fn(&crate::LevelStats) -> u64); 7] = [
@@ -202,12 +202,12 @@ fn by_family(t: &mut Text, s: &Stats) {
         ("perigee_level_value_bytes", "bytes", "Values of a level, uncompressed.", |l| l.raw_value_bytes),
     ];
     for (name, unit, help, figure) in figures {
-        t.family(&Head { name, kind: "gauge", unit, help }, &levels, |(family, l)| {
+        t.write_family(&MetricHead { name, kind: "gauge", unit, help }, &levels, |(family, l)| {
             (vec![("family", (*family).to_owned()), ("level", l.level.to_string())], figure(l).to_string())
         });
     }
-    type Figure = fn(&crate::FamilyStats) -> u64;
-    let figures: [(&str, &str, &str, Figure); 6] = [
+    type FamilyCounter = fn(&crate::FamilyStats) -> u64;
+    let figures: [(&str, &str, &str, FamilyCounter); 6] = [
         (
             "perigee_family_user_written_bytes",
             "bytes",
@@ -227,19 +227,19 @@ fn by_family(t: &mut Text, s: &Stats) {
         }),
     ];
     for (name, unit, help, figure) in figures {
-        t.family(&Head { name, kind: "counter", unit, help }, &s.families, |f| {
+        t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.families, |f| {
             (label(f), figure(f).to_string())
         });
     }
     let h = gauge("perigee_vlog_size_bytes", "bytes", "Bytes of value logs.");
-    t.family(&h, &s.families, |f| (label(f), f.vlogs.1.to_string()));
+    t.write_family(&h, &s.families, |f| (label(f), f.vlogs.1.to_string()));
     let h = gauge("perigee_vlog_referenced_bytes", "bytes", "Bytes of value logs that tables reference.");
-    t.family(&h, &s.families, |f| (label(f), f.vlogs.2.to_string()));
+    t.write_family(&h, &s.families, |f| (label(f), f.vlogs.2.to_string()));
 }
 
-fn by_label(t: &mut Text, s: &Stats) {
-    let h = Head { name: "perigee_memory_bytes", kind: "gauge", unit: "bytes", help: "Memory by owner." };
-    t.family(&h, &s.memory, |(owner, n)| (vec![("owner", owner.replace(' ', "_"))], n.to_string()));
+fn write_labelled_metrics(t: &mut MetricsText, s: &Stats) {
+    let h = MetricHead { name: "perigee_memory_bytes", kind: "gauge", unit: "bytes", help: "Memory by owner." };
+    t.write_family(&h, &s.memory, |(owner, n)| (vec![("owner", owner.replace(' ', "_"))], n.to_string()));
     let figures: [(&str, &str, &str, fn(&crate::IoStats) -> u64); 4] = [
         ("perigee_io_reads", "", "Read calls by cause.", |io| io.reads),
         ("perigee_io_read_bytes", "bytes", "Bytes read by cause.", |io| io.bytes_read),
@@ -247,57 +247,57 @@ fn by_label(t: &mut Text, s: &Stats) {
         ("perigee_io_written_bytes", "bytes", "Bytes written by cause.", |io| io.bytes_written),
     ];
     for (name, unit, help, figure) in figures {
-        t.family(&Head { name, kind: "counter", unit, help }, &s.io, |io| {
+        t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.io, |io| {
             (vec![("cause", io.cause.to_owned())], figure(io).to_string())
         });
     }
     let figures: [(&str, &str, &str, fn(&crate::StallStats) -> String); 4] = [
         ("perigee_stall_delays", "", "Writes delayed, by reason.", |s| s.delays.to_string()),
-        ("perigee_stall_delay_seconds", "seconds", "Time of those delays.", |s| seconds(s.delay_us)),
+        ("perigee_stall_delay_seconds", "seconds", "Time of those delays.", |s| us_to_seconds(s.delay_us)),
         ("perigee_stall_stops", "", "Writes stopped, by reason.", |s| s.stops.to_string()),
-        ("perigee_stall_stop_seconds", "seconds", "Time of those stops.", |s| seconds(s.stop_us)),
+        ("perigee_stall_stop_seconds", "seconds", "Time of those stops.", |s| us_to_seconds(s.stop_us)),
     ];
     for (name, unit, help, figure) in figures {
-        t.family(&Head { name, kind: "counter", unit, help }, &s.stalls, |s| {
+        t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.stalls, |s| {
             (vec![("reason", s.reason.replace(' ', "_"))], figure(s))
         });
     }
     let jobs: Vec<(&str, u64)> = ["flush", "compaction"]
-        .map(|k| (k, s.running.iter().filter(|j| j.kind == k).count() as u64))
+        .map(|k| (k, s.running_jobs.iter().filter(|j| j.kind == k).count() as u64))
         .to_vec();
     let h =
-        Head { name: "perigee_jobs_running", kind: "gauge", unit: "", help: "Background jobs running now." };
-    t.family(&h, &jobs, |(kind, n)| (vec![("kind", (*kind).to_owned())], n.to_string()));
+        MetricHead { name: "perigee_jobs_running", kind: "gauge", unit: "", help: "Background jobs running now." };
+    t.write_family(&h, &jobs, |(kind, n)| (vec![("kind", (*kind).to_owned())], n.to_string()));
 }
 
 /// One histogram for each operation, its fine buckets gathered into doublings. A fine bucket is counted where its upper
 /// bound lies, so no bucket claims more than it holds.
-fn latencies(t: &mut Text, s: &Stats) {
+fn write_latencies(t: &mut MetricsText, s: &Stats) {
     let name = "perigee_operation_duration_seconds";
     let help = "How long operations took; of some only a sample is measured.";
-    t.head(&Head { name, kind: "histogram", unit: "seconds", help });
+    t.write_header(&MetricHead { name, kind: "histogram", unit: "seconds", help });
     for l in &s.latency {
         let operation = ("operation", l.operation);
-        for i in 0..BOUNDS {
+        for i in 0..LATENCY_BUCKETS {
             let bound_ns = 1000u64 << i;
             let within = l.buckets.iter().take_while(|(upper, _)| *upper <= bound_ns).last();
             let le = format!("{}.{:09}", bound_ns / 1_000_000_000, bound_ns % 1_000_000_000);
             let le = le.trim_end_matches('0').trim_end_matches('.');
             let le = if le.contains('.') { le.to_owned() } else { format!("{le}.0") };
-            t.sample(name, "_bucket", &[operation, ("le", &le)], within.map_or(0, |b| b.1));
+            t.write_sample(name, "_bucket", &[operation, ("le", &le)], within.map_or(0, |b| b.1));
         }
-        t.sample(name, "_bucket", &[operation, ("le", "+Inf")], l.count);
-        t.sample(name, "_count", &[operation], l.count);
+        t.write_sample(name, "_bucket", &[operation, ("le", "+Inf")], l.count);
+        t.write_sample(name, "_count", &[operation], l.count);
         let sum = format!("{}.{:09}", l.sum_ns / 1_000_000_000, l.sum_ns % 1_000_000_000);
-        t.sample(name, "_sum", &[operation], sum);
+        t.write_sample(name, "_sum", &[operation], sum);
     }
 }
 
 /// The counters under their names in `docs/STATISTICS.md`; those in microseconds become seconds.
-fn counters(t: &mut Text, s: &Stats) {
+fn write_counters(t: &mut MetricsText, s: &Stats) {
     for (name, value) in &s.counters {
         let (name, unit, value) = if let Some(stem) = name.strip_suffix("_us") {
-            (format!("perigee_{stem}_seconds"), "seconds", seconds(*value))
+            (format!("perigee_{stem}_seconds"), "seconds", us_to_seconds(*value))
         } else if name.contains("bytes") {
             (format!("perigee_{}_bytes", name.replace("_bytes", "")), "bytes", value.to_string())
         } else {
@@ -308,6 +308,6 @@ fn counters(t: &mut Text, s: &Stats) {
             let _ = writeln!(t.0, "# UNIT {name} {unit}");
         }
         let _ = writeln!(t.0, "# HELP {name} The counter of that name in docs/STATISTICS.md.");
-        t.sample(&name, "_total", &[], value);
+        t.write_sample(&name, "_total", &[], value);
     }
 }

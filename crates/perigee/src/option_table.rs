@@ -3,9 +3,9 @@
 
 use crate::Isolation;
 use crate::history::History;
-use crate::human;
+use crate::value_syntax;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use perigee_base::{KeyOrder, MergeRule, limits};
+use perigee_base::{KeyComparator, MergeRule, limits};
 use std::time::Duration;
 
 /// An option with its value.
@@ -19,7 +19,7 @@ pub struct OptionValue {
     /// Its default, in the same form.
     pub default: String,
     /// What it trades, in one sentence.
-    pub trades: &'static str,
+    pub tradeoff: &'static str,
 }
 
 /// A value from an options file.
@@ -50,78 +50,78 @@ macro_rules! rows {
 
 /// Options of a database.
 pub(crate) const DATABASE: &[Row<Options>] = rows! {
-    create_if_missing, put_flag, take_flag,
+    create_if_missing, format_flag, parse_flag,
         "Whether opening makes a database where there is none; off, a mistyped path is an error.";
-    error_if_exists, put_flag, take_flag,
+    error_if_exists, format_flag, parse_flag,
         "Whether opening refuses a database that is there already.";
-    read_only, put_flag, take_flag,
+    read_only, format_flag, parse_flag,
         "Whether to open without changing a byte, also beside the process that writes: no lock, but what is written later is not seen.";
-    salvage_readonly, put_flag, take_flag,
+    salvage_readonly, format_flag, parse_flag,
         "Whether to open a damaged database to read what can be read: what cannot be read answers with an error, never as absent.";
-    durability, put_durability, take_durability,
+    durability, format_durability, parse_durability,
         "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
-    isolation, put_level, take_level,
+    isolation, format_isolation, parse_isolation,
         "What transactions are protected from if they do not say: `read committed`, `repeatable read`, `snapshot`, `serializable`; stronger finds more conflicts.";
-    memory_budget, put_budget, take_budget,
+    memory_budget, format_budget, parse_budget,
         "Memory for cache, memtables, indexes, filters, jobs and loads together, `auto` for a quarter of what there is: more means fewer reads, larger memtables and tables, fewer rewrites; less leaves it to others.";
-    block_cache_bytes, put_size, take_size,
+    block_cache_bytes, format_size, parse_size,
         "Most memory for decompressed blocks, within what the memory budget leaves: larger means fewer reads from the disk.";
-    max_open_files, put_count, take_count,
+    max_open_files, format_count, parse_count,
         "Table files open at once, 0 for half of what the process may have open, shared by its databases: fewer leave more to others and are opened again now and then.";
-    min_free_space, put_size, take_size,
+    min_free_space, format_size, parse_size,
         "Below this much free space on the disk only deletes are accepted: more leaves room to work and to make room, 0 lets the disk fill up.";
-    verify_outputs, put_flag, take_flag,
+    verify_outputs, format_flag, parse_flag,
         "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
-    background_rate, put_rate, take_rate,
+    background_rate, format_rate, parse_rate,
         "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
-    space_amplification, put_count, take_count,
+    space_amplification, format_count, parse_count,
         "Percent of what readers see that tables may take up when keys are overwritten faster than compaction keeps up, 0 for anything: less slows such writers down more.";
-    scrub_interval, put_time, take_time,
+    scrub_interval, format_time, parse_time,
         "Time in which the background reads and checks every table and value log once, 0 for never: shorter finds damage sooner and reads more.";
-    log_retention, put_size, take_size,
+    log_retention, format_size, parse_size,
         "Bytes of the log that stay for `Db::changes` behind what recovery needs: more lets a consumer lag further, and takes disk.";
-    history, put_history, take_history,
+    history, format_history, parse_history,
         "How far back every version is kept, `none`, `1000 operations` or `10 min`: more of the past can be read, and takes disk and merging.";
-    latency_stats, put_flag, take_flag,
+    latency_stats, format_flag, parse_flag,
         "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
-    log_file_bytes, put_size, take_size,
+    log_file_bytes, format_size, parse_size,
         "Size of the file LOG that tells people what happens, 0 for none: larger reaches further back.";
-    log_files_kept, put_count, take_count,
+    log_files_kept, format_count, parse_count,
         "How many older files of that log are kept: more reach further back.";
 };
 
 /// Options of a family.
 pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
-    order, put_order, take_order,
+    order, format_comparator, parse_comparator,
         "How keys are sorted, and which are the same: fixed when the family is created; `bytes` is the fastest.";
-    memtable_bytes, put_size, take_size,
+    memtable_bytes, format_size, parse_size,
         "Writes kept in memory before they go to a table: larger means fewer tables and less rewriting, more memory and a longer recovery.";
-    value_threshold, put_length, take_length,
+    value_threshold, format_length, parse_length,
         "Values of this size and up lie in value logs: lower makes compaction cheaper and scans of values dearer.";
-    block_bytes, put_length, take_length,
+    block_bytes, format_length, parse_length,
         "Data read and decompressed at once: larger compresses better and needs less index, smaller makes single reads cheaper.";
-    compression, put_compression, take_compression,
+    compression, format_compression, parse_compression,
         "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them. `lz4` stores regular data in larger blocks under Zstandard; `lz4-fast 1` never does.";
-    filter_bits, put_filter, take_filter,
+    filter_bits, format_filter_bits, parse_filter_bits,
         "Bloom filter bits a key (or `off`, or a rate of false positives such as `1 %`): more memory against fewer useless reads for keys that are not there.";
-    target_file_bytes, put_size, take_size,
+    target_file_bytes, format_size, parse_size,
         "Size at which a table is cut: larger means fewer files, smaller means shorter compactions.";
-    level1_bytes, put_size, take_size,
+    level1_bytes, format_size, parse_size,
         "Up to this much data there is one level below level 0: larger means fewer levels to read, and dearer merges out of level 0.";
-    level_ratio, put_count, take_count,
+    level_ratio, format_count, parse_count,
         "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
-    isolation, put_own_level, take_own_level,
+    isolation, format_family_isolation, parse_family_isolation,
         "What transactions begun on the family are protected from if they do not say, `database` for what the database's option says: stronger finds more conflicts.";
-    merge_operator, put_merge, take_merge,
+    merge_operator, format_merge_rule, parse_merge_rule,
         "How operands are merged into values: `none`, `counter`, `append:SEPARATOR`, `user:NAME` for a registered one; writing without reading first, against reads that gather what was written since.";
 };
 
-pub(crate) fn values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> Vec<OptionValue> {
+pub(crate) fn option_values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> Vec<OptionValue> {
     let value = |row: &Row<T>| OptionValue {
         name: row.name,
         value: (row.get)(of),
         default: (row.get)(default),
-        trades: row.trades,
+        tradeoff: row.trades,
     };
     rows.iter().map(value).collect()
 }
@@ -135,19 +135,19 @@ impl Options {
     /// assert_eq!(cache.value, "\"1 TiB\"");
     /// ```
     pub fn values(&self) -> Vec<OptionValue> {
-        values(DATABASE, self, &Options::new())
+        option_values(DATABASE, self, &Options::new())
     }
 }
 
 impl FamilyOptions {
     /// The options of the family, as they would stand in an options file.
     pub fn values(&self) -> Vec<OptionValue> {
-        values(FAMILY, self, &FamilyOptions::new())
+        option_values(FAMILY, self, &FamilyOptions::new())
     }
 }
 
 /// A basic string of TOML.
-pub(crate) fn text(s: impl AsRef<str>) -> String {
+pub(crate) fn toml_string(s: impl AsRef<str>) -> String {
     let mut out = String::from('"');
     for c in s.as_ref().chars() {
         match c {
@@ -159,131 +159,131 @@ pub(crate) fn text(s: impl AsRef<str>) -> String {
     out + "\""
 }
 
-fn say(v: &Scalar) -> String {
+fn describe_scalar(v: &Scalar) -> String {
     match v {
-        Scalar::Text(s) => text(s),
+        Scalar::Text(s) => toml_string(s),
         Scalar::Integer(n) => n.to_string(),
         Scalar::Flag(b) => b.to_string(),
     }
 }
 
-fn put_flag(b: &bool) -> String {
+fn format_flag(b: &bool) -> String {
     b.to_string()
 }
-fn take_flag(v: &Scalar) -> Result<bool, String> {
-    if let Scalar::Flag(b) = v { Ok(*b) } else { Err(format!("{} is not true or false", say(v))) }
+fn parse_flag(v: &Scalar) -> Result<bool, String> {
+    if let Scalar::Flag(b) = v { Ok(*b) } else { Err(format!("{} is not true or false", describe_scalar(v))) }
 }
 
-fn put_size(n: &u64) -> String {
-    text(human::bytes(*n))
+fn format_size(n: &u64) -> String {
+    toml_string(value_syntax::format_bytes(*n))
 }
-fn take_size(v: &Scalar) -> Result<u64, String> {
+fn parse_size(v: &Scalar) -> Result<u64, String> {
     match v {
-        Scalar::Text(s) => human::parse_bytes(s),
+        Scalar::Text(s) => value_syntax::parse_bytes(s),
         Scalar::Integer(n) => u64::try_from(*n).map_err(|_| format!("{n} is less than nothing")),
-        Scalar::Flag(_) => Err(format!("{} is not a size, such as \"64 MiB\"", say(v))),
+        Scalar::Flag(_) => Err(format!("{} is not a size, such as \"64 MiB\"", describe_scalar(v))),
     }
 }
 
-fn put_budget(n: &u64) -> String {
-    if *n == 0 { text("auto") } else { put_size(n) }
+fn format_budget(n: &u64) -> String {
+    if *n == 0 { toml_string("auto") } else { format_size(n) }
 }
-fn take_budget(v: &Scalar) -> Result<u64, String> {
-    if *v == Scalar::Text("auto".into()) { Ok(0) } else { take_size(v) }
-}
-
-fn put_length(n: &usize) -> String {
-    put_size(&(*n as u64))
-}
-fn take_length(v: &Scalar) -> Result<usize, String> {
-    usize::try_from(take_size(v)?).map_err(|_| format!("{} is too large", say(v)))
+fn parse_budget(v: &Scalar) -> Result<u64, String> {
+    if *v == Scalar::Text("auto".into()) { Ok(0) } else { parse_size(v) }
 }
 
-fn put_count(n: &u32) -> String {
+fn format_length(n: &usize) -> String {
+    format_size(&(*n as u64))
+}
+fn parse_length(v: &Scalar) -> Result<usize, String> {
+    usize::try_from(parse_size(v)?).map_err(|_| format!("{} is too large", describe_scalar(v)))
+}
+
+fn format_count(n: &u32) -> String {
     n.to_string()
 }
-fn take_count(v: &Scalar) -> Result<u32, String> {
+fn parse_count(v: &Scalar) -> Result<u32, String> {
     match v {
         Scalar::Integer(n) => u32::try_from(*n).map_err(|_| format!("{n} is out of range")),
-        _ => Err(format!("{} is not a number", say(v))),
+        _ => Err(format!("{} is not a number", describe_scalar(v))),
     }
 }
 
-fn put_rate(rate: &Option<u64>) -> String {
-    rate.map_or_else(|| text("none"), |n| put_size(&n))
+fn format_rate(rate: &Option<u64>) -> String {
+    rate.map_or_else(|| toml_string("none"), |n| format_size(&n))
 }
-fn take_rate(v: &Scalar) -> Result<Option<u64>, String> {
-    if *v == Scalar::Text("none".into()) { Ok(None) } else { take_size(v).map(Some) }
+fn parse_rate(v: &Scalar) -> Result<Option<u64>, String> {
+    if *v == Scalar::Text("none".into()) { Ok(None) } else { parse_size(v).map(Some) }
 }
 
-fn put_time(t: &Duration) -> String {
-    text(human::time(*t))
+fn format_time(t: &Duration) -> String {
+    toml_string(value_syntax::format_duration(*t))
 }
-fn take_time(v: &Scalar) -> Result<Duration, String> {
+fn parse_time(v: &Scalar) -> Result<Duration, String> {
     match v {
-        Scalar::Text(s) => human::parse_time(s),
+        Scalar::Text(s) => value_syntax::parse_duration(s),
         Scalar::Integer(0) => Ok(Duration::ZERO),
-        _ => Err(format!("{} is not a time, such as \"24 h\", or 0", say(v))),
+        _ => Err(format!("{} is not a time, such as \"24 h\", or 0", describe_scalar(v))),
     }
 }
 
-fn put_durability(d: &Durability) -> String {
+fn format_durability(d: &Durability) -> String {
     match d {
-        Durability::Full => text("full"),
-        Durability::Interval(t) => text(format!("interval {}", human::time(*t))),
-        Durability::None => text("none"),
+        Durability::Full => toml_string("full"),
+        Durability::Interval(t) => toml_string(format!("interval {}", value_syntax::format_duration(*t))),
+        Durability::None => toml_string("none"),
     }
 }
-fn take_durability(v: &Scalar) -> Result<Durability, String> {
-    let wrong = || format!("{} is not one of \"full\", \"interval 100 ms\", \"none\"", say(v));
+fn parse_durability(v: &Scalar) -> Result<Durability, String> {
+    let wrong = || format!("{} is not one of \"full\", \"interval 100 ms\", \"none\"", describe_scalar(v));
     let Scalar::Text(s) = v else { return Err(wrong()) };
-    human::parse_durability(s).map_err(|_| wrong())
+    value_syntax::parse_durability(s).map_err(|_| wrong())
 }
 
-fn put_history(h: &History) -> String {
-    text(match h {
+fn format_history(h: &History) -> String {
+    toml_string(match h {
         History::None => "none".to_owned(),
         History::Operations(n) => format!("{n} operations"),
-        History::Time(t) => human::time(*t),
+        History::Time(t) => value_syntax::format_duration(*t),
     })
 }
-fn take_history(v: &Scalar) -> Result<History, String> {
-    let wrong = || format!("{} is not one of \"none\", \"1000 operations\", \"10 min\"", say(v));
+fn parse_history(v: &Scalar) -> Result<History, String> {
+    let wrong = || format!("{} is not one of \"none\", \"1000 operations\", \"10 min\"", describe_scalar(v));
     let Scalar::Text(s) = v else { return Err(wrong()) };
     match s.trim() {
         "none" => Ok(History::None),
         other => match other.strip_suffix("operations") {
             Some(n) => n.trim().parse().map(History::Operations).map_err(|_| wrong()),
-            None => human::parse_time(other).map(History::Time).map_err(|_| wrong()),
+            None => value_syntax::parse_duration(other).map(History::Time).map_err(|_| wrong()),
         },
     }
 }
 
-fn put_level(level: &Isolation) -> String {
-    text(level.name())
+fn format_isolation(level: &Isolation) -> String {
+    toml_string(level.name())
 }
-fn take_level(v: &Scalar) -> Result<Isolation, String> {
+fn parse_isolation(v: &Scalar) -> Result<Isolation, String> {
     let named = |s: &String| Isolation::ALL.into_iter().find(|level| level.name() == s.trim());
     let level = if let Scalar::Text(s) = v { named(s) } else { None };
     level.ok_or_else(|| {
-        let all = Isolation::ALL.map(|level| text(level.name())).join(", ");
-        format!("{} is not one of {all}", say(v))
+        let all = Isolation::ALL.map(|level| toml_string(level.name())).join(", ");
+        format!("{} is not one of {all}", describe_scalar(v))
     })
 }
 
-fn put_own_level(level: &Option<Isolation>) -> String {
-    level.map_or_else(|| text("database"), |level| put_level(&level))
+fn format_family_isolation(level: &Option<Isolation>) -> String {
+    level.map_or_else(|| toml_string("database"), |level| format_isolation(&level))
 }
-fn take_own_level(v: &Scalar) -> Result<Option<Isolation>, String> {
-    if *v == Scalar::Text("database".into()) { Ok(None) } else { take_level(v).map(Some) }
+fn parse_family_isolation(v: &Scalar) -> Result<Option<Isolation>, String> {
+    if *v == Scalar::Text("database".into()) { Ok(None) } else { parse_isolation(v).map(Some) }
 }
 
-fn put_order(order: &KeyOrder) -> String {
-    text(order.name())
+fn format_comparator(order: &KeyComparator) -> String {
+    toml_string(order.name())
 }
-fn take_order(v: &Scalar) -> Result<KeyOrder, String> {
-    let Scalar::Text(name) = v else { return Err(format!("{} is not the name of a key order", say(v))) };
-    KeyOrder::by_name(name).map_err(|e| match name.starts_with("user:") {
+fn parse_comparator(v: &Scalar) -> Result<KeyComparator, String> {
+    let Scalar::Text(name) = v else { return Err(format!("{} is not the name of a key order", describe_scalar(v))) };
+    KeyComparator::by_name(name).map_err(|e| match name.starts_with("user:") {
         true => e.message().to_owned(),
         false => format!(
             "{name:?} is not one of \"bytes\", \"reverse\", \"u64\", \"i64\", \"case-insensitive\", \"lexicographic\", or \
@@ -292,15 +292,15 @@ fn take_order(v: &Scalar) -> Result<KeyOrder, String> {
     })
 }
 
-fn put_merge(rule: &Option<MergeRule>) -> String {
-    text(rule.as_ref().map_or("none".into(), MergeRule::word))
+fn format_merge_rule(rule: &Option<MergeRule>) -> String {
+    toml_string(rule.as_ref().map_or("none".into(), MergeRule::stored_name))
 }
-fn take_merge(v: &Scalar) -> Result<Option<MergeRule>, String> {
-    let wrong = || format!("{} is not one of \"none\", \"counter\", \"append:, \", \"user:NAME\"", say(v));
+fn parse_merge_rule(v: &Scalar) -> Result<Option<MergeRule>, String> {
+    let wrong = || format!("{} is not one of \"none\", \"counter\", \"append:, \", \"user:NAME\"", describe_scalar(v));
     match v {
         Scalar::Text(word) if word == "none" => Ok(None),
         Scalar::Text(word) => {
-            let rule = MergeRule::of_word(word).map_err(|_| wrong())?;
+            let rule = MergeRule::from_stored_name(word).map_err(|_| wrong())?;
             rule.check().map_err(|_| wrong())?;
             Ok(Some(rule))
         }
@@ -308,8 +308,8 @@ fn take_merge(v: &Scalar) -> Result<Option<MergeRule>, String> {
     }
 }
 
-fn put_compression(c: &Compression) -> String {
-    text(match c {
+fn format_compression(c: &Compression) -> String {
+    toml_string(match c {
         Compression::None => "none".into(),
         Compression::Lz4 => "lz4".into(),
         Compression::Lz4Fast(a) => format!("lz4-fast {a}"),
@@ -317,9 +317,9 @@ fn put_compression(c: &Compression) -> String {
         Compression::Zstd(level) => format!("zstd {level}"),
     })
 }
-fn take_compression(v: &Scalar) -> Result<Compression, String> {
+fn parse_compression(v: &Scalar) -> Result<Compression, String> {
     let wrong =
-        || format!("{} is not one of \"none\", \"lz4\", \"lz4-fast 8\", \"snappy\", \"zstd 3\"", say(v));
+        || format!("{} is not one of \"none\", \"lz4\", \"lz4-fast 8\", \"snappy\", \"zstd 3\"", describe_scalar(v));
     let Scalar::Text(s) = v else { return Err(wrong()) };
     let mut words = s.split([' ', ':']).filter(|w| !w.is_empty());
     let (name, effort) = (words.next().unwrap_or_default(), words.next());
@@ -336,14 +336,14 @@ fn take_compression(v: &Scalar) -> Result<Compression, String> {
     }
 }
 
-fn put_filter(bits: &u8) -> String {
-    if *bits == 0 { text("off") } else { bits.to_string() }
+fn format_filter_bits(bits: &u8) -> String {
+    if *bits == 0 { toml_string("off") } else { bits.to_string() }
 }
-fn take_filter(v: &Scalar) -> Result<u8, String> {
+fn parse_filter_bits(v: &Scalar) -> Result<u8, String> {
     let wrong = || {
         format!(
             "{} is not a number of bits (at most {}), \"off\", or a rate such as \"1 %\"",
-            say(v),
+            describe_scalar(v),
             limits::FILTER_BITS_MAX
         )
     };
@@ -363,35 +363,35 @@ fn take_filter(v: &Scalar) -> Result<u8, String> {
 mod tests {
     use super::*;
 
-    fn fields(of: &str) -> Vec<&'static str> {
+    fn source_fields(of: &str) -> Vec<&'static str> {
         let source = include_str!("options.rs");
         let body = source.split(&format!("pub struct {of} {{")).nth(1).unwrap().split("\n}").next().unwrap();
         body.lines().filter_map(|l| l.trim().strip_prefix("pub ")?.split(':').next()).collect()
     }
 
     #[test]
-    fn every_option_has_its_row() {
+    fn option_table_lists_every_field() {
         let names = |rows: Vec<OptionValue>| rows.iter().map(|r| r.name).collect::<Vec<_>>();
-        let others = ["default_family", "families", "orders", "env"];
-        let mut database = fields("Options");
+        let others = ["default_family", "families", "comparators", "env"];
+        let mut database = source_fields("Options");
         database.retain(|f| !others.contains(f));
         assert_eq!(
             names(Options::new().values()),
             database,
             "a field of Options has no row, or out of order"
         );
-        assert_eq!(names(FamilyOptions::new().values()), fields("FamilyOptions"));
+        assert_eq!(names(FamilyOptions::new().values()), source_fields("FamilyOptions"));
     }
 
     #[test]
-    fn values_are_read_as_they_are_written() {
+    fn option_values_parse_back() {
         let scalar = |text: &str| match text.strip_prefix('"') {
             Some(quoted) => Scalar::Text(quoted.trim_end_matches('"').into()),
             None => text.parse().map_or_else(|_| Scalar::Flag(text == "true"), Scalar::Integer),
         };
         let mut all = FamilyOptions::new();
         for compression in ["none", "lz4", "lz4-fast 8", "snappy", "zstd -3"] {
-            all.compression = take_compression(&Scalar::Text(compression.into())).unwrap();
+            all.compression = parse_compression(&Scalar::Text(compression.into())).unwrap();
             for row in FAMILY {
                 let mut copy = all.clone();
                 (row.set)(&mut copy, &scalar(&(row.get)(&all))).unwrap();
@@ -399,23 +399,23 @@ mod tests {
             }
         }
         for durability in ["full", "none", "interval 100 ms"] {
-            let read = take_durability(&Scalar::Text(durability.into())).unwrap();
-            assert_eq!(put_durability(&read), text(durability));
+            let read = parse_durability(&Scalar::Text(durability.into())).unwrap();
+            assert_eq!(format_durability(&read), toml_string(durability));
         }
         for history in ["none", "1000 operations", "10 min"] {
-            let read = take_history(&Scalar::Text(history.into())).unwrap();
-            assert_eq!(take_history(&Scalar::Text(put_history(&read).trim_matches('"').into())), Ok(read));
+            let read = parse_history(&Scalar::Text(history.into())).unwrap();
+            assert_eq!(parse_history(&Scalar::Text(format_history(&read).trim_matches('"').into())), Ok(read));
         }
-        assert!(take_history(&Scalar::Text("some operations".into())).is_err());
-        assert_eq!(take_filter(&Scalar::Text("1 %".into())), Ok(11));
-        assert_eq!(take_filter(&Scalar::Text("off".into())), Ok(0));
+        assert!(parse_history(&Scalar::Text("some operations".into())).is_err());
+        assert_eq!(parse_filter_bits(&Scalar::Text("1 %".into())), Ok(11));
+        assert_eq!(parse_filter_bits(&Scalar::Text("off".into())), Ok(0));
     }
 
     #[test]
-    fn the_page_has_the_table() {
+    fn options_page_lists_every_option() {
         let page = include_str!("../../../docs/OPTIONS.md");
         for o in Options::new().values().iter().chain(&FamilyOptions::new().values()) {
-            let row = format!("| `{}` | `{}` | {} |", o.name, o.default.replace('"', ""), o.trades);
+            let row = format!("| `{}` | `{}` | {} |", o.name, o.default.replace('"', ""), o.tradeoff);
             assert!(page.contains(&row), "docs/OPTIONS.md lacks the row\n{row}");
         }
     }

@@ -2,10 +2,10 @@
 
 use crate::history::History;
 use crate::txn_options::Isolation;
-use perigee_base::merge::Operators;
-use perigee_base::{KeyOrder, MergeRule, limits};
-use perigee_engine::filters::Filters;
-use perigee_engine::listener::Listener;
+use perigee_base::merge::MergeOperators;
+use perigee_base::{KeyComparator, MergeRule, limits};
+use perigee_engine::compaction_filters::CompactionFilters;
+use perigee_engine::log_listener::LogListener;
 use perigee_env::Env;
 use perigee_file::filter;
 use std::collections::BTreeMap;
@@ -162,12 +162,12 @@ pub struct Options {
     pub families: BTreeMap<String, FamilyOptions>,
     /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
     /// open.
-    pub orders: Vec<KeyOrder>,
+    pub comparators: Vec<KeyComparator>,
     /// Set by [`Options::register_merge_operator`].
-    pub(crate) operators: Operators,
+    pub(crate) merge_operators: MergeOperators,
     /// Set by [`Options::compaction_filter`].
-    pub(crate) filters: Filters,
-    pub(crate) listener: Option<Listener>,
+    pub(crate) compaction_filters: CompactionFilters,
+    pub(crate) listener: Option<LogListener>,
     /// The world to run in (default: the real one).
     pub env: Env,
 }
@@ -197,9 +197,9 @@ impl Options {
             log_files_kept: 4,
             default_family: None,
             families: BTreeMap::new(),
-            orders: Vec::new(),
-            operators: Operators::default(),
-            filters: Filters::default(),
+            comparators: Vec::new(),
+            merge_operators: MergeOperators::default(),
+            compaction_filters: CompactionFilters::default(),
             listener: None,
             env: Env::real(),
         }
@@ -337,17 +337,17 @@ impl Options {
         self.default_family = Some(options);
         self
     }
-    /// Adds to [`Options::orders`] (see [`KeyOrder::register`]).
+    /// Adds to [`Options::orders`] (see [`KeyComparator::register`]).
     ///
     /// ```
-    /// # use perigee::{Db, FamilyOptions, KeyOrder, Options};
+    /// # use perigee::{Db, FamilyOptions, KeyComparator, Options};
     /// # fn main() -> perigee::Result<()> {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
     /// let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
     /// // Only identical keys are equal, so a key is its own canonical form.
-    /// let order = KeyOrder::register_canonical("short-first", short_first, |key| key.to_vec())?;
-    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_order(order))?;
+    /// let order = KeyComparator::register_canonical("short-first", short_first, |key| key.to_vec())?;
+    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_comparator(order))?;
     /// let words = db.create_family("words", FamilyOptions::new().order(order))?;
     /// for word in ["neap", "ebb", "slack"] {
     ///     words.put(word, "")?;
@@ -360,8 +360,8 @@ impl Options {
     /// # }
     /// ```
     #[must_use]
-    pub fn register_order(mut self, order: KeyOrder) -> Self {
-        self.orders.push(order);
+    pub fn register_comparator(mut self, order: KeyComparator) -> Self {
+        self.comparators.push(order);
         self
     }
     /// Adds to [`Options::families`].
@@ -399,7 +399,7 @@ impl Default for Options {
 pub struct FamilyOptions {
     /// The order of keys: fixed for the family's life; everything else may change at any time
     /// ([`Family::set_options`](crate::Family::set_options)).
-    pub order: KeyOrder,
+    pub order: KeyComparator,
     /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger files and
     /// less rewriting, more memory and a longer recovery.
     pub memtable_bytes: u64,
@@ -432,7 +432,7 @@ impl FamilyOptions {
     /// The defaults.
     pub fn new() -> Self {
         FamilyOptions {
-            order: KeyOrder::Bytes,
+            order: KeyComparator::Bytes,
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
             block_bytes: 4 << 10,
@@ -447,7 +447,7 @@ impl FamilyOptions {
     }
     /// Sets [`FamilyOptions::order`].
     #[must_use]
-    pub fn order(mut self, order: KeyOrder) -> Self {
+    pub fn order(mut self, order: KeyComparator) -> Self {
         self.order = order;
         self
     }
@@ -485,7 +485,7 @@ impl FamilyOptions {
     /// 0.01 takes 11 bits a key, 0.001 takes 17; 1.0 is no filter.
     #[must_use]
     pub fn filter_rate(mut self, rate: f64) -> Self {
-        self.filter_bits = filter::bits_for_rate(rate, limits::FILTER_BITS_MAX);
+        self.filter_bits = filter::bits_per_key_for_rate(rate, limits::FILTER_BITS_MAX);
         self
     }
     /// The share of absent keys that the filters answer with "perhaps", and so cost a block read.

@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use crate::{Error, Result};
-use perigee_engine::repair::Loss;
+use perigee_engine::repair::LostRange;
 use std::path::Path;
 
 /// What [`repair`] found and lost.
@@ -20,7 +20,7 @@ pub struct RepairReport {
     /// Sequence number of the last operation found.
     pub sequence: u64,
     /// Everything that could not be read; empty for a healthy database.
-    pub lost: Vec<LostPiece>,
+    pub lost: Vec<DataLoss>,
     /// What follows from that, in words: above all that older versions and deleted keys may have come back.
     pub warnings: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub struct RepairReport {
 /// A piece that could not be read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct LostPiece {
+pub struct DataLoss {
     /// The file.
     pub file: String,
     /// Where in it, if not all of it.
@@ -50,9 +50,9 @@ pub struct LostPiece {
     pub error: Error,
 }
 
-impl From<Loss> for LostPiece {
-    fn from(l: Loss) -> LostPiece {
-        LostPiece {
+impl From<LostRange> for DataLoss {
+    fn from(l: LostRange) -> DataLoss {
+        DataLoss {
             file: l.file,
             offset: l.offset,
             bytes: l.bytes,
@@ -61,7 +61,7 @@ impl From<Loss> for LostPiece {
             last_key: l.last_key,
             entries: l.entries,
             sequences: l.sequences,
-            error: l.why,
+            error: l.error,
         }
     }
 }
@@ -104,14 +104,14 @@ pub fn repair_in(
     progress: impl FnMut(u64, u64),
 ) -> Result<RepairReport> {
     let mut progress = progress;
-    let r = perigee_engine::repair::repair(env, source.as_ref(), target.as_ref(), &mut progress)?;
+    let r = perigee_engine::repair::repair_database(env, source.as_ref(), target.as_ref(), &mut progress)?;
     Ok(RepairReport {
         families: r.families,
         tables: r.tables,
         entries_found: r.entries_found,
         log_records: r.records,
-        sequence: r.sequence,
-        lost: r.lost.into_iter().map(LostPiece::from).collect(),
+        sequence: r.last_seq,
+        lost: r.lost.into_iter().map(DataLoss::from).collect(),
         warnings: r.warnings,
     })
 }

@@ -1,13 +1,13 @@
 //! Bytes that came out of the database without a copy.
 
-use perigee_base::Shared;
-use perigee_base::shared::Brief;
+use perigee_base::PinnedSlice;
+use perigee_base::pinned_slice::BytesPreview;
 use std::ops::Deref;
 
 /// A key or value, pinned where it lies (a block, the memtable). Dereferences to `[u8]`; cloning copies no
 /// bytes; dropping releases the block. Keep it short-lived: a pinned slice keeps its whole block in memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Slice(pub(crate) Shared);
+pub struct Slice(pub(crate) PinnedSlice);
 
 impl Deref for Slice {
     type Target = [u8];
@@ -37,6 +37,6 @@ impl PartialEq<[u8]> for Slice {
 /// Short: the first bytes, and the length.
 impl std::fmt::Debug for Slice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Brief(self).fmt(f)
+        BytesPreview(self).fmt(f)
     }
 }

@@ -1,11 +1,11 @@
 //! The database as it was at one moment.
 
-use crate::iter::bounds;
+use crate::iter::range_to_bounds;
 use crate::{Cursor, Family, Iter, Result, Slice};
 use perigee_engine::Engine;
-use perigee_engine::snapshot::Held;
+use perigee_engine::snapshot::SnapshotHandle;
 use perigee_tree::get;
-use perigee_tree::scan::Bounds;
+use perigee_tree::scan::ScanBounds;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub struct Snapshot {
-    pub(crate) held: Held,
+    pub(crate) handle: SnapshotHandle,
     pub(crate) engine: Arc<Engine>,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Snapshot {
 impl Snapshot {
     /// The sequence number of the last operation it sees.
     pub fn sequence(&self) -> u64 {
-        self.held.seq().0
+        self.handle.seq().0
     }
     /// The value of `key` then, copied.
     pub fn get(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -49,41 +49,41 @@ impl Snapshot {
     }
     /// The value of `key` then, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        let started = self.engine.start_get();
+        let started = self.engine.start_get_timer();
         let value = get::get(
-            &*self.engine.pin(family.of(&self.engine)?, &self.held)?,
+            &*self.engine.pin_view_at(family.inner_for(&self.engine)?, &self.handle)?,
             key.as_ref(),
-            self.held.seq(),
+            self.handle.seq(),
         )?;
-        self.engine.stop_get(started, value.is_some());
+        self.engine.finish_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// Whether `key` was there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        let started = self.engine.start_get();
+        let started = self.engine.start_get_timer();
         let found = get::contains(
-            &*self.engine.pin(family.of(&self.engine)?, &self.held)?,
+            &*self.engine.pin_view_at(family.inner_for(&self.engine)?, &self.handle)?,
             key.as_ref(),
-            self.held.seq(),
+            self.handle.seq(),
         )?;
-        self.engine.stop_get(started, found);
+        self.engine.finish_get(started, found);
         Ok(found)
     }
     /// All entries then.
     pub fn iter(&self, family: &Family) -> Result<Iter> {
-        self.scan(family, Bounds::all())
+        self.new_iter(family, ScanBounds::all())
     }
     /// The entries of a range then.
     pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
-        self.scan(family, bounds(&range))
+        self.new_iter(family, range_to_bounds(&range))
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(family.of(&self.engine)?.tree.order(), prefix.as_ref())?)
+        self.new_iter(family, ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?)
     }
     /// A cursor over all entries then.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {
-        self.walk(family, Bounds::all())
+        self.new_cursor(family, ScanBounds::all())
     }
     /// A cursor that stays within a range, then.
     pub fn cursor_within<K: AsRef<[u8]>>(
@@ -91,16 +91,16 @@ impl Snapshot {
         family: &Family,
         range: impl RangeBounds<K>,
     ) -> Result<Cursor> {
-        self.walk(family, bounds(&range))
+        self.new_cursor(family, range_to_bounds(&range))
     }
 
-    fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
-        let view = self.engine.view(family.of(&self.engine)?, &self.held)?;
-        Ok(Iter::new(&self.engine, view, self.held.seq(), bounds))
+    fn new_iter(&self, family: &Family, bounds: ScanBounds) -> Result<Iter> {
+        let view = self.engine.view_at(family.inner_for(&self.engine)?, &self.handle)?;
+        Ok(Iter::new(&self.engine, view, self.handle.seq(), bounds))
     }
 
-    fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
-        let view = self.engine.view(family.of(&self.engine)?, &self.held)?;
-        Ok(Cursor::new(&self.engine, view, self.held.seq(), bounds))
+    fn new_cursor(&self, family: &Family, bounds: ScanBounds) -> Result<Cursor> {
+        let view = self.engine.view_at(family.inner_for(&self.engine)?, &self.handle)?;
+        Ok(Cursor::new(&self.engine, view, self.handle.seq(), bounds))
     }
 }

@@ -56,9 +56,9 @@ pub struct Stats {
     /// memtables' share of it; 1 below three quarters, 2 below nine tenths, 3 above. Writers are slowed from 2 on.
     pub memory_pressure: u8,
     /// Flushes and compactions that are running.
-    pub running: Vec<JobStats>,
+    pub running_jobs: Vec<JobStats>,
     /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed memtables`.
-    pub pressure: String,
+    pub stall_reason: String,
     /// What recovery did at open.
     pub recovery: RecoveryReport,
     /// The error that stopped writes, or the last one of a background task that is being retried.
@@ -89,7 +89,7 @@ pub struct BackgroundStats {
     /// Flushes that run (one may flush small memtables of many families).
     pub flushes_running: usize,
     /// Sealed memtables of all families that are not in tables yet, those being flushed included.
-    pub memtables_sealed: usize,
+    pub immutable_memtables: usize,
     /// Compactions that run.
     pub compactions_running: usize,
     /// Families beside those at work that need a compaction.
@@ -216,7 +216,7 @@ pub struct FamilyStats {
     /// What the memtables hold, active and sealed together.
     pub memtables: MemtableStats,
     /// Sealed memtables that wait for their flush, and their bytes.
-    pub sealed: (usize, u64),
+    pub immutable_memtables: (usize, u64),
     /// The levels, newest first.
     pub levels: Vec<LevelStats>,
     /// Value logs: files, bytes, and bytes still referenced by tables.

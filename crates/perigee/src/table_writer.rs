@@ -1,8 +1,8 @@
 //! Standalone sorted tables: built anywhere, without a database, and ingested later.
 
-use crate::env::{Dir, Env, OpenDir};
+use crate::env::{Dir, Env, DirOpenMode};
 use crate::{Db, Error, Family, FamilyOptions, LoadReport, Result, translate};
-use perigee_base::shared::Brief;
+use perigee_base::pinned_slice::BytesPreview;
 use perigee_base::{EntryRef, FamilyId, SeqNo, ValueRef, limits};
 use perigee_file::klog::standalone;
 use perigee_file::{KlogOptions, KlogWriter};
@@ -52,7 +52,7 @@ pub struct TableWriter {
     dir: Arc<dyn Dir>,
     name: String,
     writer: Option<KlogWriter>,
-    order: perigee_base::KeyOrder,
+    order: perigee_base::KeyComparator,
     last: Option<Vec<u8>>,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Debug for TableSummary {
             .field("bytes", &self.bytes)
             .field("entries", &self.entries)
             .field("tombstones", &self.tombstones)
-            .field("first_key", &Brief(&self.first_key))
-            .field("last_key", &Brief(&self.last_key))
+            .field("first_key", &BytesPreview(&self.first_key))
+            .field("last_key", &BytesPreview(&self.last_key))
             .finish()
     }
 }
@@ -89,11 +89,11 @@ impl TableWriter {
         let name = path.file_name().and_then(|n| n.to_str());
         let name = name.ok_or_else(|| Error::invalid(format!("{} names no file", path.display())))?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let dir = env.fs.open_dir(parent, OpenDir::Existing)?;
+        let dir = env.fs.open_dir(parent, DirOpenMode::Existing)?;
         let format = KlogOptions {
             database: standalone::DATABASE,
-            family: FamilyId::NOBODY,
-            order: settings.order,
+            family: FamilyId::NONE,
+            comparator: settings.comparator,
             block_bytes: settings.block_bytes as usize,
             compression: settings.compression,
             filter_bits: settings.filter_bits,
@@ -103,7 +103,7 @@ impl TableWriter {
             dir,
             name: name.to_owned(),
             writer: Some(writer),
-            order: settings.order,
+            order: settings.comparator,
             last: None,
         })
     }
@@ -124,7 +124,7 @@ impl TableWriter {
     }
     /// Adds a delete: after ingestion the key is not there. Errors as of [`TableWriter::put`].
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.add(key.as_ref(), ValueRef::None)
+        self.add(key.as_ref(), ValueRef::Tombstone)
     }
 
     fn add(&mut self, key: &[u8], value: ValueRef<'_>) -> Result<()> {
@@ -149,7 +149,7 @@ impl TableWriter {
 
     /// Bytes of the file if it were finished now, about.
     pub fn bytes(&self) -> u64 {
-        self.writer.as_ref().map_or(0, KlogWriter::bytes_written)
+        self.writer.as_ref().map_or(0, KlogWriter::estimated_file_bytes)
     }
 
     /// Ends the file and makes it durable.
@@ -198,7 +198,7 @@ impl Db {
     /// `InvalidArgument` if files of a family share keys, are not in key order, have another key order or hold range
     /// tombstones (a `TableWriter` writes none), or if a family belongs to another open database; `Corruption` with file and place; otherwise as [`crate::BulkLoad::finish`].
     pub fn ingest_many(&self, files: &[(Family, Vec<PathBuf>)]) -> Result<LoadReport> {
-        let own = |(f, paths): &(Family, Vec<PathBuf>)| Ok((Arc::clone(f.of(&self.engine)?), paths.clone()));
+        let own = |(f, paths): &(Family, Vec<PathBuf>)| Ok((Arc::clone(f.inner_for(&self.engine)?), paths.clone()));
         let files = files.iter().map(own).collect::<Result<Vec<_>>>()?;
         let (sequence, entries, bytes) = self.engine.ingest(&files)?;
         Ok(LoadReport { entries, bytes, sequence: sequence.0 })

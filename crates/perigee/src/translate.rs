@@ -2,7 +2,7 @@
 
 use crate::history::History;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use crate::safety::{
+use crate::backup_reports::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
 };
 use crate::stats::{
@@ -10,30 +10,30 @@ use crate::stats::{
     MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
 };
 use crate::txn_options::{Isolation, TxnOptions};
-use perigee_base::io::{Cause, Moved};
-use perigee_base::latency::{Operation, Summary};
-use perigee_engine::control::Job;
-use perigee_engine::history::History as Kept;
-use perigee_engine::report::{CacheStatus, FamilyStatus, LevelStatus, Status, TableStatus};
-use perigee_engine::safety::{Backed, Checked, Checkpointed, Generation, Pruned, Restored};
-use perigee_engine::stalls::Stall;
-use perigee_engine::txn::{Isolation as Level, TxnSettings};
-use perigee_engine::verify::Verified;
+use perigee_base::io_stats::{IoActivity, IoTotals};
+use perigee_base::latency::{Operation, HistogramSummary};
+use perigee_engine::job_control::RunningJob;
+use perigee_engine::history::HistoryRetention as Kept;
+use perigee_engine::report::{CacheStatus, FamilyStatus, LevelStatus, EngineStatus, TableStatus};
+use perigee_engine::safety::{BackupSummary, BackupCheckSummary, CheckpointSummary, BackupGeneration, PruneSummary, RestoreSummary};
+use perigee_engine::write_stalls::WriteStallTotals;
+use perigee_engine::txn::{IsolationLevel as Level, TxnSettings};
+use perigee_engine::verify::VerifyResult;
 use perigee_engine::{FamilySettings, Settings};
 use perigee_env::Env;
-use perigee_file::Compression as Inner;
+use perigee_file::CompressionMethod as Inner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-pub(crate) fn durability(d: Durability) -> perigee_engine::Durability {
+pub(crate) fn durability(d: Durability) -> perigee_engine::DurabilityLevel {
     match d {
-        Durability::Full => perigee_engine::Durability::Full,
+        Durability::Full => perigee_engine::DurabilityLevel::Full,
         Durability::Interval(t) => {
-            perigee_engine::Durability::Interval(u64::try_from(t.as_micros()).unwrap_or(u64::MAX))
+            perigee_engine::DurabilityLevel::Interval(u64::try_from(t.as_micros()).unwrap_or(u64::MAX))
         }
-        Durability::None => perigee_engine::Durability::None,
+        Durability::None => perigee_engine::DurabilityLevel::None,
     }
 }
 
@@ -103,9 +103,9 @@ pub(crate) fn settings(o: &Options) -> Settings {
         log_file_bytes: o.log_file_bytes,
         log_files_kept: o.log_files_kept,
         listener: o.listener.clone(),
-        orders: o.orders.clone(),
-        operators: o.operators.clone(),
-        filters: o.filters.clone(),
+        comparators: o.comparators.clone(),
+        merge_operators: o.merge_operators.clone(),
+        compaction_filters: o.compaction_filters.clone(),
         default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }
@@ -120,9 +120,9 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         error_if_exists: s.error_if_exists,
         isolation: isolation_of(s.isolation),
         durability: match s.durability {
-            perigee_engine::Durability::Full => Durability::Full,
-            perigee_engine::Durability::Interval(us) => Durability::Interval(Duration::from_micros(us)),
-            perigee_engine::Durability::None => Durability::None,
+            perigee_engine::DurabilityLevel::Full => Durability::Full,
+            perigee_engine::DurabilityLevel::Interval(us) => Durability::Interval(Duration::from_micros(us)),
+            perigee_engine::DurabilityLevel::None => Durability::None,
         },
         memory_budget: s.memory_budget,
         block_cache_bytes: s.block_cache_bytes,
@@ -144,16 +144,16 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         listener: s.listener.clone(),
         default_family: families.remove("default"),
         families,
-        orders: s.orders.clone(),
-        operators: s.operators.clone(),
-        filters: s.filters.clone(),
+        comparators: s.comparators.clone(),
+        merge_operators: s.merge_operators.clone(),
+        compaction_filters: s.compaction_filters.clone(),
         env,
     }
 }
 
 pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
     FamilySettings {
-        order: o.order,
+        comparator: o.order,
         memtable_bytes: o.memtable_bytes,
         value_threshold: o.value_threshold as u64,
         block_bytes: o.block_bytes as u64,
@@ -175,7 +175,7 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
 
 pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
     FamilyOptions {
-        order: s.order,
+        order: s.comparator,
         memtable_bytes: s.memtable_bytes,
         value_threshold: s.value_threshold as usize,
         block_bytes: s.block_bytes as usize,
@@ -195,7 +195,7 @@ pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
     }
 }
 
-pub(crate) fn stats(s: Status) -> Stats {
+pub(crate) fn stats(s: EngineStatus) -> Stats {
     let cache = cache_stats(&s.cache);
     Stats {
         counters: s.counters,
@@ -206,9 +206,9 @@ pub(crate) fn stats(s: Status) -> Stats {
         table_memory_bytes: s.table_memory,
         memory_budget: s.memory_budget,
         open_files: s.open_files,
-        free_space: s.space.1,
-        wal: s.wal,
-        wal_newest: s.wal_newest,
+        free_space: s.disk_space.1,
+        wal: s.wal_segments,
+        wal_newest: s.newest_wal_segment,
         disk_bytes: s.disk_bytes,
         tables: s.tables,
         snapshots: s.snapshots,
@@ -220,7 +220,7 @@ pub(crate) fn stats(s: Status) -> Stats {
         },
         background: BackgroundStats {
             flushes_running: s.background.flushes_running,
-            memtables_sealed: s.background.memtables_sealed,
+            immutable_memtables: s.background.immutable_memtables,
             compactions_running: s.background.compactions_running,
             compactions_due: s.background.compactions_due,
         },
@@ -231,10 +231,10 @@ pub(crate) fn stats(s: Status) -> Stats {
         io: s.io.iter().map(io_stats).collect(),
         latency: s.latency.into_iter().map(latency_stats).collect(),
         stalls: s.stalls.iter().map(stall_stats).collect(),
-        running: s.running.iter().map(job_stats).collect(),
-        pressure: s.pressure.to_owned(),
+        running_jobs: s.running_jobs.iter().map(job_stats).collect(),
+        stall_reason: s.pressure.to_owned(),
         recovery: RecoveryReport {
-            recovered_sequence: s.recovery.recovered,
+            recovered_sequence: s.recovery.last_seq,
             replayed_operations: s.recovery.replayed,
             truncated_bytes: s.recovery.truncated_bytes,
             reason: s.recovery.reason.trim_end_matches("; ").to_owned(),
@@ -242,7 +242,7 @@ pub(crate) fn stats(s: Status) -> Stats {
             clean: s.recovery.clean,
             peak_bytes: s.recovery.peak_bytes,
             elapsed_us: s.recovery.elapsed_us,
-            changed_options: s.recovery.changed,
+            changed_options: s.recovery.changed_settings,
         },
         background_error: s.background_error,
         scrub_errors: s.scrub_errors,
@@ -261,7 +261,7 @@ pub(crate) fn cache_stats(s: &CacheStatus) -> CacheStats {
     }
 }
 
-fn io_stats((cause, m): &(Cause, Moved)) -> IoStats {
+fn io_stats((cause, m): &(IoActivity, IoTotals)) -> IoStats {
     IoStats {
         cause: cause.name(),
         reads: m.reads,
@@ -271,7 +271,7 @@ fn io_stats((cause, m): &(Cause, Moved)) -> IoStats {
     }
 }
 
-fn latency_stats((operation, s): (Operation, Summary)) -> LatencyStats {
+fn latency_stats((operation, s): (Operation, HistogramSummary)) -> LatencyStats {
     LatencyStats {
         operation: operation.name(),
         one_in: operation.one_in(),
@@ -286,21 +286,21 @@ fn latency_stats((operation, s): (Operation, Summary)) -> LatencyStats {
     }
 }
 
-fn stall_stats((reason, s): &(&'static str, Stall)) -> StallStats {
+fn stall_stats((reason, s): &(&'static str, WriteStallTotals)) -> StallStats {
     StallStats { reason, delays: s.delays, delay_us: s.delay_us, stops: s.stops, stop_us: s.stop_us }
 }
 
-fn job_stats((job, elapsed_us): &(Arc<Job>, u64)) -> JobStats {
+fn job_stats((job, elapsed_us): &(Arc<RunningJob>, u64)) -> JobStats {
     JobStats {
         kind: job.kind.name(),
         family: job.family.clone(),
         reason: job.reason,
-        from: job.from.clone(),
-        to: job.to,
-        files: job.files,
-        bytes: job.bytes,
+        from: job.input_levels.clone(),
+        to: job.output_level,
+        files: job.input_tables,
+        bytes: job.input_bytes,
         bytes_done: job.bytes_done(),
-        bytes_written: job.written.load(Relaxed),
+        bytes_written: job.bytes_written.load(Relaxed),
         elapsed_us: *elapsed_us,
     }
 }
@@ -318,7 +318,7 @@ pub(crate) fn family_stats(f: &FamilyStatus) -> FamilyStats {
         raw_value_bytes: l.value_bytes,
         separated_bytes: l.separated_bytes,
     };
-    let (m, figures) = (f.memtables, &f.family.figures);
+    let (m, figures) = (f.memtables, &f.family.counters);
     FamilyStats {
         name: f.family.name().to_string(),
         id: f.family.id.0,
@@ -330,7 +330,7 @@ pub(crate) fn family_stats(f: &FamilyStatus) -> FamilyStats {
             key_bytes: m.key_bytes,
             value_bytes: m.value_bytes,
         },
-        sealed: f.sealed,
+        immutable_memtables: f.immutables,
         levels: f.levels.iter().enumerate().map(level).collect(),
         vlogs: f.vlogs,
         user_bytes_written: f.user_bytes,
@@ -346,7 +346,7 @@ pub(crate) fn family_stats(f: &FamilyStatus) -> FamilyStats {
 
 pub(crate) fn file_stats(t: TableStatus) -> FileStats {
     let s = &t.table.meta.summary;
-    let (smallest, largest) = t.table.meta.seqs();
+    let (smallest, largest) = t.table.meta.seq_range();
     FileStats {
         family: t.family,
         level: t.level,
@@ -364,13 +364,13 @@ pub(crate) fn file_stats(t: TableStatus) -> FileStats {
     }
 }
 
-pub(crate) fn verify_report(v: Verified) -> VerifyReport {
+pub(crate) fn verify_report(v: VerifyResult) -> VerifyReport {
     VerifyReport { files: v.files, bytes: v.bytes, entries: v.entries, errors: v.errors }
 }
 
-pub(crate) fn checkpoint_report(c: Checkpointed) -> CheckpointReport {
+pub(crate) fn checkpoint_report(c: CheckpointSummary) -> CheckpointReport {
     CheckpointReport {
-        sequence: c.sequence,
+        sequence: c.last_seq,
         linked_files: c.linked_files,
         linked_bytes: c.linked_bytes,
         copied_files: c.copied_files,
@@ -379,41 +379,41 @@ pub(crate) fn checkpoint_report(c: Checkpointed) -> CheckpointReport {
     }
 }
 
-pub(crate) fn backup_report(b: Backed) -> BackupReport {
+pub(crate) fn backup_report(b: BackupSummary) -> BackupReport {
     BackupReport {
         generation: b.generation,
-        sequence: b.sequence,
-        new_files: b.new.0,
-        new_bytes: b.new.1,
-        shared_files: b.shared.0,
-        shared_bytes: b.shared.1,
+        sequence: b.last_seq,
+        new_files: b.copied.0,
+        new_bytes: b.copied.1,
+        shared_files: b.reused.0,
+        shared_bytes: b.reused.1,
     }
 }
 
-pub(crate) fn backup_info(g: Generation) -> BackupInfo {
-    let file = |f: &perigee_engine::safety::record::Stored| BackupFile {
-        name: perigee_engine::safety::store::stored_name(g.database, f),
+pub(crate) fn backup_info(g: BackupGeneration) -> BackupInfo {
+    let file = |f: &perigee_engine::safety::generation::StoredFile| BackupFile {
+        name: perigee_engine::safety::backup_store::stored_name(g.database, f),
         bytes: f.bytes,
         checksum: f.checksum,
     };
     BackupInfo {
         generation: g.number,
         database: g.database,
-        sequence: g.sequence,
+        sequence: g.last_seq,
         created_ms: g.created_ms,
         bytes: g.bytes(),
         files: g.files.iter().map(file).collect(),
     }
 }
 
-pub(crate) fn restore_report(r: Restored) -> RestoreReport {
-    RestoreReport { generation: r.generation, sequence: r.sequence, files: r.files, bytes: r.bytes }
+pub(crate) fn restore_report(r: RestoreSummary) -> RestoreReport {
+    RestoreReport { generation: r.generation, sequence: r.last_seq, files: r.files, bytes: r.bytes }
 }
 
-pub(crate) fn backup_verify_report(c: Checked) -> BackupVerifyReport {
+pub(crate) fn backup_verify_report(c: BackupCheckSummary) -> BackupVerifyReport {
     BackupVerifyReport { generations: c.generations, files: c.files, bytes: c.bytes, errors: c.errors }
 }
 
-pub(crate) fn prune_report(p: Pruned) -> PruneReport {
+pub(crate) fn prune_report(p: PruneSummary) -> PruneReport {
     PruneReport { removed: p.removed, kept: p.kept, files: p.files, bytes: p.bytes }
 }

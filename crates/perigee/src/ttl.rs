@@ -1,8 +1,8 @@
 //! Entries that expire: putting them, reading what is left of them, and what the database thinks of the clock.
 
 use crate::{Cursor, Db, Family, Result, Slice, Snapshot, WriteBatch};
-use perigee_base::{Expiry, Now, SeqNo};
-use perigee_engine::now::ClockStatus as Status;
+use perigee_base::{Expiry, ExpiryClock, SeqNo};
+use perigee_engine::logical_clock::LogicalClockStatus as Status;
 use perigee_file::log::Batch;
 use perigee_tree::{View, get};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A value with the time it has left. See [`Family::get_with_ttl`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Timed {
+pub struct ValueWithTtl {
     /// The value.
     pub value: Slice,
     /// When it expires, in milliseconds since the Unix epoch; `None`: never.
@@ -26,22 +26,22 @@ pub struct ClockStatus {
     /// The time that reads go by, in milliseconds since the Unix epoch: the wall clock, kept from going back.
     pub now_ms: u64,
     /// The time up to which expired entries may be destroyed.
-    pub settled_ms: u64,
+    pub confirmed_ms: u64,
     /// Whether the wall clock has jumped forward and is not yet confirmed.
     pub jumped: bool,
 }
 
-fn timed(view: &View, key: &[u8], at: SeqNo) -> Result<Option<Timed>> {
-    let Some(found) = get::live(view, key, at)? else { return Ok(None) };
+fn read_with_ttl(view: &View, key: &[u8], at: SeqNo) -> Result<Option<ValueWithTtl>> {
+    let Some(found) = get::lookup_live(view, key, at)? else { return Ok(None) };
     let expires_at_ms = found.expiry().map(|x| x.0);
     let remaining = expires_at_ms.map(|ms| Duration::from_millis(ms.saturating_sub(view.now.now_ms())));
-    let value = Slice(get::value(view, key, at, found)?);
-    Ok(Some(Timed { value, expires_at_ms, remaining }))
+    let value = Slice(get::read_value(view, key, at, found)?);
+    Ok(Some(ValueWithTtl { value, expires_at_ms, remaining }))
 }
 
 impl Family {
-    pub(crate) fn expiry(&self, ttl: Duration) -> Expiry {
-        Expiry::after(self.engine.clock().now_ms(), ttl.as_millis())
+    pub(crate) fn expiry_after(&self, ttl: Duration) -> Expiry {
+        Expiry::after_ttl(self.engine.logical_clock().now_ms(), ttl.as_millis())
     }
 
     /// Sets `key` to `value` for as long as `ttl`. Then the key is gone for every reader, snapshots included: an expired
@@ -69,7 +69,7 @@ impl Family {
     /// # }
     /// ```
     pub fn put_with_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
-        self.put_until(key, value, self.expiry(ttl).0)
+        self.put_until(key, value, self.expiry_after(ttl).0)
     }
     /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch; `u64::MAX` never comes.
     pub fn put_until(
@@ -79,13 +79,13 @@ impl Family {
         expires_at_ms: u64,
     ) -> Result<()> {
         let mut batch = Batch::new();
-        batch.put_until(self.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))?;
+        batch.put_expiring(self.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))?;
         self.engine.write(batch, None)
     }
     /// The value of `key`, and when it expires.
-    pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Timed>> {
+    pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
         let (view, at) = self.engine.read_view(&self.inner)?;
-        let found = timed(&view, key.as_ref(), at)?;
+        let found = read_with_ttl(&view, key.as_ref(), at)?;
         self.engine.count_get(found.is_some());
         Ok(found)
     }
@@ -106,7 +106,7 @@ impl Db {
         self.default_family().put_until(key, value, expires_at_ms)
     }
     /// [`Family::get_with_ttl`] on `default`.
-    pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Timed>> {
+    pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
         self.default_family().get_with_ttl(key)
     }
     /// What the database thinks of the clock.
@@ -116,12 +116,12 @@ impl Db {
     /// what it says has expired is hidden, but not destroyed before two flushes or [`Db::confirm_clock`]. Setting it right before
     /// that brings everything back.
     pub fn clock(&self) -> ClockStatus {
-        let Status { now_ms, settled_ms, jumped } = self.engine().clock().status();
-        ClockStatus { now_ms, settled_ms, jumped }
+        let Status { now_ms, confirmed_ms: settled_ms, jumped } = self.engine().logical_clock().status();
+        ClockStatus { now_ms, confirmed_ms: settled_ms, jumped }
     }
     /// Says that the wall clock is right: what it says has expired may be destroyed.
     pub fn confirm_clock(&self) {
-        self.engine().confirm_clock();
+        self.engine().confirm_wall_clock();
     }
 }
 
@@ -152,7 +152,7 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_until(family, key, value, family.expiry(ttl).0)
+        self.put_until(family, key, value, family.expiry_after(ttl).0)
     }
     /// As [`Family::put_until`].
     ///
@@ -165,16 +165,16 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) -> Result<()> {
-        self.of(family)?.put_until(family.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))
+        self.operations_for(family)?.put_expiring(family.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))
     }
 }
 
 impl Snapshot {
     /// The value of `key` then, and when it expires. Time does not stand still in a snapshot: what has expired since
     /// it was taken is gone from it too.
-    pub fn get_with_ttl(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Timed>> {
-        let view = self.engine.view(family.of(&self.engine)?, &self.held)?;
-        let found = timed(&view, key.as_ref(), self.held.seq())?;
+    pub fn get_with_ttl(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
+        let view = self.engine.view_at(family.inner_for(&self.engine)?, &self.handle)?;
+        let found = read_with_ttl(&view, key.as_ref(), self.handle.seq())?;
         self.engine.count_get(found.is_some());
         Ok(found)
     }

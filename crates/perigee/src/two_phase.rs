@@ -1,15 +1,15 @@
 //! Two-phase commit: a transaction that is part of something larger is prepared here and decided when everybody else is prepared, too.
 
 use crate::{Db, Isolation, Result, Txn, translate};
-use perigee_base::shared::Brief;
-use perigee_engine::Verdict;
-use perigee_engine::prepared::Undecided;
-use perigee_engine::txn::Isolation as Level;
+use perigee_base::pinned_slice::BytesPreview;
+use perigee_engine::TwoPhaseDecision;
+use perigee_engine::prepared_txns::PreparedTxn;
+use perigee_engine::txn::IsolationLevel as Level;
 
 /// A prepared transaction that nobody has decided: what [`Db::recover_prepared`] lists.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Prepared {
+pub struct PreparedTxnInfo {
     /// The identifier under which it was prepared.
     pub gid: Vec<u8>,
     /// Operations that it will make.
@@ -23,10 +23,10 @@ pub struct Prepared {
 }
 
 /// Short: the identifier by its first bytes.
-impl std::fmt::Debug for Prepared {
+impl std::fmt::Debug for PreparedTxnInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
-            .field("gid", &Brief(&self.gid))
+        f.debug_struct("PreparedTxnInfo")
+            .field("gid", &BytesPreview(&self.gid))
             .field("operations", &self.operations)
             .field("bytes", &self.bytes)
             .field("prepared_ms", &self.prepared_ms)
@@ -35,13 +35,13 @@ impl std::fmt::Debug for Prepared {
     }
 }
 
-impl Prepared {
-    fn of(undecided: &Undecided) -> Prepared {
-        Prepared {
+impl PreparedTxnInfo {
+    fn from_prepared(undecided: &PreparedTxn) -> PreparedTxnInfo {
+        PreparedTxnInfo {
             gid: undecided.gid.clone(),
             operations: u64::from(undecided.operations),
             bytes: undecided.payload().len() as u64,
-            prepared_ms: undecided.at_ms,
+            prepared_ms: undecided.prepared_ms,
             isolation: translate::isolation_of(Level::decode(undecided.level).unwrap_or(Level::Serializable)),
         }
     }
@@ -79,7 +79,7 @@ impl Txn {
     /// too large together with what it has read (2 GiB); `NoSpace`. After `OutcomeUnknown` the next open says whether it is
     /// prepared.
     pub fn prepare(&self, gid: impl AsRef<[u8]>) -> Result<()> {
-        self.engine.prepare(&mut self.inner(), gid.as_ref())
+        self.engine.prepare_txn(&mut self.inner(), gid.as_ref())
     }
 }
 
@@ -92,7 +92,7 @@ impl Db {
     /// deciding it. `NoSpace`: it is still undecided. `OutcomeUnknown`: after reopen it is committed, or still undecided. See
     /// [`Txn::prepare`] for an example.
     pub fn commit_prepared(&self, gid: impl AsRef<[u8]>) -> Result<u64> {
-        Ok(self.engine().decide(gid.as_ref(), Verdict::Commit)?.0)
+        Ok(self.engine().decide_prepared(gid.as_ref(), TwoPhaseDecision::Commit)?.0)
     }
     /// Rolls a prepared transaction back, durably: nothing of it happens, and others may write again what it wrote.
     ///
@@ -114,7 +114,7 @@ impl Db {
     /// # Errors
     /// As [`Db::commit_prepared`]; after `OutcomeUnknown` it is rolled back, or still undecided.
     pub fn rollback_prepared(&self, gid: impl AsRef<[u8]>) -> Result<()> {
-        self.engine().decide(gid.as_ref(), Verdict::RollBack).map(drop)
+        self.engine().decide_prepared(gid.as_ref(), TwoPhaseDecision::RollBack).map(drop)
     }
     /// The prepared transactions that nobody has decided, by identifier: those that an open has found, and those of this process. Each
     /// holds memory and keeps others from what it is about until [`Db::commit_prepared`] or [`Db::rollback_prepared`].
@@ -141,7 +141,7 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn recover_prepared(&self) -> Result<Vec<Prepared>> {
-        Ok(self.engine().prepared()?.iter().map(|undecided| Prepared::of(undecided)).collect())
+    pub fn recover_prepared(&self) -> Result<Vec<PreparedTxnInfo>> {
+        Ok(self.engine().prepared_txns()?.iter().map(|undecided| PreparedTxnInfo::from_prepared(undecided)).collect())
     }
 }

@@ -1,19 +1,19 @@
 //! Transactions: see [`Txn`] and `docs/transactions.md`.
 
-use crate::iter::bounds;
+use crate::iter::range_to_bounds;
 use crate::{
     Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Options, Result, Slice, TxnOptions,
 };
-use crate::{erase, translate};
+use crate::{range_delete, translate};
 use perigee_base::Expiry;
-use perigee_base::cut::Cut;
+use perigee_base::key_boundary::KeyBoundary;
 use perigee_engine::Engine;
-use perigee_engine::footprint::Place;
+use perigee_engine::read_write_sets::KeyOrRange;
 use perigee_engine::locks::LockMode;
-use perigee_engine::txn::{Mark, Txn as Inner};
+use perigee_engine::txn::{TxnAbortHandle, EngineTxn as Inner};
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::Batch;
-use perigee_tree::scan::Bounds;
+use perigee_tree::scan::ScanBounds;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct Txn {
 
 /// Ends a transaction from another thread. See [`Txn::handle`].
 #[derive(Clone)]
-pub struct TxnHandle(Mark);
+pub struct TxnHandle(TxnAbortHandle);
 
 /// Short: of which database. The rest is behind a lock that the caller may hold.
 impl std::fmt::Debug for Txn {
@@ -90,30 +90,30 @@ impl Txn {
     }
     /// The value of `key`, without a copy.
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.read(family, key.as_ref(), true)
+        self.read_key(family, key.as_ref(), true)
     }
     /// The value of `key`, by a read that the transaction does not depend on: a later change of the key is no conflict.
     pub fn get_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.read(family, key.as_ref(), false)
+        self.read_key(family, key.as_ref(), false)
     }
     /// Whether `key` is there.
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.look(family, key.as_ref(), true)
+        self.key_exists(family, key.as_ref(), true)
     }
     /// Whether `key` is there, by a read that the transaction does not depend on.
     pub fn contains_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.look(family, key.as_ref(), false)
+        self.key_exists(family, key.as_ref(), false)
     }
-    fn look(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
-        let started = self.engine.start_get();
-        let there = self.inner().contains(self.engine.core(), family.of(&self.engine)?, key, tracked)?;
-        self.engine.stop_get(started, there);
+    fn key_exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
+        let started = self.engine.start_get_timer();
+        let there = self.inner().contains(self.engine.core(), family.inner_for(&self.engine)?, key, tracked)?;
+        self.engine.finish_get(started, there);
         Ok(there)
     }
-    fn read(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
-        let started = self.engine.start_get();
-        let value = self.inner().get(self.engine.core(), family.of(&self.engine)?, key, tracked)?;
-        self.engine.stop_get(started, value.is_some());
+    fn read_key(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
+        let started = self.engine.start_get_timer();
+        let value = self.inner().get(self.engine.core(), family.inner_for(&self.engine)?, key, tracked)?;
+        self.engine.finish_get(started, value.is_some());
         Ok(value.map(Slice))
     }
     /// The values of many keys, in the order of the keys.
@@ -127,19 +127,19 @@ impl Txn {
 
     /// All entries.
     pub fn iter(&self, family: &Family) -> Result<Iter> {
-        self.scan(family, Bounds::all())
+        self.new_iter(family, ScanBounds::all())
     }
     /// The entries of a range.
     pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
-        self.scan(family, bounds(&range))
+        self.new_iter(family, range_to_bounds(&range))
     }
     /// The entries whose key starts with `prefix`.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.scan(family, Bounds::prefix(family.of(&self.engine)?.tree.order(), prefix.as_ref())?)
+        self.new_iter(family, ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?)
     }
     /// A cursor over all entries.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {
-        self.walk(family, Bounds::all())
+        self.new_cursor(family, ScanBounds::all())
     }
     /// A cursor that stays within a range.
     pub fn cursor_within<K: AsRef<[u8]>>(
@@ -147,18 +147,18 @@ impl Txn {
         family: &Family,
         range: impl RangeBounds<K>,
     ) -> Result<Cursor> {
-        self.walk(family, bounds(&range))
+        self.new_cursor(family, range_to_bounds(&range))
     }
-    fn scan(&self, family: &Family, bounds: Bounds) -> Result<Iter> {
+    fn new_iter(&self, family: &Family, bounds: ScanBounds) -> Result<Iter> {
         let mut inner = self.inner();
-        let (view, at) = inner.view(self.engine.core(), family.of(&self.engine)?)?;
-        Ok(Iter::new(&self.engine, view, at, bounds).watched(inner.walk(&family.inner)))
+        let (view, at) = inner.read_view(self.engine.core(), family.inner_for(&self.engine)?)?;
+        Ok(Iter::new(&self.engine, view, at, bounds).with_read_tracking(inner.scan_tracker(&family.inner)))
     }
-    fn walk(&self, family: &Family, bounds: Bounds) -> Result<Cursor> {
+    fn new_cursor(&self, family: &Family, bounds: ScanBounds) -> Result<Cursor> {
         let mut inner = self.inner();
-        let (view, at) = inner.view(self.engine.core(), family.of(&self.engine)?)?;
-        let walk = inner.walk(&family.inner);
-        Ok(Cursor::new(&self.engine, view, at, bounds.clone()).watched(walk, &bounds))
+        let (view, at) = inner.read_view(self.engine.core(), family.inner_for(&self.engine)?)?;
+        let walk = inner.scan_tracker(&family.inner);
+        Ok(Cursor::new(&self.engine, view, at, bounds.clone()).with_read_tracking(walk, &bounds))
     }
 
     /// Locks `key`, then reads it: nobody who locks it too gets in between this read and the commit. The lock is held until the
@@ -192,12 +192,12 @@ impl Txn {
         mode: LockMode,
     ) -> Result<Option<Slice>> {
         let (core, key) = (self.engine.core(), key.as_ref());
-        Ok(self.inner().get_for_update(core, family.of(&self.engine)?, key, mode)?.map(Slice))
+        Ok(self.inner().get_for_update(core, family.inner_for(&self.engine)?, key, mode)?.map(Slice))
     }
     /// Locks a key. See [`Txn::get_for_update`].
     pub fn lock(&self, family: &Family, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
-        let place = Place::Key(key.as_ref().to_vec());
-        self.inner().lock(self.engine.core(), family.of(&self.engine)?, place, mode)
+        let place = KeyOrRange::Key(key.as_ref().to_vec());
+        self.inner().lock(self.engine.core(), family.inner_for(&self.engine)?, place, mode)
     }
     /// Locks every key of a range, those that are not there too. See [`LockMode::Gap`].
     pub fn lock_range<K: AsRef<[u8]>>(
@@ -206,21 +206,21 @@ impl Txn {
         range: impl RangeBounds<K>,
         mode: LockMode,
     ) -> Result<()> {
-        let (begin, end) = erase::cuts(&range);
-        self.inner().lock(self.engine.core(), family.of(&self.engine)?, Place::Stretch(begin, end), mode)
+        let (begin, end) = range_delete::range_to_cuts(&range);
+        self.inner().lock(self.engine.core(), family.inner_for(&self.engine)?, KeyOrRange::Range(begin, end), mode)
     }
 
-    pub(crate) fn write(
+    pub(crate) fn write_key(
         &self,
         family: &Family,
         key: &[u8],
         mode: LockMode,
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
-        let own = family.of(&self.engine)?;
-        let place = || (Place::Key(key.to_vec()), mode);
+        let own = family.inner_for(&self.engine)?;
+        let place = || (KeyOrRange::Key(key.to_vec()), mode);
         let mut inner = self.inner();
-        self.engine.make_room(&mut inner)?;
+        self.engine.spill_if_full(&mut inner)?;
         inner.write(self.engine.core(), own, place, write)
     }
     /// Sets `key` to `value`.
@@ -230,7 +230,7 @@ impl Txn {
     /// [`Txn::get_for_update`] if it is pessimistic.
     pub fn put(&self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (id, key) = (family.inner.id, key.as_ref());
-        self.write(family, key, LockMode::Insert, |batch| batch.put(id, key, value.as_ref()))
+        self.write_key(family, key, LockMode::Insert, |batch| batch.put(id, key, value.as_ref()))
     }
     /// Sets `key` to `value` for as long as `ttl`, counted from now. See [`Family::put_with_ttl`].
     pub fn put_with_ttl(
@@ -240,8 +240,8 @@ impl Txn {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry(ttl));
-        self.write(family, key, LockMode::Insert, |batch| batch.put_until(id, key, value.as_ref(), until))
+        let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry_after(ttl));
+        self.write_key(family, key, LockMode::Insert, |batch| batch.put_expiring(id, key, value.as_ref(), until))
     }
     /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch. See [`Family::put_until`].
     pub fn put_until(
@@ -252,34 +252,34 @@ impl Txn {
         expires_at_ms: u64,
     ) -> Result<()> {
         let (id, key, until) = (family.inner.id, key.as_ref(), Expiry(expires_at_ms));
-        self.write(family, key, LockMode::Insert, |batch| batch.put_until(id, key, value.as_ref(), until))
+        self.write_key(family, key, LockMode::Insert, |batch| batch.put_expiring(id, key, value.as_ref(), until))
     }
     /// Removes `key`.
     pub fn delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         let (id, key) = (family.inner.id, key.as_ref());
-        self.write(family, key, LockMode::Exclusive, |batch| batch.delete(id, key))
+        self.write_key(family, key, LockMode::Exclusive, |batch| batch.delete(id, key))
     }
     /// Removes a key that was put at most once. See [`Family::single_delete`].
     pub fn single_delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.write(family, key, LockMode::Exclusive, |batch| erase::add_single(batch, family, key))
+        self.write_key(family, key, LockMode::Exclusive, |batch| range_delete::add_single_delete(batch, family, key))
     }
-    fn erase(&self, family: &Family, (begin, end): (Cut, Cut)) -> Result<()> {
-        let own = family.of(&self.engine)?;
-        let place = || (Place::Stretch(begin.clone(), end.clone()), LockMode::Exclusive);
-        let write = |batch: &mut Batch| erase::add_range(batch, family, &begin, &end);
+    fn write_range_delete(&self, family: &Family, (begin, end): (KeyBoundary, KeyBoundary)) -> Result<()> {
+        let own = family.inner_for(&self.engine)?;
+        let place = || (KeyOrRange::Range(begin.clone(), end.clone()), LockMode::Exclusive);
+        let write = |batch: &mut Batch| range_delete::add_range_delete(batch, family, &begin, &end);
         let mut inner = self.inner();
-        self.engine.make_room(&mut inner)?;
+        self.engine.spill_if_full(&mut inner)?;
         inner.write(self.engine.core(), own, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {
-        self.erase(family, erase::cuts(&range))
+        self.write_range_delete(family, range_delete::range_to_cuts(&range))
     }
     /// Removes every key that starts with `prefix`, in one operation. See [`Family::delete_prefix`].
     pub fn delete_prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
-        family.of(&self.engine)?;
-        self.erase(family, erase::prefix_cuts(family, prefix.as_ref())?)
+        family.inner_for(&self.engine)?;
+        self.write_range_delete(family, range_delete::prefix_to_cuts(family, prefix.as_ref())?)
     }
 
     /// Sets a savepoint, whatever was written before. Names may repeat; the newest is meant then.
@@ -303,21 +303,21 @@ impl Txn {
     /// # }
     /// ```
     pub fn savepoint(&self, name: impl AsRef<str>) -> Result<()> {
-        self.inner().savepoint(self.engine.core(), name.as_ref())
+        self.inner().set_savepoint(self.engine.core(), name.as_ref())
     }
     /// Takes back what was written since a savepoint. It stays; those set after it go.
     ///
     /// # Errors
     /// `NotFound` if there is none of that name.
     pub fn rollback_to(&self, name: impl AsRef<str>) -> Result<()> {
-        self.inner().roll_back_to(self.engine.core(), name.as_ref())
+        self.inner().roll_back_to_savepoint(self.engine.core(), name.as_ref())
     }
     /// Forgets a savepoint and those set after it; what was written stays.
     ///
     /// # Errors
     /// `NotFound` if there is none of that name.
     pub fn release(&self, name: impl AsRef<str>) -> Result<()> {
-        self.inner().release(self.engine.core(), name.as_ref())
+        self.inner().release_savepoint(self.engine.core(), name.as_ref())
     }
 
     /// Commits with the database's durability; the transaction has ended then, whatever the answer. The number of its last
@@ -327,14 +327,14 @@ impl Txn {
     /// `Conflict`: another transaction came first, and nothing of this one happened; [`Error::family`] and [`Error::key`] say
     /// where. `Aborted`: its time was over. Those of [`Db::write`].
     pub fn commit(&self) -> Result<u64> {
-        let done = self.engine.commit(&mut self.inner(), None);
-        self.engine.call_hooks();
+        let done = self.engine.commit_txn(&mut self.inner(), None);
+        self.engine.run_commit_hooks();
         Ok(done?.0)
     }
     /// Commits with that durability.
     pub fn commit_with(&self, durability: Durability) -> Result<u64> {
-        let done = self.engine.commit(&mut self.inner(), Some(translate::durability(durability)));
-        self.engine.call_hooks();
+        let done = self.engine.commit_txn(&mut self.inner(), Some(translate::durability(durability)));
+        self.engine.run_commit_hooks();
         Ok(done?.0)
     }
     /// Ends it; nothing of it happened.
@@ -347,7 +347,7 @@ impl Txn {
     }
     /// To end it from another thread.
     pub fn handle(&self) -> TxnHandle {
-        TxnHandle(self.inner().mark())
+        TxnHandle(self.inner().abort_handle())
     }
     /// The sequence number that its reads see, if they all see the same.
     pub fn sequence(&self) -> Option<u64> {
@@ -372,14 +372,14 @@ impl Txn {
 }
 
 /// So often does [`Db::write_txn`] try.
-const TRIES: u32 = 100;
+const MAX_CONFLICT_RETRIES: u32 = 100;
 /// The first pause between two tries, and the longest.
-const PAUSE_US: (u64, u64) = (20, 20_000);
+const RETRY_PAUSE_US: (u64, u64) = (20, 20_000);
 
 impl Db {
     /// Begins a transaction; what it is protected from says [`TxnOptions::isolation`], or else [`Options::isolation`](crate::Options).
     pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
-        begin(&self.engine, &options, None)
+        begin_txn(&self.engine, &options, None)
     }
 
     /// Runs `work` in a transaction and commits it; after a conflict all of it once more, on the present, with pauses that grow.
@@ -405,28 +405,28 @@ impl Db {
     /// Those of `work` and of the commit; `Conflict` if a hundred tries were in vain.
     pub fn write_txn<T>(&self, options: TxnOptions, mut work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
         let txn = self.begin(options)?;
-        let mut pause = PAUSE_US.0;
+        let mut pause = RETRY_PAUSE_US.0;
         for tried in 1.. {
             let done = work(&txn).and_then(|out| txn.commit().map(|_| out));
             match done {
-                Err(e) if e.kind() == ErrorKind::Conflict && tried < TRIES => {}
+                Err(e) if e.kind() == ErrorKind::Conflict && tried < MAX_CONFLICT_RETRIES => {}
                 done => return done,
             }
             // What it has locked is free meanwhile.
             txn.rollback();
             let env = self.engine.env();
             env.clock.sleep_us(pause / 2 + env.rand.next_u64() % pause);
-            pause = (pause * 2).min(PAUSE_US.1);
+            pause = (pause * 2).min(RETRY_PAUSE_US.1);
             txn.reset()?;
         }
         Err(Error::internal("a loop without an end has ended"))
     }
 }
 
-fn begin(engine: &Arc<Engine>, options: &TxnOptions, family: Option<&Family>) -> Result<Txn> {
+fn begin_txn(engine: &Arc<Engine>, options: &TxnOptions, family: Option<&Family>) -> Result<Txn> {
     let default = family.and_then(|f| f.inner.settings().isolation);
     let default = default.unwrap_or(engine.core().settings.isolation);
-    let inner = engine.begin(translate::txn_settings(options, default))?;
+    let inner = engine.begin_txn(translate::txn_settings(options, default))?;
     Ok(Txn { inner: Mutex::new(inner), engine: Arc::clone(engine) })
 }
 
@@ -449,7 +449,7 @@ impl Family {
     /// # }
     /// ```
     pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
-        begin(&self.engine, &options, Some(self))
+        begin_txn(&self.engine, &options, Some(self))
     }
 }
 

@@ -16,7 +16,7 @@ fn open() -> Db {
 }
 
 /// Edits of the manifest but for watermarks of the log, which depend on the time.
-fn edits(db: &Db) -> u64 {
+fn manifest_edits(db: &Db) -> u64 {
     counter(db, "manifest_edits") - counter(db, "log_watermarks")
 }
 
@@ -30,14 +30,14 @@ fn key(i: u32) -> Vec<u8> {
 
 /// A machine of eight processors, wherever the test runs.
 #[derive(Debug)]
-struct Eight;
+struct EightCoreSpawn;
 
-impl Spawn for Eight {
+impl Spawn for EightCoreSpawn {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> perigee::Result<Box<dyn Join>> {
         RealSpawn.spawn(name, body)
     }
-    fn side_by_side(&self, threads: usize, work: &(dyn Fn() + Sync)) {
-        RealSpawn.side_by_side(threads, work);
+    fn run_parallel(&self, threads: usize, work: &(dyn Fn() + Sync)) {
+        RealSpawn.run_parallel(threads, work);
     }
     fn cores(&self) -> usize {
         8
@@ -45,8 +45,8 @@ impl Spawn for Eight {
 }
 
 #[test]
-fn groups_of_a_merge_are_merged_side_by_side() {
-    let env = Env { fs: SimDisk::new(2), spawn: Arc::new(Eight), ..Env::real() };
+fn compaction_groups_run_in_parallel() {
+    let env = Env { fs: SimDisk::new(2), spawn: Arc::new(EightCoreSpawn), ..Env::real() };
     let family = FamilyOptions::new()
         .memtable_bytes(32 << 10)
         .block_bytes(512)
@@ -81,7 +81,7 @@ fn groups_of_a_merge_are_merged_side_by_side() {
         (round..5_000).step_by(11).for_each(|k| db.put(key(k), round.to_be_bytes()).unwrap());
         db.flush().unwrap();
     }
-    let counted = || (edits(&db), counter(&db, "compactions"));
+    let counted = || (manifest_edits(&db), counter(&db, "compactions"));
     let before = counted();
     db.resume_background_work().unwrap();
     db.wait_idle().unwrap();
@@ -92,7 +92,7 @@ fn groups_of_a_merge_are_merged_side_by_side() {
 
 /// A thousand small families were a thousand compactions, an edit and five syncs each: tables came faster than they went.
 #[test]
-fn compactions_of_small_families_share_their_edit() {
+fn small_family_compactions_share_one_version_edit() {
     const FAMILIES: u64 = 200;
     let db = open();
     let families: Vec<_> =
@@ -102,11 +102,11 @@ fn compactions_of_small_families_share_their_edit() {
         families.iter().for_each(|f| f.put("key", [round; 10]).unwrap());
         db.flush().unwrap();
     }
-    let before = edits(&db);
+    let before = manifest_edits(&db);
     assert_eq!(counter(&db, "compactions"), 0);
     db.resume_background_work().unwrap();
     assert!(db.wait_idle().is_ok());
-    let (compactions, edits) = (counter(&db, "compactions"), edits(&db) - before);
+    let (compactions, edits) = (counter(&db, "compactions"), manifest_edits(&db) - before);
     assert!(compactions >= FAMILIES && edits <= FAMILIES / 10, "{compactions} compactions, {edits} edits");
     for f in &families {
         assert_eq!(f.get("key").unwrap().as_deref(), Some(&[4; 10][..]));
@@ -115,7 +115,7 @@ fn compactions_of_small_families_share_their_edit() {
 }
 
 #[test]
-fn a_merge_seeks_over_what_a_range_tombstone_hides() {
+fn compaction_seeks_past_range_deleted_keys() {
     let db = open();
     (0..20_000).for_each(|i| db.put(key(i), [7; 20]).unwrap());
     db.compact().unwrap();
@@ -135,7 +135,7 @@ fn a_merge_seeks_over_what_a_range_tombstone_hides() {
 
 /// A reader that needs what is deleted: nothing is sought over.
 #[test]
-fn a_snapshot_keeps_what_a_merge_would_seek_over() {
+fn compaction_keeps_range_deleted_keys_for_snapshot() {
     let db = open();
     (0..2_000).for_each(|i| db.put(key(i), [7; 20]).unwrap());
     let before = db.snapshot().unwrap();
@@ -154,7 +154,7 @@ fn a_snapshot_keeps_what_a_merge_would_seek_over() {
 /// Scans that pass the same tombstones again and again have them flushed and merged away: too few to be noticed otherwise, and in
 /// a memtable that is nowhere near full.
 #[test]
-fn tombstones_in_the_way_of_scans_go() {
+fn tombstones_skipped_by_scans_trigger_compaction() {
     let db = open();
     (0..700).for_each(|i| db.put(key(i), "").unwrap());
     (0..600).for_each(|i| db.delete(key(i)).unwrap());

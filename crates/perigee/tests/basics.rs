@@ -5,22 +5,22 @@ use perigee::{Db, Durability, ErrorKind, FamilyOptions, Options, WriteBatch};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-struct Dir(PathBuf);
+struct TempDir(PathBuf);
 
-impl Dir {
-    fn new(name: &str) -> Dir {
+impl TempDir {
+    fn new(name: &str) -> TempDir {
         let path = std::env::temp_dir().join(format!("perigee-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
-        Dir(path)
+        TempDir(path)
     }
 }
-impl Drop for Dir {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn tiny() -> FamilyOptions {
+fn tiny_family_options() -> FamilyOptions {
     FamilyOptions::new()
         .memtable_bytes(8 << 10)
         .block_bytes(256)
@@ -31,7 +31,7 @@ fn tiny() -> FamilyOptions {
 }
 
 fn options() -> Options {
-    Options::new().durability(Durability::None).default_family(tiny())
+    Options::new().durability(Durability::None).default_family(tiny_family_options())
 }
 
 fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
@@ -46,8 +46,8 @@ fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
 }
 
 #[test]
-fn everything_written_is_there_through_flush_compaction_and_reopen() {
-    let dir = Dir::new("basics");
+fn data_survives_flush_compaction_and_reopen() {
+    let dir = TempDir::new("basics");
     let mut model = BTreeMap::new();
     let mut x = 1u64;
     for round in 0..4 {
@@ -83,12 +83,12 @@ fn everything_written_is_there_through_flush_compaction_and_reopen() {
 }
 
 #[test]
-fn families_and_batches() {
-    let dir = Dir::new("families");
+fn batch_over_families_is_atomic() {
+    let dir = TempDir::new("families");
     let db = Db::open(&dir.0, options()).unwrap();
-    let a = db.create_family("a", tiny()).unwrap();
-    assert_eq!(db.create_family("a", tiny()).unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(db.create_family("", tiny()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let a = db.create_family("a", tiny_family_options()).unwrap();
+    assert_eq!(db.create_family("a", tiny_family_options()).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(db.create_family("", tiny_family_options()).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let mut batch = WriteBatch::new();
     batch.put(&a, "x", "1").unwrap();
     batch.put(&db.default_family(), "x", "2").unwrap();
@@ -102,7 +102,7 @@ fn families_and_batches() {
     db.drop_family("a").unwrap();
     assert_eq!(a.get("x").unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(a.put("x", "5").unwrap_err().kind(), ErrorKind::NotFound);
-    let again = db.create_family("a", tiny()).unwrap();
+    let again = db.create_family("a", tiny_family_options()).unwrap();
     assert_eq!(again.get("x").unwrap(), None);
     drop((before, a, again));
     db.close().unwrap();
@@ -113,8 +113,8 @@ fn families_and_batches() {
 }
 
 #[test]
-fn many_threads_close_reopen_compare_everything() {
-    let dir = Dir::new("threads");
+fn concurrent_writes_survive_close_and_reopen() {
+    let dir = TempDir::new("threads");
     let family =
         FamilyOptions::new().memtable_bytes(256 << 10).target_file_bytes(64 << 10).level1_bytes(256 << 10);
     let open = || {
@@ -150,8 +150,8 @@ fn many_threads_close_reopen_compare_everything() {
 }
 
 #[test]
-fn odd_keys_and_large_values() {
-    let dir = Dir::new("odd");
+fn empty_and_large_keys_and_values_round_trip() {
+    let dir = TempDir::new("odd");
     let db = Db::open(&dir.0, Options::new()).unwrap();
     let long = vec![0xff; perigee::limits::KEY_BYTES_MAX];
     let big: Vec<u8> = (0..5_000_000u32).map(|i| (i.wrapping_mul(2654435761) >> 13) as u8).collect();

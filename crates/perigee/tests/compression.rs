@@ -4,7 +4,7 @@
 use perigee::env::{Env, fs::memory::SimDisk};
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options, Result};
 
-const ALL: [Compression; 6] = [
+const ALL_CODECS: [Compression; 6] = [
     Compression::None,
     Compression::Lz4,
     Compression::Lz4Fast(16),
@@ -13,7 +13,7 @@ const ALL: [Compression; 6] = [
     Compression::Zstd(9),
 ];
 
-fn world() -> Env {
+fn new_env() -> Env {
     Env { fs: SimDisk::new(1), ..Env::real() }
 }
 
@@ -38,12 +38,12 @@ fn check(f: &perigee::Family, keys: std::ops::Range<u32>) {
 }
 
 #[test]
-fn every_codec_comes_back_and_shrinks() {
-    let env = world();
+fn every_codec_round_trips_and_compresses() {
+    let env = new_env();
     let mut sizes = Vec::new();
     {
         let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
-        for (i, how) in ALL.into_iter().enumerate() {
+        for (i, how) in ALL_CODECS.into_iter().enumerate() {
             // A job lets go of its log and of what it replaced after its tables are in place.
             db.wait_idle().unwrap();
             let before = db.stats().disk_bytes;
@@ -57,7 +57,7 @@ fn every_codec_comes_back_and_shrinks() {
         db.close().unwrap();
     }
     let db = Db::open("/db", Options::in_env(env)).unwrap();
-    for (i, how) in ALL.into_iter().enumerate() {
+    for (i, how) in ALL_CODECS.into_iter().enumerate() {
         let f = db.family(&format!("f{i}")).unwrap();
         assert_eq!(f.options().compression, how, "stored with the family");
         check(&f, 0..2000);
@@ -67,9 +67,9 @@ fn every_codec_comes_back_and_shrinks() {
 }
 
 #[test]
-fn a_change_takes_effect_for_new_files() {
-    let env = world();
-    for (i, how) in ALL.into_iter().enumerate() {
+fn changed_codec_applies_to_new_files() {
+    let env = new_env();
+    for (i, how) in ALL_CODECS.into_iter().enumerate() {
         let options = Options::in_env(env.clone()).default_family(family(how));
         let db = Db::open("/db", options).unwrap();
         let (from, to) = (i as u32 * 300, (i as u32 + 1) * 300);
@@ -85,8 +85,8 @@ fn a_change_takes_effect_for_new_files() {
 }
 
 #[test]
-fn impossible_levels_are_refused_by_name() {
-    let db = Db::open("/db", Options::in_env(world())).unwrap();
+fn invalid_compression_levels_are_refused() {
+    let db = Db::open("/db", Options::in_env(new_env())).unwrap();
     for bad in [Compression::Zstd(0), Compression::Zstd(23), Compression::Zstd(-8), Compression::Lz4Fast(0)] {
         let e = db.create_family("x", family(bad)).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);

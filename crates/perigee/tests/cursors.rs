@@ -8,7 +8,7 @@ mod common;
 use common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Cursor, Db, FamilyOptions, KeyOrder, Options, Snapshot};
+use perigee::{Cursor, Db, FamilyOptions, KeyComparator, Options, Snapshot};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -27,37 +27,37 @@ impl Rng {
 /// What is there, in order.
 #[derive(Clone)]
 struct Model {
-    order: KeyOrder,
+    order: KeyComparator,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Model {
-    fn place(&self, key: &[u8]) -> Result<usize, usize> {
+    fn search(&self, key: &[u8]) -> Result<usize, usize> {
         self.entries.binary_search_by(|(k, _)| self.order.cmp(k, key))
     }
     fn put(&mut self, key: &[u8], value: &[u8]) {
         let entry = (key.to_vec(), value.to_vec());
-        match self.place(key) {
+        match self.search(key) {
             Ok(i) => self.entries[i] = entry,
             Err(i) => self.entries.insert(i, entry),
         }
     }
     fn delete(&mut self, key: &[u8]) {
-        if let Ok(i) = self.place(key) {
+        if let Ok(i) = self.search(key) {
             self.entries.remove(i);
         }
     }
 }
 
 /// A cursor, what it should see, and where it should stand.
-struct Walker {
+struct CheckedCursor {
     cursor: Cursor,
     model: Model,
     at: Option<usize>,
 }
 
-impl Walker {
-    fn new(db: &Db, snapshot: Option<&Snapshot>, mut model: Model, rng: &mut Rng) -> Walker {
+impl CheckedCursor {
+    fn new(db: &Db, snapshot: Option<&Snapshot>, mut model: Model, rng: &mut Rng) -> CheckedCursor {
         let (a, b) = (rng.key(), rng.key());
         let (low, high) = if model.order.cmp(&a, &b).is_le() { (a, b) } else { (b, a) };
         let low = [Bound::Unbounded, Bound::Included(low.clone()), Bound::Excluded(low)]
@@ -85,11 +85,11 @@ impl Walker {
             Some(s) => s.cursor_within(&family, (low, high)).unwrap(),
             None => family.cursor_within((low, high)).unwrap(),
         };
-        Walker { cursor, model, at: None }
+        CheckedCursor { cursor, model, at: None }
     }
 
     /// One move; what the cursor says must be so, unless it says that it failed.
-    fn go(&mut self, rng: &mut Rng, may_fail: bool) -> bool {
+    fn step(&mut self, rng: &mut Rng, may_fail: bool) -> bool {
         let len = self.model.entries.len();
         let target = match rng.below(2) {
             0 if len > 0 => self.model.entries[rng.below(len as u64) as usize].0.clone(),
@@ -100,11 +100,11 @@ impl Walker {
             0 => (self.at = inside(0), self.cursor.seek_to_first()).1,
             1 => (self.at = len.checked_sub(1), self.cursor.seek_to_last()).1,
             2..5 => {
-                self.at = inside(self.model.place(&target).unwrap_or_else(|i| i));
+                self.at = inside(self.model.search(&target).unwrap_or_else(|i| i));
                 self.cursor.seek(&target)
             }
             5..8 => {
-                self.at = match self.model.place(&target) {
+                self.at = match self.model.search(&target) {
                     Ok(i) => Some(i),
                     Err(i) => i.checked_sub(1),
                 };
@@ -138,7 +138,7 @@ impl Walker {
     }
 }
 
-fn open(disk: &Arc<SimDisk>, order: KeyOrder, x: u64, cache: u64) -> Db {
+fn open(disk: &Arc<SimDisk>, order: KeyComparator, x: u64, cache: u64) -> Db {
     let family = FamilyOptions::new()
         .order(order)
         .memtable_bytes([2 << 10, 64 << 10][(x / 8 % 2) as usize])
@@ -175,14 +175,14 @@ fn write(db: &Db, model: &mut Model, rng: &mut Rng, n: u64) {
 }
 
 #[test]
-fn cursors_wander_as_over_sorted_lists() {
-    let orders = [KeyOrder::Bytes, KeyOrder::Bytes, KeyOrder::Reverse, KeyOrder::CaseInsensitive];
+fn random_cursor_moves_match_sorted_list() {
+    let orders = [KeyComparator::Bytes, KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::CaseInsensitive];
     for case in 0..24u64 {
         let order = orders[(case % 4) as usize];
         let rng = &mut Rng(1000 + case);
         let db = open(&SimDisk::new(case), order, case / 2, [0, 1 << 20][(case % 3 == 0) as usize]);
         let mut model = Model { order, entries: Vec::new() };
-        let mut walkers: Vec<Walker> = Vec::new();
+        let mut walkers: Vec<CheckedCursor> = Vec::new();
         let mut held: Option<(Snapshot, Model)> = None;
         for n in 0..1500 {
             write(&db, &mut model, rng, n);
@@ -191,8 +191,8 @@ fn cursors_wander_as_over_sorted_lists() {
             }
             if n % 25 == 0 {
                 let walker = match &held {
-                    Some((s, old)) if rng.below(3) == 0 => Walker::new(&db, Some(s), old.clone(), rng),
-                    _ => Walker::new(&db, None, model.clone(), rng),
+                    Some((s, old)) if rng.below(3) == 0 => CheckedCursor::new(&db, Some(s), old.clone(), rng),
+                    _ => CheckedCursor::new(&db, None, model.clone(), rng),
                 };
                 walkers.push(walker);
                 if walkers.len() > 5 {
@@ -201,7 +201,7 @@ fn cursors_wander_as_over_sorted_lists() {
             }
             for _ in 0..6 {
                 let i = rng.below(walkers.len() as u64) as usize;
-                walkers[i].go(rng, false);
+                walkers[i].step(rng, false);
             }
         }
     }
@@ -210,18 +210,18 @@ fn cursors_wander_as_over_sorted_lists() {
 /// Seeks stand on a key without having asked every source: what they did not ask and cannot read must come as an error
 /// before anything behind that key is shown.
 #[test]
-fn a_source_that_cannot_be_read_is_never_passed_over() {
+fn unreadable_block_fails_cursor_instead_of_skipping() {
     let mut failed = 0;
     for case in 0..16u64 {
         let rng = &mut Rng(5000 + case);
         let disk = SimDisk::new(case);
-        let db = open(&disk, KeyOrder::Bytes, case, 0);
-        let mut model = Model { order: KeyOrder::Bytes, entries: Vec::new() };
+        let db = open(&disk, KeyComparator::Bytes, case, 0);
+        let mut model = Model { order: KeyComparator::Bytes, entries: Vec::new() };
         (0..600).for_each(|n| write(&db, &mut model, rng, n));
         db.flush().unwrap();
         (0..5).for_each(|n| write(&db, &mut model, rng, 3 * n + 1));
         db.wait_idle().unwrap();
-        let mut walkers: Vec<Walker> = (0..4).map(|_| Walker::new(&db, None, model.clone(), rng)).collect();
+        let mut walkers: Vec<CheckedCursor> = (0..4).map(|_| CheckedCursor::new(&db, None, model.clone(), rng)).collect();
         for _ in 0..3000 {
             if rng.below(8) == 0 {
                 disk.fail_reads(
@@ -230,9 +230,9 @@ fn a_source_that_cannot_be_read_is_never_passed_over() {
                 );
             }
             let i = rng.below(4) as usize;
-            failed += u64::from(walkers[i].go(rng, true));
+            failed += u64::from(walkers[i].step(rng, true));
         }
-        disk.heal();
+        disk.clear_faults();
     }
     assert!(failed > 500, "only {failed} reads failed");
 }

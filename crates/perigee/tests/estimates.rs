@@ -3,7 +3,7 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Compression, Db, Durability, FamilyOptions, KeyOrder, Options, WriteBatch};
+use perigee::{Compression, Db, Durability, FamilyOptions, KeyComparator, Options, WriteBatch};
 
 fn open() -> Db {
     let family = FamilyOptions::new()
@@ -25,12 +25,12 @@ fn put(db: &Db, keys: impl Iterator<Item = u64>) {
     db.write(batch).unwrap();
 }
 
-fn near(got: u64, want: u64, slack: u64) {
+fn assert_near(got: u64, want: u64, slack: u64) {
     assert!(got.abs_diff(want) <= slack, "{got} instead of {want}, more than {slack} off");
 }
 
 #[test]
-fn a_compacted_range_is_known_to_half_a_block_at_each_end() {
+fn compacted_range_estimate_is_within_a_block() {
     let db = open();
     put(&db, 0..40_000);
     db.compact().unwrap();
@@ -38,21 +38,21 @@ fn a_compacted_range_is_known_to_half_a_block_at_each_end() {
     for (from, to) in [(0, 40_000), (1, 39_999), (100, 200), (7, 8), (12_345, 34_567), (39_000, 90_000)] {
         let e = db.estimate_range(key(from)..key(to)).unwrap();
         let real = to.min(40_000) - from;
-        near(e.entries, real, per_block);
-        near(e.keys, real, per_block + real * 7 / 100);
+        assert_near(e.entries, real, per_block);
+        assert_near(e.keys, real, per_block + real * 7 / 100);
         let all = db.estimate_range::<&str>(..).unwrap();
-        near(e.disk_bytes, all.disk_bytes * real / 40_000, 2 * 1024 + all.disk_bytes / 100);
+        assert_near(e.disk_bytes, all.disk_bytes * real / 40_000, 2 * 1024 + all.disk_bytes / 100);
         assert_eq!(e.memory_bytes, 0);
     }
     let all = db.estimate_range::<&str>(..).unwrap();
     assert_eq!(all.entries, 40_000);
     let on_disk: u64 = db.files().iter().map(|f| f.bytes).sum();
     assert_eq!(all.disk_bytes, on_disk);
-    near(all.keys, 40_000, 40_000 * 7 / 100);
+    assert_near(all.keys, 40_000, 40_000 * 7 / 100);
 }
 
 #[test]
-fn inverted_and_empty_ranges_hold_nothing_and_cost_nothing() {
+fn empty_ranges_estimate_zero() {
     let db = open();
     put(&db, 0..5000);
     db.flush().unwrap();
@@ -64,19 +64,19 @@ fn inverted_and_empty_ranges_hold_nothing_and_cost_nothing() {
 }
 
 #[test]
-fn memtables_are_counted_exactly_when_few_and_nearly_when_many() {
+fn memtable_estimates_are_close() {
     let db = open();
     put(&db, 0..50_000);
     assert_eq!(db.estimate_range(key(100)..key(300)).unwrap().entries, 200);
     assert_eq!(db.estimate_range(key(100)..=key(300)).unwrap().keys, 201);
     let e = db.estimate_range(key(10_000)..key(30_000)).unwrap();
-    near(e.entries, 20_000, 20_000 * 18 / 100); // three standard errors
+    assert_near(e.entries, 20_000, 20_000 * 18 / 100); // three standard errors
     assert!(e.memory_bytes > 20_000 * 40 && e.disk_bytes == 0);
-    near(db.estimate_range::<&str>(..).unwrap().entries, 50_000, 50_000 * 18 / 100);
+    assert_near(db.estimate_range::<&str>(..).unwrap().entries, 50_000, 50_000 * 18 / 100);
 }
 
 #[test]
-fn keys_that_several_runs_hold_count_once() {
+fn duplicate_keys_in_runs_count_once() {
     let db = open();
     db.cancel_background_work().unwrap();
     for _ in 0..3 {
@@ -85,32 +85,32 @@ fn keys_that_several_runs_hold_count_once() {
     }
     let e = db.estimate_range::<&str>(..).unwrap();
     assert_eq!(e.entries, 60_000);
-    near(e.keys, 20_000, 20_000 * 10 / 100);
-    near(db.cardinality().unwrap().keys, 20_000, 20_000 * 7 / 100);
+    assert_near(e.keys, 20_000, 20_000 * 10 / 100);
+    assert_near(db.cardinality().unwrap().keys, 20_000, 20_000 * 7 / 100);
     // What the memtable adds, overwrites and deletes.
     put(&db, 19_900..20_100);
     let mut batch = WriteBatch::new();
     (0..50).for_each(|i| batch.delete(&db.default_family(), key(i)).unwrap());
     db.write(batch).unwrap();
-    near(db.estimate_range(key(19_000)..).unwrap().keys, 1100, 1100 * 10 / 100 + 10);
-    near(db.estimate_range(..key(100)).unwrap().keys, 50, 30);
+    assert_near(db.estimate_range(key(19_000)..).unwrap().keys, 1100, 1100 * 10 / 100 + 10);
+    assert_near(db.estimate_range(..key(100)).unwrap().keys, 50, 30);
     let c = db.cardinality().unwrap();
-    near(c.keys, 20_100, 20_100 * 7 / 100);
+    assert_near(c.keys, 20_100, 20_100 * 7 / 100);
     assert_eq!(c.tombstones, 50);
 }
 
 #[test]
-fn small_tables_are_counted_by_walking() {
+fn small_tables_are_counted_by_scanning() {
     let db = open();
     put(&db, 0..100);
     db.flush().unwrap();
     put(&db, 50..150);
     db.flush().unwrap();
-    near(db.cardinality().unwrap().keys, 150, 6);
+    assert_near(db.cardinality().unwrap().keys, 150, 6);
 }
 
 #[test]
-fn the_cost_of_a_range_is_what_a_scan_reads() {
+fn range_cost_matches_blocks_read_by_scan() {
     let db = open();
     db.cancel_background_work().unwrap();
     put(&db, 0..40_000);
@@ -127,21 +127,21 @@ fn the_cost_of_a_range_is_what_a_scan_reads() {
     let before = read(&db);
     assert_eq!(db.range(key(14_000)..key(16_000)).unwrap().count(), 2000);
     // A scan may look at the block behind the end, once in each run.
-    near(read(&db) - before, cost.blocks, 2);
+    assert_near(read(&db) - before, cost.blocks, 2);
     let whole = db.range_cost::<&str>(..).unwrap();
     assert_eq!(whole.tables, db.files().len());
 }
 
 /// Spellings of one key in a memtable were counted as keys of their own.
 #[test]
-fn spellings_of_one_key_are_one_key() {
+fn keys_equal_under_comparator_count_once() {
     let db = open();
-    let f = db.create_family("f", FamilyOptions::new().order(KeyOrder::CaseInsensitive)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().order(KeyComparator::CaseInsensitive)).unwrap();
     for i in 0..400 {
         f.put(format!("key {i:03}"), "1").unwrap();
         f.put(format!("KEY {i:03}"), "2").unwrap();
     }
     let extent = f.estimate_range::<&str>(..).unwrap();
-    near(extent.entries, 800, 200);
-    near(extent.keys, 400, 100);
+    assert_near(extent.entries, 800, 200);
+    assert_near(extent.keys, 400, 100);
 }

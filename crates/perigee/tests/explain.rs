@@ -28,11 +28,11 @@ fn counters(db: &Db) -> Vec<(&'static str, u64)> {
     db.stats().counters.into_iter().filter(|(n, _)| of_reads.contains(n)).collect()
 }
 
-fn grown(a: &[(&'static str, u64)], b: &[(&'static str, u64)]) -> Vec<u64> {
+fn counter_deltas(a: &[(&'static str, u64)], b: &[(&'static str, u64)]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| b.1 - a.1).collect()
 }
 
-fn compare(db: &Db) {
+fn compare_with_get(db: &Db) {
     let _nobody_else_reads = db.pause_background_work().unwrap();
     for i in 0..420u32 {
         let key = i.to_be_bytes();
@@ -44,8 +44,8 @@ fn compare(db: &Db) {
         let end = counters(db);
         assert_eq!(e.value_bytes, value.as_ref().map(|v| v.len() as u64), "key {i}: {e:?}");
         assert!(e.error.is_none() && !e.steps.is_empty());
-        assert_eq!(grown(&start, &middle), grown(&middle, &end), "key {i} costs the same: {e:?}");
-        let read: u64 = e.steps.iter().filter(|s| s.place != "value log").map(|s| s.bytes_read).sum();
+        assert_eq!(counter_deltas(&start, &middle), counter_deltas(&middle, &end), "key {i} costs the same: {e:?}");
+        let read: u64 = e.steps.iter().filter(|s| s.source != "value log").map(|s| s.bytes_read).sum();
         assert_eq!(read, 0, "all blocks are cached");
         let answers = e.steps.iter().filter(|s| s.outcome != "nothing").count();
         assert!(answers <= 2, "one answer, and perhaps its value log: {e:?}");
@@ -54,7 +54,7 @@ fn compare(db: &Db) {
 }
 
 #[test]
-fn explain_answers_and_costs_as_get() {
+fn explain_matches_get_results_and_costs() {
     let db = open();
     for round in 0..6u32 {
         for i in (0..400u32).filter(|i| i % 6 >= round) {
@@ -64,18 +64,18 @@ fn explain_answers_and_costs_as_get() {
         for i in (0..400u32).filter(|i| i % 11 == round) {
             db.delete(i.to_be_bytes()).unwrap();
         }
-        compare(&db);
+        compare_with_get(&db);
         if round % 2 == 0 {
             db.flush().unwrap();
-            compare(&db);
+            compare_with_get(&db);
         }
     }
     db.compact().unwrap();
-    compare(&db);
+    compare_with_get(&db);
 }
 
 #[test]
-fn steps_say_who_was_asked() {
+fn explain_steps_list_sources_read() {
     let db = open();
     // What is deleted would be merged away, sooner or later.
     db.cancel_background_work().unwrap();
@@ -86,7 +86,7 @@ fn steps_say_who_was_asked() {
     db.flush().unwrap();
     db.put("m", "n").unwrap();
     let e = db.explain("k").unwrap();
-    let told: Vec<(&str, Option<u8>, &str)> = e.steps.iter().map(|s| (s.place, s.level, s.outcome)).collect();
+    let told: Vec<(&str, Option<u8>, &str)> = e.steps.iter().map(|s| (s.source, s.level, s.outcome)).collect();
     assert_eq!(
         told,
         [
@@ -102,7 +102,7 @@ fn steps_say_who_was_asked() {
     let e = db.explain("m").unwrap();
     assert_eq!((e.steps.len(), e.steps[0].outcome), (1, "value"));
     let e = db.explain("zz").unwrap();
-    assert_eq!((e.value_bytes, e.steps.last().unwrap().place), (None, "run"));
+    assert_eq!((e.value_bytes, e.steps.last().unwrap().source), (None, "run"));
     db.delete("m").unwrap();
     assert_eq!(db.explain("m").unwrap().steps[0].outcome, "tombstone");
     db.delete_range("j".."l").unwrap();

@@ -10,12 +10,12 @@ fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(Env { fs: disk.clone(), ..Env::real() })
 }
 
-fn kind<T: std::fmt::Debug>(r: perigee::Result<T>) -> ErrorKind {
+fn error_kind<T: std::fmt::Debug>(r: perigee::Result<T>) -> ErrorKind {
     r.unwrap_err().kind()
 }
 
 #[test]
-fn a_clone_and_its_source_go_separate_ways() {
+fn cloned_family_is_independent_of_source() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
     let source = db.create_family("source", FamilyOptions::new().value_threshold(16)).unwrap();
@@ -45,7 +45,7 @@ fn a_clone_and_its_source_go_separate_ways() {
 }
 
 #[test]
-fn a_cleared_family_stays_empty() {
+fn cleared_family_stays_empty_after_reopen() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
     let f = db.create_family("f", Default::default()).unwrap();
@@ -58,7 +58,7 @@ fn a_cleared_family_stays_empty() {
     db.clear_family("f").unwrap();
     assert_eq!(f.iter().unwrap().count(), 0);
     assert_eq!(open.count(), 2, "an iterator goes on");
-    assert_eq!(kind(before.get(&f, "in memory")), ErrorKind::NotFound, "not: there was nothing");
+    assert_eq!(error_kind(before.get(&f, "in memory")), ErrorKind::NotFound, "not: there was nothing");
     assert_eq!(db.snapshot().unwrap().get(&f, "in memory").unwrap(), None);
     db.write(batch).unwrap();
     drop(before);
@@ -70,7 +70,7 @@ fn a_cleared_family_stays_empty() {
 }
 
 #[test]
-fn a_new_name_holds_for_handles_batches_and_reopening() {
+fn renamed_family_keeps_handles_and_batches_valid() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
     let f = db.create_family("before", Default::default()).unwrap();
@@ -80,7 +80,7 @@ fn a_new_name_holds_for_handles_batches_and_reopening() {
     db.write(batch).unwrap();
     assert_eq!(f.name(), "after");
     db.rename_family("after", "after").unwrap();
-    assert_eq!(kind(db.family("before")), ErrorKind::NotFound);
+    assert_eq!(error_kind(db.family("before")), ErrorKind::NotFound);
     let again = db.create_family("before", Default::default()).unwrap();
     assert!(!again.contains("k").unwrap());
     db.close().unwrap();
@@ -90,24 +90,24 @@ fn a_new_name_holds_for_handles_batches_and_reopening() {
 }
 
 #[test]
-fn bad_names_and_missing_families_are_refused() {
+fn invalid_and_missing_family_names_are_refused() {
     let db = Db::open("/db", options(&SimDisk::new(1))).unwrap();
     db.create_family("a", Default::default()).unwrap();
     db.create_family("b", Default::default()).unwrap();
     for bad in ["", "nul\0", &"x".repeat(256)] {
-        assert_eq!(kind(db.rename_family("a", bad)), ErrorKind::InvalidArgument);
-        assert_eq!(kind(db.clone_family("a", bad)), ErrorKind::InvalidArgument);
+        assert_eq!(error_kind(db.rename_family("a", bad)), ErrorKind::InvalidArgument);
+        assert_eq!(error_kind(db.clone_family("a", bad)), ErrorKind::InvalidArgument);
     }
     db.rename_family("a", &"\u{6f6e}".repeat(85)).unwrap();
     db.rename_family(&"\u{6f6e}".repeat(85), "a").unwrap();
-    assert_eq!(kind(db.rename_family("a", "b")), ErrorKind::AlreadyExists);
-    assert_eq!(kind(db.clone_family("a", "b")), ErrorKind::AlreadyExists);
-    assert_eq!(kind(db.clone_family("c", "d")), ErrorKind::NotFound);
-    assert_eq!(kind(db.rename_family("c", "d")), ErrorKind::NotFound);
-    assert_eq!(kind(db.clear_family("c")), ErrorKind::NotFound);
-    assert_eq!(kind(db.rename_family("default", "d")), ErrorKind::InvalidArgument);
+    assert_eq!(error_kind(db.rename_family("a", "b")), ErrorKind::AlreadyExists);
+    assert_eq!(error_kind(db.clone_family("a", "b")), ErrorKind::AlreadyExists);
+    assert_eq!(error_kind(db.clone_family("c", "d")), ErrorKind::NotFound);
+    assert_eq!(error_kind(db.rename_family("c", "d")), ErrorKind::NotFound);
+    assert_eq!(error_kind(db.clear_family("c")), ErrorKind::NotFound);
+    assert_eq!(error_kind(db.rename_family("default", "d")), ErrorKind::InvalidArgument);
     db.close().unwrap();
-    assert_eq!(kind(db.clear_family("a")), ErrorKind::Closed);
+    assert_eq!(error_kind(db.clear_family("a")), ErrorKind::Closed);
 }
 
 fn counter(db: &Db, name: &str) -> u64 {
@@ -142,7 +142,7 @@ fn small_memtables_of_many_families_are_flushed_together() {
 
 /// A sync fails in the middle of a group: what shares the sync is made again, nothing is lost.
 #[test]
-fn a_group_whose_sync_fails_is_flushed_again() {
+fn failed_group_flush_sync_is_retried() {
     for at in [1, 10, 100, 300, 550] {
         let disk = SimDisk::new(at);
         let db = Db::open("/db", options(&disk)).unwrap();
@@ -151,7 +151,7 @@ fn a_group_whose_sync_fails_is_flushed_again() {
         families.iter().for_each(|f| f.put("key", f.name()).unwrap());
         disk.fail_at(at, Fault::Enospc, false);
         let _ = db.flush();
-        disk.heal();
+        disk.clear_faults();
         while db.flush().is_err() || db.wait_idle().is_err() {}
         for f in &families {
             assert_eq!(f.get("key").unwrap().unwrap(), f.name().as_bytes());
@@ -166,7 +166,7 @@ fn a_group_whose_sync_fails_is_flushed_again() {
 /// The story: each family's memtable was charged the whole batch, so that 1,000 families held 1,000 times what there was, and
 /// all were flushed at every commit.
 #[test]
-fn a_batch_over_many_families_is_counted_once() {
+fn multi_family_batch_memory_is_charged_once() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk).memory_budget(64 << 20)).unwrap();
     let families: Vec<_> =

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
+impl TempDir {
+    fn new(name: &str) -> TempDir {
         let path = std::env::temp_dir().join(format!("perigee-foreign-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        TempDir(path)
     }
     fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.0.join(name);
@@ -22,19 +22,19 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// Every entry below a directory, files with their contents.
-fn image(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn directory_contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            all.extend(image(&path));
+            all.extend(directory_contents(&path));
             all.insert(path, Vec::new());
         } else {
             let bytes = fs::read(&path).unwrap();
@@ -44,8 +44,8 @@ fn image(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-fn refused(dir: &Scratch, says: &str) {
-    let before = image(&dir.0);
+fn assert_refused(dir: &TempDir, says: &str) {
+    let before = directory_contents(&dir.0);
     let (target, path) = (dir.0.with_extension("mended"), &dir.0);
     let attempts = [
         (Db::open(path, Options::new()).map(drop), ErrorKind::InvalidArgument),
@@ -60,11 +60,11 @@ fn refused(dir: &Scratch, says: &str) {
         assert!(e.to_string().contains(says), "attempt {i}: {e}");
     }
     assert!(!target.exists());
-    assert_eq!(image(&dir.0), before);
+    assert_eq!(directory_contents(&dir.0), before);
 }
 
 #[test]
-fn databases_of_other_engines_are_refused_by_name() {
+fn other_engines_databases_are_refused() {
     let engines: [(&str, &[&str], &str); 4] = [
         (
             "tidesdb",
@@ -80,24 +80,24 @@ fn databases_of_other_engines_are_refused_by_name() {
         ("lmdb", &["data.mdb", "lock.mdb"], "--from-lmdb"),
     ];
     for (engine, files, says) in engines {
-        let dir = Scratch::new(engine);
+        let dir = TempDir::new(engine);
         files.iter().for_each(|f| dir.write(f, f.as_bytes()));
-        refused(&dir, says);
+        assert_refused(&dir, says);
     }
 }
 
 #[test]
-fn any_other_file_is_refused_by_name() {
+fn unknown_files_are_refused() {
     for name in ["letter.txt", "mysql/user.frm", "manifest", "000001.log"] {
-        let dir = Scratch::new(&name.replace('/', "-"));
+        let dir = TempDir::new(&name.replace('/', "-"));
         dir.write(name, b"dear moon");
-        refused(&dir, name.split('/').next().unwrap());
+        assert_refused(&dir, name.split('/').next().unwrap());
     }
 }
 
 #[test]
-fn what_a_first_open_may_find_is_accepted() {
-    let dir = Scratch::new("accepted");
+fn leftovers_of_interrupted_first_open_are_accepted() {
+    let dir = TempDir::new("accepted");
     for name in [
         "LOCK",
         "LOG",
@@ -121,8 +121,8 @@ fn what_a_first_open_may_find_is_accepted() {
 }
 
 #[test]
-fn tables_without_a_manifest_are_still_damage() {
-    let dir = Scratch::new("damaged");
+fn tables_without_manifest_are_corruption() {
+    let dir = TempDir::new("damaged");
     let db = Db::open(&dir.0, Options::new()).unwrap();
     db.put("k", "v").unwrap();
     db.flush().unwrap();

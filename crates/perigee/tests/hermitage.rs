@@ -11,19 +11,19 @@ use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Sn
 const LEVELS: [Isolation; 5] = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
 
 /// A database with the two rows.
-fn rows() -> Db {
+fn open_with_rows() -> Db {
     let db = Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() })).unwrap();
     db.put("1", "10").unwrap();
     db.put("2", "20").unwrap();
     db
 }
 
-struct Stage {
+struct Scenario {
     db: Db,
     level: Isolation,
 }
 
-impl Stage {
+impl Scenario {
     fn begin(&self) -> Txn {
         self.db.begin(TxnOptions::new().isolation(self.level)).unwrap()
     }
@@ -34,20 +34,20 @@ impl Stage {
         txn.put(&self.db.default_family(), key, value).unwrap();
     }
     /// The rows whose value fulfils a condition.
-    fn rows(&self, txn: &Txn, condition: impl Fn(u32) -> bool) -> Vec<String> {
+    fn matching_rows(&self, txn: &Txn, condition: impl Fn(u32) -> bool) -> Vec<String> {
         let all = txn.iter(&self.db.default_family()).unwrap().map(|e| e.unwrap());
         let text = |s: &[u8]| String::from_utf8(s.to_vec()).unwrap();
         all.filter(|(_, v)| condition(text(v).parse().unwrap()))
             .map(|(k, v)| text(&k) + "=" + &text(&v))
             .collect()
     }
-    fn there(&self) -> Vec<String> {
-        self.rows(&self.begin(), |_| true)
+    fn all_rows(&self) -> Vec<String> {
+        self.matching_rows(&self.begin(), |_| true)
     }
 }
 
 /// Whether it was committed; else it was a conflict.
-fn commits(txn: &Txn) -> bool {
+fn try_commit(txn: &Txn) -> bool {
     match txn.commit() {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::Conflict => false,
@@ -56,9 +56,9 @@ fn commits(txn: &Txn) -> bool {
 }
 
 /// Plays a scenario at every level. It answers whether the anomaly showed; `prevented_from`: the levels at which it must not.
-fn play(name: &str, prevented_at: &[Isolation], scenario: impl Fn(&Stage) -> bool) {
+fn run_at_every_level(name: &str, prevented_at: &[Isolation], scenario: impl Fn(&Scenario) -> bool) {
     for level in LEVELS {
-        let stage = Stage { db: rows(), level };
+        let stage = Scenario { db: open_with_rows(), level };
         let showed = scenario(&stage);
         assert_eq!(showed, !prevented_at.contains(&level), "{name} at {level:?}");
     }
@@ -66,16 +66,16 @@ fn play(name: &str, prevented_at: &[Isolation], scenario: impl Fn(&Stage) -> boo
 
 #[test]
 fn g0_write_cycles() {
-    play("G0", &LEVELS, |s| {
+    run_at_every_level("G0", &LEVELS, |s| {
         let (a, b) = (s.begin(), s.begin());
         s.set(&a, "1", "11");
         s.set(&b, "1", "12");
         s.set(&a, "2", "21");
-        assert!(commits(&a));
-        assert_eq!(s.there(), ["1=11", "2=21"]);
+        assert!(try_commit(&a));
+        assert_eq!(s.all_rows(), ["1=11", "2=21"]);
         s.set(&b, "2", "22");
-        let second = commits(&b);
-        let there = s.there();
+        let second = try_commit(&b);
+        let there = s.all_rows();
         assert_eq!(second, s.level <= ReadCommitted);
         there != ["1=11", "2=21"] && there != ["1=12", "2=22"]
     });
@@ -83,25 +83,25 @@ fn g0_write_cycles() {
 
 #[test]
 fn g1a_aborted_reads() {
-    play("G1a", &LEVELS, |s| {
+    run_at_every_level("G1a", &LEVELS, |s| {
         let (a, b) = (s.begin(), s.begin());
         s.set(&a, "1", "101");
         let first = s.get(&b, "1");
         a.rollback();
         let second = s.get(&b, "1");
-        assert!(commits(&b));
+        assert!(try_commit(&b));
         first == "101" || second == "101"
     });
 }
 
 #[test]
 fn g1b_intermediate_reads() {
-    play("G1b", &LEVELS, |s| {
+    run_at_every_level("G1b", &LEVELS, |s| {
         let (a, b) = (s.begin(), s.begin());
         s.set(&a, "1", "101");
         let first = s.get(&b, "1");
         s.set(&a, "1", "11");
-        assert!(commits(&a));
+        assert!(try_commit(&a));
         let second = s.get(&b, "1");
         assert_eq!(second, if s.level <= ReadCommitted { "11" } else { "10" });
         first == "101" || second == "101"
@@ -110,44 +110,44 @@ fn g1b_intermediate_reads() {
 
 #[test]
 fn g1c_circular_information_flow() {
-    play("G1c", &LEVELS, |s| {
+    run_at_every_level("G1c", &LEVELS, |s| {
         let (a, b) = (s.begin(), s.begin());
         s.set(&a, "1", "11");
         s.set(&b, "2", "22");
         let (seen_by_a, seen_by_b) = (s.get(&a, "2"), s.get(&b, "1"));
-        commits(&a);
-        commits(&b);
+        try_commit(&a);
+        try_commit(&b);
         seen_by_a == "22" && seen_by_b == "11"
     });
 }
 
 #[test]
 fn otv_observed_transaction_vanishes() {
-    play("OTV", &[RepeatableRead, Snapshot, Serializable], |s| {
+    run_at_every_level("OTV", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         let c = s.begin();
         s.set(&a, "1", "11");
         s.set(&a, "2", "19");
         s.set(&b, "1", "12");
-        assert!(commits(&a));
+        assert!(try_commit(&a));
         let first = s.get(&c, "1");
         s.set(&b, "2", "18");
-        let (second, _) = (s.get(&c, "2"), commits(&b));
+        let (second, _) = (s.get(&c, "2"), try_commit(&b));
         let (third, fourth) = (s.get(&c, "2"), s.get(&c, "1"));
-        assert!(commits(&c), "it only reads");
+        assert!(try_commit(&c), "it only reads");
         (first, second) != (fourth, third)
     });
 }
 
 #[test]
 fn pmp_predicate_many_preceders() {
-    play("PMP", &[RepeatableRead, Snapshot, Serializable], |s| {
+    run_at_every_level("PMP", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
-        let first = s.rows(&a, |v| v == 30);
+        let first = s.matching_rows(&a, |v| v == 30);
         s.set(&b, "3", "30");
-        assert!(commits(&b));
-        let second = s.rows(&a, |v| v % 3 == 0);
-        assert!(commits(&a));
+        assert!(try_commit(&b));
+        let second = s.matching_rows(&a, |v| v % 3 == 0);
+        assert!(try_commit(&a));
         assert!(first.is_empty());
         !second.is_empty()
     });
@@ -155,106 +155,106 @@ fn pmp_predicate_many_preceders() {
 
 #[test]
 fn p4_lost_update() {
-    play("P4", &[RepeatableRead, Snapshot, Serializable], |s| {
+    run_at_every_level("P4", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert_eq!((s.get(&a, "1"), s.get(&b, "1")), ("10".into(), "10".into()));
         s.set(&a, "1", "11");
         s.set(&b, "1", "11");
-        commits(&a) && commits(&b)
+        try_commit(&a) && try_commit(&b)
     });
 }
 
 #[test]
 fn g_single_read_skew() {
-    play("G-single", &[RepeatableRead, Snapshot, Serializable], |s| {
+    run_at_every_level("G-single", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         let first = s.get(&a, "1");
         assert_eq!((s.get(&b, "1"), s.get(&b, "2")), ("10".into(), "20".into()));
         s.set(&b, "1", "12");
         s.set(&b, "2", "18");
-        assert!(commits(&b));
+        assert!(try_commit(&b));
         let second = s.get(&a, "2");
-        assert!(commits(&a));
+        assert!(try_commit(&a));
         first == "10" && second == "18"
     });
 }
 
 #[test]
 fn g_single_by_a_predicate() {
-    play("G-single, predicate", &[RepeatableRead, Snapshot, Serializable], |s| {
+    run_at_every_level("G-single, predicate", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
-        assert_eq!(s.rows(&a, |v| v % 5 == 0), ["1=10", "2=20"]);
+        assert_eq!(s.matching_rows(&a, |v| v % 5 == 0), ["1=10", "2=20"]);
         s.set(&b, "1", "12");
-        assert!(commits(&b));
-        let second = s.rows(&a, |v| v % 3 == 0);
-        assert!(commits(&a));
+        assert!(try_commit(&b));
+        let second = s.matching_rows(&a, |v| v % 3 == 0);
+        assert!(try_commit(&a));
         second == ["1=12"]
     });
 }
 
 #[test]
 fn g_single_and_a_write() {
-    play("G-single, write", &[RepeatableRead, Snapshot, Serializable], |s| {
+    run_at_every_level("G-single, write", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert_eq!(s.get(&a, "1"), "10");
         s.set(&b, "1", "12");
         s.set(&b, "2", "18");
-        assert!(commits(&b));
+        assert!(try_commit(&b));
         // Deletes the row of 20, if it sees it.
         if s.get(&a, "2") == "20" {
             a.delete(&s.db.default_family(), "2").unwrap();
         }
         // Committed, it has read 1 from before and 2 from behind the other.
-        commits(&a)
+        try_commit(&a)
     });
 }
 
 #[test]
 fn g2_item_write_skew() {
-    play("G2-item", &[RepeatableRead, Serializable], |s| {
+    run_at_every_level("G2-item", &[RepeatableRead, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         for txn in [&a, &b] {
             assert_eq!((s.get(txn, "1"), s.get(txn, "2")), ("10".into(), "20".into()));
         }
         s.set(&a, "1", "11");
         s.set(&b, "2", "21");
-        commits(&a) && commits(&b)
+        try_commit(&a) && try_commit(&b)
     });
 }
 
 #[test]
 fn g2_by_a_predicate() {
-    play("G2", &[Serializable], |s| {
+    run_at_every_level("G2", &[Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
-        assert!(s.rows(&a, |v| v % 3 == 0).is_empty() && s.rows(&b, |v| v % 3 == 0).is_empty());
+        assert!(s.matching_rows(&a, |v| v % 3 == 0).is_empty() && s.matching_rows(&b, |v| v % 3 == 0).is_empty());
         s.set(&a, "3", "30");
         s.set(&b, "4", "42");
-        commits(&a) && commits(&b)
+        try_commit(&a) && try_commit(&b)
     });
 }
 
 #[test]
 fn g2_of_three_with_one_that_only_reads() {
-    play("G2, two edges", &[RepeatableRead, Serializable], |s| {
+    run_at_every_level("G2, two edges", &[RepeatableRead, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert_eq!((s.get(&a, "1"), s.get(&a, "2")), ("10".into(), "20".into()));
         let two = s.get(&b, "2");
         s.set(&b, "2", &(two.parse::<u32>().unwrap() + 5).to_string());
-        assert!(commits(&b));
+        assert!(try_commit(&b));
         let c = s.begin();
         assert_eq!((s.get(&c, "1"), s.get(&c, "2")), ("10".into(), "25".into()));
-        assert!(commits(&c), "it only reads");
+        assert!(try_commit(&c), "it only reads");
         s.set(&a, "1", "0");
-        commits(&a)
+        try_commit(&a)
     });
 }
 
 #[test]
-fn nobody_misses_a_commit_that_was_answered() {
-    play("stale", &LEVELS, |s| {
+fn new_transactions_see_acknowledged_commits() {
+    run_at_every_level("stale", &LEVELS, |s| {
         let a = s.begin();
         s.set(&a, "1", "11");
-        assert!(commits(&a));
+        assert!(try_commit(&a));
         s.get(&s.begin(), "1") != "11"
     });
 }

@@ -4,10 +4,10 @@
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, ErrorKind, FamilyOptions, Options, TableWriter};
-use perigee_base::cut::CutRef;
-use perigee_base::{EntryRef, FamilyId, KeyOrder, SeqNo, ValueRef};
+use perigee_base::key_boundary::KeyBoundaryRef;
+use perigee_base::{EntryRef, FamilyId, KeyComparator, SeqNo, ValueRef};
 use perigee_file::klog::standalone;
-use perigee_file::{Fragments, KlogOptions};
+use perigee_file::{RangeTombstones, KlogOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn table(disk: &Arc<SimDisk>, name: &str, keys: std::ops::Range<u32>) -> PathBuf
 }
 
 #[test]
-fn files_come_in_together_and_are_not_needed_afterwards() {
+fn ingest_is_atomic_and_frees_source_files() {
     let (disk, db) = open();
     let other = db.create_family("other", FamilyOptions::new()).unwrap();
     db.put("00007", "older").unwrap();
@@ -53,7 +53,7 @@ fn files_come_in_together_and_are_not_needed_afterwards() {
     db.put("00003", "newer").unwrap();
     db.ingest(&db.default_family(), &files).unwrap();
     assert_eq!(db.get("00003").unwrap().unwrap(), b"vvv");
-    let root = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    let root = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing).unwrap();
     ["a.table", "b.table", "c.table"].iter().for_each(|f| root.remove(f).unwrap());
     assert!(db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
@@ -65,7 +65,7 @@ fn files_come_in_together_and_are_not_needed_afterwards() {
 }
 
 #[test]
-fn a_delete_in_a_table_deletes() {
+fn ingested_tombstone_deletes() {
     let (disk, db) = open();
     db.put("k", "v").unwrap();
     let mut w = TableWriter::create_in(env(&disk), "/db/d.table", FamilyOptions::new()).unwrap();
@@ -77,26 +77,26 @@ fn a_delete_in_a_table_deletes() {
 
 /// Story: only entries were taken, and a ranges frame was passed over in silence: what it hides would have stayed.
 #[test]
-fn range_tombstones_are_refused_not_passed_over() {
+fn ingest_refuses_range_tombstones() {
     let (disk, db) = open();
     db.put("k2", "stays").unwrap();
-    let dir = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    let dir = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing).unwrap();
     for (name, seq, with_entry) in [("a", 0, true), ("b", 0, false), ("c", 9, true)] {
         let format = KlogOptions {
             database: standalone::DATABASE,
-            family: FamilyId::NOBODY,
-            order: KeyOrder::Bytes,
+            family: FamilyId::NONE,
+            comparator: KeyComparator::Bytes,
             block_bytes: 512,
-            compression: perigee_file::Compression::None,
+            compression: perigee_file::CompressionMethod::None,
             filter_bits: 0,
         };
         let mut w = standalone::create(&*dir, name, format).unwrap();
         if with_entry {
             w.add(EntryRef { key: b"k1", seq: SeqNo::ZERO, value: ValueRef::Inline(b"v") }).unwrap();
         }
-        let mut ranges = Fragments::default();
-        ranges.add(KeyOrder::Bytes, CutRef::Before(b"k"), CutRef::Before(b"l"), SeqNo(seq));
-        w.set_ranges(ranges);
+        let mut ranges = RangeTombstones::default();
+        ranges.add(KeyComparator::Bytes, KeyBoundaryRef::Before(b"k"), KeyBoundaryRef::Before(b"l"), SeqNo(seq));
+        w.set_range_tombstones(ranges);
         w.finish().unwrap();
         let e = db.ingest(&db.default_family(), &[format!("/db/{name}")]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
@@ -106,7 +106,7 @@ fn range_tombstones_are_refused_not_passed_over() {
 }
 
 #[test]
-fn wrong_files_are_refused_and_nothing_comes_in() {
+fn ingest_refuses_invalid_files_atomically() {
     let (disk, db) = open();
     let (a, b) = (table(&disk, "a.table", 0..500), table(&disk, "b.table", 400..900));
     let c = table(&disk, "c.table", 900..950);
@@ -131,7 +131,7 @@ fn wrong_files_are_refused_and_nothing_comes_in() {
 }
 
 #[test]
-fn every_damaged_byte_is_found() {
+fn ingest_detects_any_damaged_byte() {
     let (disk, db) = open();
     let good = table(&disk, "good.table", 0..60);
     let bytes = disk.read_raw(&good);
@@ -156,7 +156,7 @@ fn every_damaged_byte_is_found() {
 }
 
 #[test]
-fn a_writer_refuses_what_it_cannot_hold() {
+fn table_writer_refuses_invalid_input() {
     let (disk, _db) = open();
     let options = FamilyOptions::new;
     let mut w = TableWriter::create_in(env(&disk), "/db/w.table", options()).unwrap();

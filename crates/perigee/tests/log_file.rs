@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
-use perigee::env::fs::OpenDir;
+use perigee::env::fs::DirOpenMode;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, FamilyOptions, Options};
 use std::sync::Arc;
@@ -12,24 +12,24 @@ fn options(env: &Env) -> Options {
     Options::in_env(env.clone()).default_family(small)
 }
 
-fn text(env: &Env, file: &str) -> String {
-    let dir = env.fs.open_dir("/db".as_ref(), OpenDir::Existing).unwrap();
+fn log_text(env: &Env, file: &str) -> String {
+    let dir = env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
     let Ok(file) = dir.open(file) else { return String::new() };
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
-fn names(env: &Env) -> Vec<String> {
-    env.fs.open_dir("/db".as_ref(), OpenDir::Existing).unwrap().list().unwrap()
+fn log_file_names(env: &Env) -> Vec<String> {
+    env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap().list().unwrap()
 }
 
-fn world() -> (Env, Arc<SimDisk>) {
+fn new_env() -> (Env, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     (Env { fs: disk.clone(), ..Env::real() }, disk)
 }
 
-fn use_it(db: &Db) {
+fn run_workload(db: &Db) {
     for i in 0..200u32 {
         db.put(i.to_be_bytes(), [1; 100]).unwrap();
     }
@@ -40,12 +40,12 @@ fn use_it(db: &Db) {
 }
 
 #[test]
-fn what_happens_is_told_in_lines() {
-    let (env, _) = world();
+fn log_file_records_events() {
+    let (env, _) = new_env();
     let db = Db::open("/db", options(&env)).unwrap();
-    use_it(&db);
+    run_workload(&db);
     db.close().unwrap();
-    let log = text(&env, "LOG");
+    let log = log_text(&env, "LOG");
     for line in log.lines() {
         assert!(line.len() > 40 && line.as_bytes()[10] == b'T' && line.as_bytes()[23] == b'Z', "{line}");
     }
@@ -63,44 +63,44 @@ fn what_happens_is_told_in_lines() {
     assert!(log.contains(r#""side\nways" created"#), "{log}");
     let before = log.lines().count();
     drop(Db::open("/db", options(&env)).unwrap());
-    assert!(text(&env, "LOG").lines().count() > before, "the next open goes on behind it");
+    assert!(log_text(&env, "LOG").lines().count() > before, "the next open goes on behind it");
 }
 
 #[test]
-fn it_keeps_within_its_limits_and_can_be_off() {
-    let (env, _) = world();
+fn log_file_respects_size_limit_and_can_be_disabled() {
+    let (env, _) = new_env();
     let db = Db::open("/db", options(&env).log_file_bytes(1000).log_files_kept(2)).unwrap();
     (0..20).for_each(|_| drop(db.pause_background_work().unwrap()));
-    use_it(&db);
+    run_workload(&db);
     db.close().unwrap();
-    let logs: Vec<String> = names(&env).into_iter().filter(|n| n.starts_with("LOG")).collect();
+    let logs: Vec<String> = log_file_names(&env).into_iter().filter(|n| n.starts_with("LOG")).collect();
     assert_eq!(logs, ["LOG", "LOG.1", "LOG.2"]);
-    let (env, _) = world();
+    let (env, _) = new_env();
     let db = Db::open("/db", options(&env).log_file_bytes(0)).unwrap();
-    use_it(&db);
+    run_workload(&db);
     db.close().unwrap();
-    assert!(!names(&env).iter().any(|n| n.starts_with("LOG")));
+    assert!(!log_file_names(&env).iter().any(|n| n.starts_with("LOG")));
 }
 
 /// It is no orphan, no part of a checkpoint, nothing that `verify` reads; and damage to it is nobody's damage.
 #[test]
-fn it_is_nobodys_data() {
-    let (env, _) = world();
+fn log_file_is_not_part_of_the_database() {
+    let (env, _) = new_env();
     let db = Db::open("/db", options(&env)).unwrap();
-    use_it(&db);
+    run_workload(&db);
     db.checkpoint("/copy").unwrap();
     db.close().unwrap();
-    let copy = env.fs.open_dir("/copy".as_ref(), OpenDir::Existing).unwrap();
+    let copy = env.fs.open_dir("/copy".as_ref(), DirOpenMode::Existing).unwrap();
     assert!(!copy.list().unwrap().iter().any(|n| n.starts_with("LOG")));
-    let dir = env.fs.open_dir("/db".as_ref(), OpenDir::Existing).unwrap();
+    let dir = env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
     dir.append_to("LOG").unwrap().append(&[&[0xff; 100]]).unwrap();
     let db = Db::open("/db", options(&env)).unwrap();
     assert_eq!(db.stats().recovery.orphans, 0);
     assert!(db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
-    let before = names(&env);
+    let before = log_file_names(&env);
     let db = Db::open("/db", options(&env).read_only(true)).unwrap();
     assert_eq!(db.iter().unwrap().count(), 200);
     db.close().unwrap();
-    assert_eq!(names(&env), before, "a read-only open writes nothing");
+    assert_eq!(log_file_names(&env), before, "a read-only open writes nothing");
 }

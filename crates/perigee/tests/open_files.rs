@@ -15,18 +15,18 @@ use std::process::Command;
 const CHILD: &str = "PERIGEE_TEST_FEW_FILES";
 const TABLES: u32 = 50;
 
-struct Dir(PathBuf);
+struct TempDir(PathBuf);
 
-impl Dir {
-    fn new(name: &str) -> Dir {
+impl TempDir {
+    fn new(name: &str) -> TempDir {
         let path = std::env::temp_dir().join(format!("perigee-files-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
-        Dir(path)
+        TempDir(path)
     }
 }
 
-impl Drop for Dir {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -62,11 +62,11 @@ fn open_in(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "a process of its own, started by the next test"]
-fn child_with_few_files() {
+fn child_reads_with_few_open_files() {
     if std::env::var(CHILD).is_err() {
         return;
     }
-    let dir = Dir::new("child");
+    let dir = TempDir::new("child");
     let all: Vec<Db> = (0..4).map(|n| fill(&dir.0.join(n.to_string()))).collect();
     for _ in 0..3 {
         all.iter().for_each(read_all);
@@ -90,10 +90,10 @@ fn child_with_few_files() {
 }
 
 #[test]
-fn four_databases_live_within_the_limit_of_one_process() {
+fn databases_share_process_file_limit() {
     let program = std::env::current_exe().unwrap();
     let script = format!(
-        "ulimit -n 128 && exec '{}' --exact child_with_few_files --ignored --nocapture --test-threads 1",
+        "ulimit -n 128 && exec '{}' --exact child_reads_with_few_open_files --ignored --nocapture --test-threads 1",
         program.display()
     );
     let out = Command::new("sh").arg("-c").arg(script).env(CHILD, "1").output().unwrap();
@@ -102,8 +102,8 @@ fn four_databases_live_within_the_limit_of_one_process() {
 }
 
 #[test]
-fn a_close_leaves_no_file_open_whoever_holds_a_handle() {
-    let dir = Dir::new("close");
+fn close_closes_all_files_despite_live_handles() {
+    let dir = TempDir::new("close");
     let path = dir.0.join("db");
     let db = fill(&path);
     db.put("in the log", "").unwrap();

@@ -4,11 +4,11 @@
 use perigee::env::{Env, fs::memory::SimDisk};
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
 
-fn world() -> Env {
+fn new_env() -> Env {
     Env { fs: SimDisk::new(1), ..Env::real() }
 }
 
-fn other() -> FamilyOptions {
+fn non_default_options() -> FamilyOptions {
     FamilyOptions::new()
         .memtable_bytes(1 << 20)
         .value_threshold(100)
@@ -21,20 +21,20 @@ fn other() -> FamilyOptions {
 }
 
 #[test]
-fn every_option_is_stored_with_its_family() {
-    let env = world();
-    let db = Db::open("/db", Options::in_env(env.clone()).default_family(other())).unwrap();
+fn family_options_are_persisted() {
+    let env = new_env();
+    let db = Db::open("/db", Options::in_env(env.clone()).default_family(non_default_options())).unwrap();
     db.create_family("plain", FamilyOptions::new()).unwrap();
     db.close().unwrap();
     let db = Db::open("/db", Options::in_env(env)).unwrap();
-    assert_eq!(db.default_family().options(), other());
+    assert_eq!(db.default_family().options(), non_default_options());
     assert_eq!(db.family("plain").unwrap().options(), FamilyOptions::new());
     assert!(db.stats().recovery.changed_options.is_empty(), "nothing was asked for");
 }
 
 #[test]
-fn options_given_at_open_are_compared_recorded_and_said() {
-    let env = world();
+fn changed_options_are_reported_at_open() {
+    let env = new_env();
     let with = |o: FamilyOptions| Options::in_env(env.clone()).family("logs", o);
     let db = Db::open("/db", with(FamilyOptions::new())).unwrap();
     assert_eq!(db.families(), ["default", "logs"], "a family that is named is created");
@@ -49,13 +49,13 @@ fn options_given_at_open_are_compared_recorded_and_said() {
     let e = Db::open("/db", with(FamilyOptions::new().block_bytes(1))).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.to_string().contains("block_bytes") && e.to_string().contains("64 to"), "{e}");
-    let e = Db::open("/db", Options::in_env(env).family("", other())).unwrap_err();
+    let e = Db::open("/db", Options::in_env(env).family("", non_default_options())).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
-fn options_change_while_the_family_is_in_use() {
-    let env = world();
+fn set_options_applies_while_family_is_in_use() {
+    let env = new_env();
     let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
     let f = db.create_family("f", FamilyOptions::new()).unwrap();
     let fill = |from: u32| {
@@ -65,28 +65,28 @@ fn options_change_while_the_family_is_in_use() {
         f.flush().unwrap();
     };
     fill(0);
-    f.set_options(other()).unwrap();
-    assert_eq!(f.options(), other());
-    assert_eq!(db.family("f").unwrap().options(), other(), "every handle sees it");
+    f.set_options(non_default_options()).unwrap();
+    assert_eq!(f.options(), non_default_options());
+    assert_eq!(db.family("f").unwrap().options(), non_default_options(), "every handle sees it");
     fill(500);
     let files = db.files();
     let separated: Vec<bool> = files.iter().map(|f| f.separated_bytes > 0).collect();
     assert!(separated.contains(&true) && separated.contains(&false), "{separated:?}");
     let bad = f.options().level_ratio(1);
     assert_eq!(f.set_options(bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    assert_eq!(f.options(), other(), "nothing has changed");
+    assert_eq!(f.options(), non_default_options(), "nothing has changed");
     db.close().unwrap();
-    assert_eq!(f.set_options(other()).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(f.set_options(non_default_options()).unwrap_err().kind(), ErrorKind::Closed);
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     let f = db.family("f").unwrap();
-    assert_eq!(f.options(), other());
+    assert_eq!(f.options(), non_default_options());
     assert_eq!(f.iter().unwrap().count(), 1000);
     db.drop_family("f").unwrap();
-    assert_eq!(f.set_options(other()).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(f.set_options(non_default_options()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
-fn filter_rates_are_bits() {
+fn filter_rate_maps_to_bits_per_key() {
     let bits = |rate| FamilyOptions::new().filter_rate(rate).filter_bits;
     assert_eq!([1.0, 0.01, 0.001, 0.0].map(bits), [0, 11, 17, 30]);
     let rate = FamilyOptions::new().false_positive_rate();

@@ -2,15 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::SimDisk;
-use perigee::env::sim::World;
-use perigee::env::{Append, Dir, DirLock, Env, Fs, OpenDir, ReadAt};
+use perigee::env::sim::SimWorld;
+use perigee::env::{WritableFile, Dir, DirLock, Env, Fs, DirOpenMode, RandomAccessFile};
 use perigee::{Db, Error, ErrorKind, FamilyOptions, Options, TableWriter, TxnOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-fn world() -> (Arc<SimDisk>, Env) {
+fn new_env() -> (Arc<SimDisk>, Env) {
     let disk = SimDisk::new(1);
     (disk.clone(), Env { fs: disk, ..Env::real() })
 }
@@ -45,26 +45,26 @@ fn dump(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
     db.iter().unwrap().map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-fn image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+fn disk_image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.paths().into_iter().map(|p| (p.clone(), disk.read_raw(&p))).collect()
 }
 
 #[test]
-fn a_reader_beside_the_writer_keeps_its_picture() {
+fn read_only_view_is_stable_beside_writer() {
     let disk = SimDisk::new(1);
-    World::new(1).run(disk.clone(), |env| beside_the_writer(&disk, &env));
+    SimWorld::new(1).run(disk.clone(), |env| check_reader_beside_writer(&disk, &env));
 }
 
-fn beside_the_writer(disk: &SimDisk, env: &Env) {
+fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
     let db = writer(env);
     fill(&db, 0, 300);
     db.wait_idle().unwrap();
     let expected = dump(&db);
     // Removals of the last job may still be under way. Time passes only while every thread waits.
     env.clock.sleep_us(1_000_000);
-    let before = disk.io_count();
+    let before = disk.mutating_calls();
     drop(Db::open("/db", options(env).read_only(true)).unwrap());
-    assert_eq!(disk.io_count(), before, "nothing is changed, not even a lock file");
+    assert_eq!(disk.mutating_calls(), before, "nothing is changed, not even a lock file");
     let reader = Db::open("/db", options(env).read_only(true)).unwrap();
     let second = Db::open("/db", options(env).read_only(true)).unwrap();
     for n in 0..300 {
@@ -99,14 +99,14 @@ fn beside_the_writer(disk: &SimDisk, env: &Env) {
 }
 
 /// A log without the zeros at its end, which are space taken ahead.
-fn without_zeros(mut log: Vec<u8>) -> Vec<u8> {
+fn trim_zeros(mut log: Vec<u8>) -> Vec<u8> {
     log.truncate(log.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1));
     log
 }
 
 #[test]
-fn a_reader_never_creates_and_never_cuts() {
-    let (disk, env) = world();
+fn read_only_open_creates_and_truncates_nothing() {
+    let (disk, env) = new_env();
     assert_eq!(Db::open("/db", options(&env).read_only(true)).unwrap_err().kind(), ErrorKind::NotFound);
     assert!(disk.paths().is_empty());
     let db = writer(&env);
@@ -123,26 +123,26 @@ fn a_reader_never_creates_and_never_cuts() {
     let crashed = disk.deep_clone();
     // The newest segment that holds anything: the next one may be there already.
     let written = |p: &std::path::PathBuf| {
-        p.extension().is_some_and(|e| e == "wal") && without_zeros(crashed.read_raw(p)).len() > 100
+        p.extension().is_some_and(|e| e == "wal") && trim_zeros(crashed.read_raw(p)).len() > 100
     };
     let log = crashed.paths().into_iter().rfind(written).unwrap_or(log);
-    let torn = without_zeros(crashed.read_raw(&log));
+    let torn = trim_zeros(crashed.read_raw(&log));
     assert_ne!(torn, whole);
     crashed.write_raw(&log, torn[..torn.len() - 5].to_vec());
-    let before = image(&crashed);
+    let before = disk_image(&crashed);
     let env3 = Env { fs: crashed.clone(), ..Env::real() };
     let reader = Db::open("/db", options(&env3).read_only(true)).unwrap();
     let recovery = reader.stats().recovery;
     assert!(recovery.truncated_bytes > 0, "{recovery:?}");
     assert_eq!(dump(&reader).len(), 40);
     reader.close().unwrap();
-    assert!(image(&crashed) == before, "no byte was changed");
+    assert!(disk_image(&crashed) == before, "no byte was changed");
     assert_eq!(dump(&writer(&env3)).len(), 40, "the writer comes to the same end");
 }
 
 #[test]
-fn strict_and_read_only_refuse_damage_and_salvage_answers_around_it() {
-    let (disk, env) = world();
+fn salvage_reads_around_damage_others_refuse() {
+    let (disk, env) = new_env();
     let db = writer(&env);
     fill(&db, 0, 250);
     db.compact().unwrap();
@@ -162,7 +162,7 @@ fn strict_and_read_only_refuse_damage_and_salvage_answers_around_it() {
                 at => bad[at] ^= 0x10,
             }
             disk.write_raw(&path, bad);
-            let before = image(&disk);
+            let before = disk_image(&disk);
             let klog = path.extension().is_some_and(|e| e == "klog");
             if strict && klog {
                 assert!(Db::open("/db", options(&env)).unwrap_err().is_corruption());
@@ -181,22 +181,22 @@ fn strict_and_read_only_refuse_damage_and_salvage_answers_around_it() {
             assert!(damaged < expected.len(), "most of it can be read");
             assert_eq!(db.get("z").unwrap(), None, "outside all ranges nothing is there");
             db.close().unwrap();
-            assert!(image(&disk) == before, "no byte was changed");
+            assert!(disk_image(&disk) == before, "no byte was changed");
         }
         disk.write_raw(&path, good);
     }
 }
 
 #[test]
-fn with_a_hole_in_the_log_nothing_is_said_to_be_absent() {
-    let (disk, env) = world();
+fn salvage_with_log_gap_never_reports_absence() {
+    let (disk, env) = new_env();
     let db = Db::open("/db", options(&env)).unwrap();
     for n in 0..50 {
         db.put(key(n), "v").unwrap();
     }
     let crashed = disk.deep_clone();
     let log = crashed.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
-    let mut bytes = without_zeros(crashed.read_raw(&log));
+    let mut bytes = trim_zeros(crashed.read_raw(&log));
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     crashed.write_raw(&log, bytes);
@@ -218,8 +218,8 @@ fn with_a_hole_in_the_log_nothing_is_said_to_be_absent() {
 
 /// The story: a key was deleted and put again, the put was lost, and the older tombstone was believed.
 #[test]
-fn a_tombstone_older_than_a_hole_in_the_log_is_not_believed() {
-    let (disk, env) = world();
+fn salvage_ignores_tombstones_older_than_log_gap() {
+    let (disk, env) = new_env();
     let db = Db::open("/db", options(&env)).unwrap();
     let family = db.default_family();
     for name in ["delete", "single", "range", "expired", "later"] {
@@ -229,7 +229,7 @@ fn a_tombstone_older_than_a_hole_in_the_log_is_not_believed() {
     db.single_delete("single").unwrap();
     db.delete_range("range".."rangf").unwrap();
     family.put_until("expired", "old", 1).unwrap();
-    let mark = without_zeros(disk.read_raw(first_log(&disk))).len();
+    let mark = trim_zeros(disk.read_raw(first_log(&disk))).len();
     let mut batch = perigee::WriteBatch::new();
     ["delete", "single", "range", "expired"].iter().for_each(|k| batch.put(&family, k, "new").unwrap());
     db.write(batch).unwrap();
@@ -255,9 +255,9 @@ fn first_log(disk: &SimDisk) -> std::path::PathBuf {
     disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap()
 }
 
-type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+type DatabaseContents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-fn state(db: &Db) -> State {
+fn contents(db: &Db) -> DatabaseContents {
     let entries = |name: &String| {
         let all = db.family(name).unwrap().iter().unwrap();
         all.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
@@ -266,14 +266,14 @@ fn state(db: &Db) -> State {
 }
 
 /// Is called before (false) and after (true) a segment of the log is opened for reading.
-type OnOpen = Box<dyn FnMut(bool) + Send>;
+type OpenCallback = Box<dyn FnMut(bool) + Send>;
 
 #[derive(Clone)]
-struct Hook(Arc<Mutex<OnOpen>>);
+struct OpenHook(Arc<Mutex<OpenCallback>>);
 
-impl Hook {
-    fn new(on_open: impl FnMut(bool) + Send + 'static) -> Hook {
-        Hook(Arc::new(Mutex::new(Box::new(on_open))))
+impl OpenHook {
+    fn new(on_open: impl FnMut(bool) + Send + 'static) -> OpenHook {
+        OpenHook(Arc::new(Mutex::new(Box::new(on_open))))
     }
     fn call(&self, file: &str, opened: bool) {
         if file.ends_with(".wal") {
@@ -282,17 +282,17 @@ impl Hook {
     }
 }
 
-impl std::fmt::Debug for Hook {
+impl std::fmt::Debug for OpenHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hook")
     }
 }
 
 #[derive(Debug)]
-struct HookedFs(Arc<SimDisk>, Hook);
+struct HookedFs(Arc<SimDisk>, OpenHook);
 
 impl Fs for HookedFs {
-    fn open_dir(&self, path: &Path, mode: OpenDir) -> perigee::Result<Arc<dyn Dir>> {
+    fn open_dir(&self, path: &Path, mode: DirOpenMode) -> perigee::Result<Arc<dyn Dir>> {
         Ok(Arc::new(HookedDir(self.0.open_dir(path, mode)?, self.1.clone())))
     }
     fn boot_id(&self) -> u64 {
@@ -307,31 +307,31 @@ impl Fs for HookedFs {
 }
 
 #[derive(Debug)]
-struct HookedDir(Arc<dyn Dir>, Hook);
+struct HookedDir(Arc<dyn Dir>, OpenHook);
 
 impl Dir for HookedDir {
     fn path(&self) -> &Path {
         self.0.path()
     }
-    fn is_at(&self, path: &Path) -> perigee::Result<bool> {
-        self.0.is_at(path)
+    fn is_located_at(&self, path: &Path) -> perigee::Result<bool> {
+        self.0.is_located_at(path)
     }
     fn list(&self) -> perigee::Result<Vec<String>> {
         self.0.list()
     }
-    fn list_others(&self) -> perigee::Result<Vec<String>> {
-        self.0.list_others()
+    fn list_non_files(&self) -> perigee::Result<Vec<String>> {
+        self.0.list_non_files()
     }
     fn file_len(&self, name: &str) -> perigee::Result<Option<u64>> {
         self.0.file_len(name)
     }
-    fn create(&self, name: &str) -> perigee::Result<Arc<dyn Append>> {
+    fn create(&self, name: &str) -> perigee::Result<Arc<dyn WritableFile>> {
         self.0.create(name)
     }
-    fn append_to(&self, name: &str) -> perigee::Result<Arc<dyn Append>> {
+    fn append_to(&self, name: &str) -> perigee::Result<Arc<dyn WritableFile>> {
         self.0.append_to(name)
     }
-    fn open(&self, name: &str) -> perigee::Result<Arc<dyn ReadAt>> {
+    fn open(&self, name: &str) -> perigee::Result<Arc<dyn RandomAccessFile>> {
         self.1.call(name, false);
         let file = self.0.open(name);
         self.1.call(name, true);
@@ -358,9 +358,9 @@ impl Dir for HookedDir {
 }
 
 /// Something that changes the contents by an edit of the manifest.
-type Change = (&'static str, fn(&Db, &Env));
+type ManifestChange = (&'static str, fn(&Db, &Env));
 
-const CHANGES: [Change; 8] = [
+const MANIFEST_CHANGES: [ManifestChange; 8] = [
     ("clear", |db, _| db.clear_family("a").unwrap()),
     ("drop", |db, _| db.drop_family("a").unwrap()),
     ("rename", |db, _| db.rename_family("a", "renamed").unwrap()),
@@ -387,51 +387,51 @@ const CHANGES: [Change; 8] = [
 /// The story: the manifest was read first and the log later. What changed the contents in between by an edit of the manifest was
 /// missing, and later commits from the log were there.
 #[test]
-fn open_beside_writer_shows_a_prefix_of_its_changes() {
-    for (name, change) in CHANGES {
-        let (disk, env) = world();
+fn read_only_open_beside_writer_sees_prefix() {
+    for (name, change) in MANIFEST_CHANGES {
+        let (disk, env) = new_env();
         let db = writer(&env);
         for family in ["a", "b"] {
             db.create_family(family, small()).unwrap();
         }
         db.family("a").unwrap().put("k", "v").unwrap();
-        let states = Arc::new(Mutex::new(vec![state(&db)]));
+        let states = Arc::new(Mutex::new(vec![contents(&db)]));
         let (writer, seen) = (db.clone(), Arc::clone(&states));
-        let hook = Hook::new(move |opened| {
+        let hook = OpenHook::new(move |opened| {
             let mut seen = seen.lock().unwrap();
             if opened && seen.len() == 1 {
                 change(&writer, &env);
-                seen.push(state(&writer));
+                seen.push(contents(&writer));
                 writer.put("after", name).unwrap();
-                seen.push(state(&writer));
+                seen.push(contents(&writer));
             }
         });
         let reads = Env { fs: Arc::new(HookedFs(disk, hook)), ..Env::real() };
         let reader = Db::open("/db", options(&reads).read_only(true)).unwrap();
         let states = states.lock().unwrap().clone();
         assert_eq!(states.len(), 3, "{name}: the writer has run during the open");
-        let shown = state(&reader);
+        let shown = contents(&reader);
         // A created family with its first entry is two commits.
         let mut empty = states[1].clone();
         empty.entry("new".into()).and_modify(BTreeMap::clear);
         assert!(states.contains(&shown) || (name == "create" && shown == empty), "{name}: {shown:?}");
         let next = Db::open("/db", options(&reads).read_only(true)).unwrap();
-        assert_eq!(state(&next), states[2], "{name}");
+        assert_eq!(contents(&next), states[2], "{name}");
     }
 }
 
 /// The story: an open read the whole manifest again whenever a file had vanished before it was open, and gave up with `Busy` beside a
 /// writer that flushes all the time. Now it reads on where it ended, and keeps open what is open.
 #[test]
-fn open_succeeds_although_files_vanish_600_times() {
-    let (disk, env) = world();
+fn read_only_open_retries_when_files_vanish() {
+    let (disk, env) = new_env();
     let db = writer(&env);
     fill(&db, 0, 200);
     db.flush().unwrap();
     let (writer, flushes) = (db.clone(), Arc::new(Mutex::new(0u32)));
     let count = Arc::clone(&flushes);
     // Before a segment is opened, it is flushed and removed.
-    let hook = Hook::new(move |opened| {
+    let hook = OpenHook::new(move |opened| {
         let mut n = count.lock().unwrap();
         if !opened && *n < 600 {
             *n += 1;
@@ -448,15 +448,15 @@ fn open_succeeds_although_files_vanish_600_times() {
 
 /// Real files, a writer that loads, clears and spills in a loop, and a reader that opens them again and again.
 #[test]
-fn opens_beside_loading_writer_show_prefixes() {
+fn read_only_open_beside_load_sees_prefix() {
     let path = std::env::temp_dir().join(format!("perigee-beside-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     let db = Db::open(&path, Options::new().default_family(small())).unwrap();
     let a = db.create_family("a", small()).unwrap();
     // Every state so far, the last perhaps under way; and how many of the operations have returned.
-    let states = Mutex::new((vec![state(&db)], 0));
+    let states = Mutex::new((vec![contents(&db)], 0));
     let done = AtomicBool::new(false);
-    let step = |change: &dyn Fn(&mut State), perform: &dyn Fn() -> perigee::Result<()>| {
+    let step = |change: &dyn Fn(&mut DatabaseContents), perform: &dyn Fn() -> perigee::Result<()>| {
         let mut next = states.lock().unwrap().0.last().unwrap().clone();
         change(&mut next);
         states.lock().unwrap().0.push(next);
@@ -465,7 +465,7 @@ fn opens_beside_loading_writer_show_prefixes() {
         all.1 = all.0.len() - 1;
     };
     let set = |family: &'static str, key: &'static str, n: u32| {
-        move |state: &mut State| {
+        move |state: &mut DatabaseContents| {
             drop(state.get_mut(family).unwrap().insert(key.into(), n.to_be_bytes().into()));
         }
     };
@@ -493,7 +493,7 @@ fn opens_beside_loading_writer_show_prefixes() {
             for _ in 0..60 {
                 let first = states.lock().unwrap().1;
                 let reader = Db::open(&path, Options::new().read_only(true)).map_err(|e| e.to_string())?;
-                let shown = state(&reader);
+                let shown = contents(&reader);
                 let all = states.lock().unwrap();
                 if !all.0[first..].contains(&shown) {
                     let from = &all.0[first];

@@ -19,7 +19,7 @@ fn small() -> FamilyOptions {
 }
 
 /// A closed database with every kind of file, and what it holds.
-fn sample() -> (Arc<SimDisk>, Env, Dump) {
+fn sample_database() -> (Arc<SimDisk>, Env, Dump) {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env.clone()).default_family(small())).unwrap();
@@ -54,7 +54,7 @@ fn dump(db: &Db) -> Dump {
     all
 }
 
-fn image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+fn disk_image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.paths()
         .into_iter()
         .filter(|p| p.starts_with("/db"))
@@ -63,12 +63,12 @@ fn image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Repairs a copy of the disk, checks that the source is untouched and the result is sound.
-fn mend(disk: &SimDisk) -> (RepairReport, Dump) {
+fn repair_and_dump(disk: &SimDisk) -> (RepairReport, Dump) {
     let disk = disk.deep_clone();
     let env = Env { fs: disk.clone(), ..Env::real() };
-    let before = image(&disk);
+    let before = disk_image(&disk);
     let report = repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
-    assert!(image(&disk) == before, "the source was changed");
+    assert!(disk_image(&disk) == before, "the source was changed");
     let db = Db::open("/mended", Options::in_env(env)).unwrap();
     assert!(db.verify().unwrap().errors.is_empty());
     db.put("and it", "goes on").unwrap();
@@ -79,9 +79,9 @@ fn mend(disk: &SimDisk) -> (RepairReport, Dump) {
 }
 
 #[test]
-fn a_healthy_database_comes_out_equal() {
-    let (disk, env, expected) = sample();
-    let (report, got) = mend(&disk);
+fn repair_of_healthy_database_is_identity() {
+    let (disk, env, expected) = sample_database();
+    let (report, got) = repair_and_dump(&disk);
     assert!(report.lost.is_empty() && report.warnings.is_empty(), "{report:?}");
     assert!(got == expected);
     let names: Vec<&str> = report.families.iter().map(|(n, _)| &n[..]).collect();
@@ -96,10 +96,10 @@ fn a_healthy_database_comes_out_equal() {
 }
 
 #[test]
-fn around_the_damage_of_any_file() {
-    let (disk, _, expected) = sample();
+fn repair_recovers_around_damage_in_any_file() {
+    let (disk, _, expected) = sample_database();
     let names = expected.keys().map(|(_, k)| k.clone()).collect::<std::collections::BTreeSet<_>>();
-    for (path, good) in image(&disk) {
+    for (path, good) in disk_image(&disk) {
         if path.ends_with("LOCK") || path.extension().is_some_and(|e| e == "toml" || e == "log") {
             continue;
         }
@@ -108,7 +108,7 @@ fn around_the_damage_of_any_file() {
             let mut bad = good.clone();
             bad[at] ^= 0x20;
             disk.write_raw(&path, bad);
-            let (report, got) = mend(&disk);
+            let (report, got) = repair_and_dump(&disk);
             // A value that nothing refers to any more may be damaged without a loss.
             assert!(
                 !report.lost.is_empty() || got == expected,
@@ -132,11 +132,11 @@ fn around_the_damage_of_any_file() {
 }
 
 #[test]
-fn without_a_manifest() {
-    let (disk, env, expected) = sample();
-    let dir = env.fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+fn repair_without_manifest_keeps_all_entries() {
+    let (disk, env, expected) = sample_database();
+    let dir = env.fs.open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing).unwrap();
     dir.remove("MANIFEST").unwrap();
-    let (report, got) = mend(&disk);
+    let (report, got) = repair_and_dump(&disk);
     assert!(report.warnings.iter().any(|w| w.contains("may have come back")), "{report:?}");
     for ((family, key), value) in &expected {
         let name = if family == "default" { "default" } else { "family-1" };
@@ -145,7 +145,7 @@ fn without_a_manifest() {
 }
 
 #[test]
-fn records_on_both_sides_of_a_hole_in_the_log() {
+fn repair_keeps_records_on_both_sides_of_log_gap() {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env)).unwrap();
@@ -159,7 +159,7 @@ fn records_on_both_sides_of_a_hole_in_the_log() {
     let middle = bytes.iter().rposition(|b| *b != 0).unwrap() / 2;
     bytes[middle] ^= 1;
     crashed.write_raw(&log, bytes);
-    let (report, got) = mend(&crashed);
+    let (report, got) = repair_and_dump(&crashed);
     assert_eq!((report.lost.len(), got.len()), (1, 49));
     let hole = &report.lost[0];
     assert!(hole.offset.is_some() && hole.bytes.is_some_and(|b| b < 200) && hole.file.ends_with(".wal"));
@@ -180,12 +180,12 @@ fn closed_log(puts: u32) -> (Arc<SimDisk>, PathBuf) {
 
 /// The story: 151 of 200 operations were lost, and the report said that nothing was.
 #[test]
-fn a_log_cut_after_a_clean_close_is_a_loss() {
+fn repair_reports_truncated_log_of_closed_database() {
     let (disk, log) = closed_log(200);
     let whole = disk.read_raw(&log);
     for len in [whole.len() / 4, whole.len() / 2, whole.len() - 1, 72] {
         disk.write_raw(&log, whole[..len].to_vec());
-        let (report, got) = mend(&disk);
+        let (report, got) = repair_and_dump(&disk);
         let kept = got.len() as u64;
         let lost = &report.lost[..];
         assert_eq!(lost.len(), 1, "{len}: {lost:?}");
@@ -200,26 +200,26 @@ fn a_log_cut_after_a_clean_close_is_a_loss() {
     let mut longer = whole.clone();
     longer.extend([0; 50]);
     disk.write_raw(&log, longer);
-    let (report, got) = mend(&disk);
+    let (report, got) = repair_and_dump(&disk);
     assert_eq!((report.lost.len(), report.lost[0].entries, got.len()), (1, Some(0), 200), "{report:?}");
     disk.write_raw(&log, whole);
-    assert!(mend(&disk).0.lost.is_empty());
+    assert!(repair_and_dump(&disk).0.lost.is_empty());
 }
 
 #[test]
-fn a_missing_log_segment_is_listed_with_its_operations() {
+fn repair_reports_missing_log_segment() {
     let (disk, log) = closed_log(200);
     let env = Env { fs: disk.clone(), ..Env::real() };
-    let dir = env.fs.open_dir("/db".as_ref(), perigee::env::OpenDir::Existing).unwrap();
+    let dir = env.fs.open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing).unwrap();
     dir.remove(log.file_name().unwrap().to_str().unwrap()).unwrap();
-    let (report, got) = mend(&disk);
+    let (report, got) = repair_and_dump(&disk);
     assert!(got.is_empty());
     assert_eq!(report.lost.len(), 1, "{:?}", report.lost);
     assert_eq!(report.lost[0].sequences, Some((1, Some(200))));
 }
 
 #[test]
-fn zeros_over_what_the_manifest_proves_durable_are_a_loss() {
+fn repair_reports_zeroed_durable_records() {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env)).unwrap();
@@ -234,14 +234,14 @@ fn zeros_over_what_the_manifest_proves_durable_are_a_loss() {
     let middle = (0..bytes.len() / 4).rev().find(|i| &bytes[*i..*i + 4] == b"PRLG").unwrap() - 8;
     bytes[middle..].fill(0);
     crashed.write_raw(&log, bytes);
-    let (report, got) = mend(&crashed);
+    let (report, got) = repair_and_dump(&crashed);
     assert_eq!(report.lost.len(), 1, "{report:?}");
     assert_eq!(report.lost[0].sequences, Some((got.len() as u64 + 1, None)), "more may have followed");
 }
 
 /// A log may name edits that the manifest lacks: then it cannot be relied on.
 #[test]
-fn a_manifest_cut_at_the_end_of_an_edit_is_a_loss() {
+fn repair_reports_truncated_manifest() {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env)).unwrap();
@@ -250,7 +250,7 @@ fn a_manifest_cut_at_the_end_of_an_edit_is_a_loss() {
     family.put("k", "v").unwrap();
     let crashed = disk.deep_clone();
     crashed.write_raw("/db/MANIFEST", before);
-    let (report, got) = mend(&crashed);
+    let (report, got) = repair_and_dump(&crashed);
     assert!(report.lost.iter().any(|l| l.file == "MANIFEST"), "{report:?}");
     assert!(got.values().any(|v| v == b"v"), "its entries are in a family without a name");
 }

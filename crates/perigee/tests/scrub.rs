@@ -3,7 +3,7 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::env::sim::World;
+use perigee::env::sim::SimWorld;
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn counter(db: &Db, name: &str) -> u64 {
 }
 
 /// Damages a byte of the first file of that kind.
-fn damage(disk: &Arc<SimDisk>, kind: &str) -> (PathBuf, Vec<u8>) {
+fn flip_bit(disk: &Arc<SimDisk>, kind: &str) -> (PathBuf, Vec<u8>) {
     let of_kind = |p: &PathBuf| p.starts_with("/db") && p.extension().is_some_and(|e| e == kind);
     let path = disk.paths().into_iter().find(of_kind).unwrap();
     let good = disk.read_raw(&path);
@@ -44,18 +44,18 @@ fn damage(disk: &Arc<SimDisk>, kind: &str) -> (PathBuf, Vec<u8>) {
 }
 
 /// Runs in a world whose time passes as soon as everybody waits.
-fn world(program: impl FnOnce(&Arc<SimDisk>, &Env)) {
+fn run_simulated(program: impl FnOnce(&Arc<SimDisk>, &Env)) {
     let disk = SimDisk::new(1);
-    World::new(1).run(Arc::clone(&disk), |env| program(&disk, &env));
+    SimWorld::new(1).run(Arc::clone(&disk), |env| program(&disk, &env));
 }
 
 #[test]
-fn damage_that_nobody_reads_is_found_and_stops_nobody() {
-    world(|disk, env| {
+fn scrub_finds_damage_without_stopping_the_database() {
+    run_simulated(|disk, env| {
         let db = open(env, Duration::from_secs(3600));
         fill(&db);
         for kind in ["klog", "vlog"] {
-            let (path, good) = damage(disk, kind);
+            let (path, good) = flip_bit(disk, kind);
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let before = counter(&db, "scrub_errors");
             env.clock.sleep_us(2 * HOUR_US + HOUR_US / 10);
@@ -82,8 +82,8 @@ fn damage_that_nobody_reads_is_found_and_stops_nobody() {
 }
 
 #[test]
-fn a_pass_takes_the_interval_and_reads_every_file_once() {
-    world(|disk, env| {
+fn scrub_reads_each_file_once_per_interval() {
+    run_simulated(|disk, env| {
         let db = open(env, Duration::ZERO);
         fill(&db);
         db.close().unwrap();
@@ -105,11 +105,11 @@ fn a_pass_takes_the_interval_and_reads_every_file_once() {
 }
 
 #[test]
-fn off_means_off_and_a_pause_holds_it() {
-    world(|disk, env| {
+fn scrub_can_be_disabled_and_paused() {
+    run_simulated(|disk, env| {
         let db = open(env, Duration::ZERO);
         fill(&db);
-        damage(disk, "klog");
+        flip_bit(disk, "klog");
         env.clock.sleep_us(100 * HOUR_US);
         assert_eq!((counter(&db, "scrub_files"), counter(&db, "scrub_passes")), (0, 0));
         assert!(db.stats().scrub_errors.is_empty());
@@ -132,8 +132,8 @@ fn off_means_off_and_a_pause_holds_it() {
 
 /// The rate holds it, and a new rate lets it go; closing never waits for it.
 #[test]
-fn it_keeps_to_the_rate() {
-    world(|_, env| {
+fn scrub_respects_background_rate() {
+    run_simulated(|_, env| {
         let db = open(env, Duration::from_secs(1));
         fill(&db);
         db.set_background_rate(Some(1));
@@ -151,7 +151,7 @@ fn it_keeps_to_the_rate() {
 
 /// On real threads: what compactions replace is gone although the scrub is always reading.
 #[test]
-fn replaced_files_go_while_it_reads() {
+fn obsolete_files_are_removed_during_scrub() {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let db = open(&env, Duration::from_micros(1));

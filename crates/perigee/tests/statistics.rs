@@ -12,7 +12,7 @@ fn open(options: impl FnOnce(Options) -> Options) -> Db {
     Db::open("/db", options(Options::in_env(env).default_family(small).block_cache_bytes(20 << 10))).unwrap()
 }
 
-fn work(db: &Db) {
+fn run_workload(db: &Db) {
     for i in 0..2000u32 {
         db.put(i.to_be_bytes(), [i as u8; 100]).unwrap();
     }
@@ -35,9 +35,9 @@ fn counter(s: &Stats, name: &str) -> u64 {
 }
 
 #[test]
-fn what_happened_is_counted() {
+fn counters_match_operations() {
     let db = open(|o| o);
-    work(&db);
+    run_workload(&db);
     let s = db.stats();
     let measured = |name: &str| s.latency.iter().find(|l| l.operation == name).unwrap().count;
     assert_eq!((measured("write"), measured("multi_get")), (2000u64.div_ceil(7), 1));
@@ -70,21 +70,21 @@ fn what_happened_is_counted() {
 #[test]
 fn latencies_can_be_switched_off() {
     let db = open(|o| o.latency_stats(false));
-    work(&db);
+    run_workload(&db);
     assert!(db.stats().latency.iter().all(|l| l.count == 0));
 }
 
 /// A name with everything that must be escaped.
-const NASTY: &str = "a\"b\\c\nd\u{1}é";
+const NASTY_NAME: &str = "a\"b\\c\nd\u{1}é";
 
 #[test]
-fn json_is_json_whatever_a_name_holds() {
+fn json_is_valid_for_any_family_name() {
     let db = open(|o| o);
-    db.create_family(NASTY, FamilyOptions::new()).unwrap();
-    work(&db);
+    db.create_family(NASTY_NAME, FamilyOptions::new()).unwrap();
+    run_workload(&db);
     let s = db.stats();
     let json: serde_json::Value = serde_json::from_str(&s.to_json()).unwrap();
-    assert_eq!(json["families"][1]["name"], NASTY);
+    assert_eq!(json["families"][1]["name"], NASTY_NAME);
     assert_eq!(json["counters"]["operations"], 2001);
     assert_eq!(json["io"]["wal"]["bytes_written"], counter(&s, "wal_bytes_written"));
     assert_eq!(json["latency"]["write"]["count"], 286);
@@ -93,7 +93,7 @@ fn json_is_json_whatever_a_name_holds() {
 }
 
 #[test]
-fn stalls_have_reasons_and_totals() {
+fn stall_stats_have_reasons_and_totals() {
     let db = open(|o| o);
     db.cancel_background_work().unwrap();
     // The delay goes by bytes, and small debts are carried along.
@@ -189,13 +189,13 @@ fn labels(mut text: &str) -> String {
 }
 
 #[test]
-fn metrics_pass_a_strict_parser() {
+fn metrics_are_valid_openmetrics() {
     let db = open(|o| o);
-    db.create_family(NASTY, FamilyOptions::new()).unwrap();
-    work(&db);
+    db.create_family(NASTY_NAME, FamilyOptions::new()).unwrap();
+    run_workload(&db);
     let samples = parse(&db.metrics());
     assert_eq!(samples["perigee_operations_total{}"], 2001.0);
-    assert_eq!(samples[&format!("perigee_memtable_bytes{{family={NASTY}}}")], 0.0);
+    assert_eq!(samples[&format!("perigee_memtable_bytes{{family={NASTY_NAME}}}")], 0.0);
     assert!(samples["perigee_wal_written_bytes_total{}"] > 200_000.0);
     assert_eq!(samples["perigee_operation_duration_seconds_count{operation=write}"], 286.0);
     let mut last = 0.0;

@@ -13,15 +13,15 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// Writes down every span and event.
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<String>>);
+struct RecordingSubscriber(Arc<Mutex<String>>);
 
-impl Visit for Listener {
+impl Visit for RecordingSubscriber {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.lock().unwrap().push_str(&format!("{}={value:?} ", field.name()));
     }
 }
 
-impl Subscriber for Listener {
+impl Subscriber for RecordingSubscriber {
     fn enabled(&self, m: &Metadata<'_>) -> bool {
         m.target() == "perigee"
     }
@@ -39,8 +39,8 @@ impl Subscriber for Listener {
 }
 
 #[test]
-fn spans_and_events_are_heard() {
-    let listener = Listener::default();
+fn tracing_subscriber_receives_spans_and_events() {
+    let listener = RecordingSubscriber::default();
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env)).unwrap();

@@ -23,19 +23,19 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Clone, Debug)]
 enum Op {
     Set(Vec<u8>, Option<Vec<u8>>),
-    Erase(Vec<u8>, Vec<u8>),
+    DeleteRange(Vec<u8>, Vec<u8>),
 }
 
 fn apply(map: &mut Map, op: &Op) {
     match op {
         Op::Set(key, Some(value)) => drop(map.insert(key.clone(), value.clone())),
         Op::Set(key, None) => drop(map.remove(key)),
-        Op::Erase(from, to) => map.retain(|k, _| k < from || k >= to),
+        Op::DeleteRange(from, to) => map.retain(|k, _| k < from || k >= to),
     }
 }
 
 /// A transaction and what it should see.
-struct Open {
+struct OpenTxn {
     txn: Txn,
     level: Isolation,
     base: Map,
@@ -46,8 +46,8 @@ struct Open {
     read_ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Open {
-    fn sees(&self, committed: &Map) -> Map {
+impl OpenTxn {
+    fn expected_view(&self, committed: &Map) -> Map {
         let mut map =
             if self.level <= Isolation::ReadCommitted { committed.clone() } else { self.base.clone() };
         self.ops.iter().for_each(|op| apply(&mut map, op));
@@ -56,11 +56,11 @@ impl Open {
 }
 
 /// Whether a later commit wrote what an operation is about.
-fn meets(op: &Op, log: &[Op]) -> bool {
+fn overlaps(op: &Op, log: &[Op]) -> bool {
     log.iter().any(|other| match (op, other) {
         (Op::Set(a, _), Op::Set(b, _)) => a == b,
-        (Op::Set(k, _), Op::Erase(from, to)) | (Op::Erase(from, to), Op::Set(k, _)) => from <= k && k < to,
-        (Op::Erase(a, b), Op::Erase(c, d)) => a.max(c) < b.min(d),
+        (Op::Set(k, _), Op::DeleteRange(from, to)) | (Op::DeleteRange(from, to), Op::Set(k, _)) => from <= k && k < to,
+        (Op::DeleteRange(a, b), Op::DeleteRange(c, d)) => a.max(c) < b.min(d),
     })
 }
 
@@ -68,7 +68,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:02}", rng.below(40)).into_bytes()
 }
 
-fn walk(family: &Family, txn: &Txn, expected: &Map, rng: &mut Rng) {
+fn check_iteration(family: &Family, txn: &Txn, expected: &Map, rng: &mut Rng) {
     let all: Vec<_> = txn.iter(family).unwrap().map(|e| e.unwrap()).collect();
     let all: Vec<_> = all.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
     assert_eq!(all, expected.clone().into_iter().collect::<Vec<_>>());
@@ -107,7 +107,7 @@ fn walk(family: &Family, txn: &Txn, expected: &Map, rng: &mut Rng) {
     }
 }
 
-fn step(db: &Db, open: &mut Open, committed: &Map, rng: &mut Rng) {
+fn random_step(db: &Db, open: &mut OpenTxn, committed: &Map, rng: &mut Rng) {
     let family = db.default_family();
     let txn = &open.txn;
     match rng.below(12) {
@@ -126,26 +126,26 @@ fn step(db: &Db, open: &mut Open, committed: &Map, rng: &mut Rng) {
             let (a, b) = (a.clone().min(b.clone()), a.max(b));
             txn.delete_range(&family, &a[..]..&b[..]).unwrap();
             if a < b {
-                open.ops.push(Op::Erase(a, b));
+                open.ops.push(Op::DeleteRange(a, b));
             }
         }
         5 | 6 => {
             let k = key(rng);
-            let own = open.ops.iter().any(|op| meets(op, &[Op::Set(k.clone(), None)]));
-            let seen = open.sees(committed);
+            let own = open.ops.iter().any(|op| overlaps(op, &[Op::Set(k.clone(), None)]));
+            let seen = open.expected_view(committed);
             assert_eq!(txn.get(&family, &k).unwrap().as_ref(), seen.get(&k), "{k:?}");
             if !own {
                 open.read_keys.insert(k);
             }
         }
         7 => {
-            let seen = open.sees(committed);
-            walk(&family, txn, &seen, rng);
+            let seen = open.expected_view(committed);
+            check_iteration(&family, txn, &seen, rng);
             open.read_ranges.push((Vec::new(), vec![0xFF]));
         }
         8 => {
             let (a, b) = (key(rng), key(rng));
-            let seen = open.sees(committed);
+            let seen = open.expected_view(committed);
             let found: Vec<_> = txn
                 .range(&family, &a[..]..&b[..])
                 .map(|r| r.map(|e| e.unwrap().0.to_vec()).collect())
@@ -189,12 +189,12 @@ fn step(db: &Db, open: &mut Open, committed: &Map, rng: &mut Rng) {
 }
 
 /// Whether the model says that a commit must conflict, and that it may.
-fn conflicts(open: &Open, log: &[Op]) -> (bool, bool) {
+fn expected_conflicts(open: &OpenTxn, log: &[Op]) -> (bool, bool) {
     let since = &log[open.began..];
-    let written = || open.ops.iter().any(|op| meets(op, since));
-    let read = || open.read_keys.iter().any(|k| meets(&Op::Set(k.clone(), None), since));
+    let written = || open.ops.iter().any(|op| overlaps(op, since));
+    let read = || open.read_keys.iter().any(|k| overlaps(&Op::Set(k.clone(), None), since));
     let ranges =
-        || open.read_ranges.iter().any(|(a, b)| a < b && meets(&Op::Erase(a.clone(), b.clone()), since));
+        || open.read_ranges.iter().any(|(a, b)| a < b && overlaps(&Op::DeleteRange(a.clone(), b.clone()), since));
     if open.ops.is_empty() {
         return (false, open.level == Isolation::Serializable && (read() || ranges()));
     }
@@ -208,7 +208,7 @@ fn conflicts(open: &Open, log: &[Op]) -> (bool, bool) {
 }
 
 #[test]
-fn side_by_side_against_a_model() {
+fn concurrent_transactions_match_model() {
     let levels = [
         Isolation::ReadUncommitted,
         Isolation::ReadCommitted,
@@ -222,7 +222,7 @@ fn side_by_side_against_a_model() {
         let db = open();
         let family = db.default_family();
         let (mut committed, mut log) = (Map::new(), Vec::<Op>::new());
-        let mut running: Vec<Open> = Vec::new();
+        let mut running: Vec<OpenTxn> = Vec::new();
         let mut coarse = false;
         for _ in 0..400 {
             match rng.below(20) {
@@ -233,7 +233,7 @@ fn side_by_side_against_a_model() {
                     let spill = rng.below(2) == 0;
                     let options = if spill { options.spill_bytes(rng.below(900)) } else { options };
                     coarse |= spill && level == Isolation::Serializable;
-                    running.push(Open {
+                    running.push(OpenTxn {
                         txn: db.begin(options).unwrap(),
                         level,
                         base: committed.clone(),
@@ -246,7 +246,7 @@ fn side_by_side_against_a_model() {
                 }
                 2 if !running.is_empty() => {
                     let open = running.swap_remove(rng.below(running.len() as u64) as usize);
-                    let (must, may) = conflicts(&open, &log);
+                    let (must, may) = expected_conflicts(&open, &log);
                     match open.txn.commit() {
                         Ok(_) => {
                             assert!(!must, "seed {seed}: a conflict was missed: {:?}", open.level);
@@ -279,7 +279,7 @@ fn side_by_side_against_a_model() {
                 4 if rng.below(6) == 0 => db.compact().unwrap(),
                 _ if !running.is_empty() => {
                     let at = rng.below(running.len() as u64) as usize;
-                    step(&db, &mut running[at], &committed, &mut rng);
+                    random_step(&db, &mut running[at], &committed, &mut rng);
                 }
                 _ => {}
             }
@@ -292,7 +292,7 @@ fn side_by_side_against_a_model() {
 }
 
 #[test]
-fn a_cursor_is_a_picture_of_its_transaction() {
+fn txn_cursor_sees_state_at_its_creation() {
     let db = open();
     let family = db.default_family();
     db.put("b", "committed").unwrap();
@@ -316,7 +316,7 @@ fn a_cursor_is_a_picture_of_its_transaction() {
 }
 
 #[test]
-fn ends_and_limits() {
+fn txn_limits_timeouts_and_ends() {
     let db = open();
     let family = db.default_family();
     let txn = db.begin(TxnOptions::new().max_bytes(100)).unwrap();
@@ -368,7 +368,7 @@ fn increments_from_many_threads_are_all_counted() {
 }
 
 #[test]
-fn many_writes_and_a_savepoint_for_each() {
+fn savepoint_around_every_write() {
     let db = open();
     let family = db.default_family();
     let txn = db.begin(TxnOptions::new()).unwrap();
@@ -388,7 +388,7 @@ fn many_writes_and_a_savepoint_for_each() {
 }
 
 #[test]
-fn a_family_that_was_cleared_or_dropped() {
+fn txn_reports_cleared_or_dropped_family() {
     let db = open();
     let family = db.create_family("f", Default::default()).unwrap();
     let txn = db.begin(TxnOptions::new()).unwrap();
@@ -402,7 +402,7 @@ fn a_family_that_was_cleared_or_dropped() {
 }
 
 #[test]
-fn those_who_lock_wait_instead_of_losing() {
+fn pessimistic_transactions_wait_instead_of_conflicting() {
     let db = open();
     let family = db.default_family();
     let options = || TxnOptions::new().pessimistic(true).isolation(Isolation::ReadCommitted);
@@ -447,7 +447,7 @@ fn those_who_lock_wait_instead_of_losing() {
 }
 
 #[test]
-fn the_level_comes_from_the_transaction_or_its_family_or_the_database() {
+fn isolation_defaults_from_txn_family_then_database() {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
     let options = || Options::in_env(env.clone()).isolation(Isolation::RepeatableRead);
     let db = Db::open("/db", options()).unwrap();
@@ -472,7 +472,7 @@ fn the_level_comes_from_the_transaction_or_its_family_or_the_database() {
 }
 
 #[test]
-fn contains_asks_for_no_value() {
+fn contains_does_not_read_the_value() {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     let counters = FamilyOptions::new().merge_operator(MergeRule::Counter);

@@ -4,7 +4,7 @@
 use perigee::env::Env;
 use perigee::env::clock::Clock;
 use perigee::env::fs::memory::SimDisk;
-use perigee::env::sim::World as Simulated;
+use perigee::env::sim::SimWorld as Simulated;
 use perigee::{Db, FamilyOptions, Options, WriteBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -16,20 +16,20 @@ const START: u64 = 5 * YEARS;
 
 /// A wall clock and a monotonic clock that stand still until somebody turns them.
 #[derive(Debug)]
-struct Hands {
+struct ManualClock {
     wall: AtomicU64,
     monotonic: AtomicU64,
 }
 
-impl Hands {
+impl ManualClock {
     /// Time passes for both.
-    fn pass(&self, ms: u64) {
+    fn advance(&self, ms: u64) {
         self.wall.fetch_add(ms, SeqCst);
         self.monotonic.fetch_add(ms, SeqCst);
     }
 }
 
-impl Clock for Hands {
+impl Clock for ManualClock {
     fn wall_ms(&self) -> u64 {
         self.wall.load(SeqCst)
     }
@@ -39,15 +39,15 @@ impl Clock for Hands {
     fn sleep_us(&self, _: u64) {}
 }
 
-struct World {
+struct TtlFixture {
     disk: Arc<SimDisk>,
-    hands: Arc<Hands>,
+    hands: Arc<ManualClock>,
 }
 
-impl World {
-    fn new() -> World {
-        let hands = Hands { wall: AtomicU64::new(START), monotonic: AtomicU64::new(9) };
-        World { disk: SimDisk::new(3), hands: Arc::new(hands) }
+impl TtlFixture {
+    fn new() -> TtlFixture {
+        let hands = ManualClock { wall: AtomicU64::new(START), monotonic: AtomicU64::new(9) };
+        TtlFixture { disk: SimDisk::new(3), hands: Arc::new(hands) }
     }
     fn open(&self) -> Db {
         let env = Env { fs: self.disk.clone(), clock: self.hands.clone(), ..Env::real() };
@@ -84,9 +84,9 @@ fn fill(db: &Db) {
 }
 
 #[test]
-fn an_expired_version_is_gone_at_once_and_hides_the_older_ones_wherever_it_lies() {
-    type Act = fn(&Db);
-    let acts: [Act; 4] = [
+fn expired_version_hides_older_versions() {
+    type Action = fn(&Db);
+    let acts: [Action; 4] = [
         |_| {},
         |db| db.flush().unwrap(),
         |db| db.compact().unwrap(),
@@ -98,7 +98,7 @@ fn an_expired_version_is_gone_at_once_and_hides_the_older_ones_wherever_it_lies(
         },
     ];
     for (i, act) in acts.iter().enumerate() {
-        let world = World::new();
+        let world = TtlFixture::new();
         let db = world.open();
         fill(&db);
         act(&db);
@@ -113,9 +113,9 @@ fn an_expired_version_is_gone_at_once_and_hides_the_older_ones_wherever_it_lies(
         cursor.seek("b").unwrap();
         assert_eq!(cursor.expires_at_ms(), Some(START + HOUR));
         let snapshot = db.snapshot().unwrap();
-        world.hands.pass(HOUR - 1);
+        world.hands.advance(HOUR - 1);
         assert_eq!(keys(&db), ["a", "b", "c", "d"]);
-        world.hands.pass(1);
+        world.hands.advance(1);
         assert_eq!(keys(&db), ["a", "d"], "act {i}");
         assert_eq!(snapshot.get(&db.default_family(), "c").unwrap(), None, "time goes on in a snapshot");
         act(&db);
@@ -138,9 +138,9 @@ fn an_expired_version_is_gone_at_once_and_hides_the_older_ones_wherever_it_lies(
 }
 
 #[test]
-fn a_clock_set_back_before_it_was_confirmed_brings_everything_back() {
+fn clock_set_back_before_confirmation_restores_entries() {
     for confirmed in [false, true] {
-        let world = World::new();
+        let world = TtlFixture::new();
         let db = world.open();
         fill(&db);
         world.hands.wall.store(START + YEARS, SeqCst);
@@ -157,8 +157,8 @@ fn a_clock_set_back_before_it_was_confirmed_brings_everything_back() {
 }
 
 #[test]
-fn far_away_times_saturate_and_bad_input_changes_nothing() {
-    let world = World::new();
+fn extreme_expiries_saturate() {
+    let world = TtlFixture::new();
     let db = world.open();
     db.put_with_ttl("a", "1", Duration::MAX).unwrap();
     db.put_until("b", "2", u64::MAX).unwrap();
@@ -172,9 +172,9 @@ fn far_away_times_saturate_and_bad_input_changes_nothing() {
 
 /// A clock on which a millisecond passes at every look.
 #[derive(Debug)]
-struct Ticking(AtomicU64);
+struct TickingClock(AtomicU64);
 
-impl Clock for Ticking {
+impl Clock for TickingClock {
     fn wall_ms(&self) -> u64 {
         self.0.fetch_add(1, SeqCst)
     }
@@ -187,10 +187,10 @@ impl Clock for Ticking {
 /// A backward scan asked twice whether an entry had expired: if it did between the two, the scan ended there. An explanation told of
 /// a value, and then found none.
 #[test]
-fn an_entry_that_expires_under_a_read_is_there_or_not_and_never_both() {
+fn entry_expiring_during_read_is_consistent() {
     let mut outcomes = std::collections::BTreeSet::new();
     for lead in 0..12 {
-        let clock = Arc::new(Ticking(AtomicU64::new(START)));
+        let clock = Arc::new(TickingClock(AtomicU64::new(START)));
         let env = Env { fs: SimDisk::new(1), clock: clock.clone(), ..Env::real() };
         let db = Db::open("/db", Options::in_env(env).latency_stats(false)).unwrap();
         db.put("a", "for ever").unwrap();
@@ -209,8 +209,8 @@ fn an_entry_that_expires_under_a_read_is_there_or_not_and_never_both() {
 }
 
 #[test]
-fn what_is_put_while_the_clock_is_not_believed_can_be_read_and_lives_longer_if_it_was_wrong() {
-    let world = World::new();
+fn put_under_untrusted_clock_can_be_read() {
+    let world = TtlFixture::new();
     let db = world.open();
     world.hands.wall.store(START + YEARS, SeqCst);
     db.put_with_ttl("a", "1", Duration::from_millis(HOUR)).unwrap();
@@ -223,8 +223,8 @@ fn what_is_put_while_the_clock_is_not_believed_can_be_read_and_lives_longer_if_i
 
 /// The story: data with an end that nobody overwrote lay in its tables for ever, unless somebody asked for a compaction.
 #[test]
-fn what_has_expired_is_reclaimed_though_nobody_writes() {
-    let world = World::new();
+fn expired_entries_are_reclaimed_without_writes() {
+    let world = TtlFixture::new();
     let db = world.open();
     let entries = |db: &Db| db.files().iter().map(|f| f.entries).sum::<u64>();
     for i in 0..100u32 {
@@ -236,7 +236,7 @@ fn what_has_expired_is_reclaimed_though_nobody_writes() {
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 101);
     let snapshot = db.snapshot().unwrap();
-    world.hands.pass(HOUR / 2 + HOUR / 10);
+    world.hands.advance(HOUR / 2 + HOUR / 10);
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 51, "the snapshot is newer than all of them");
     assert_eq!(db.iter().unwrap().count(), 51);
@@ -247,7 +247,7 @@ fn what_has_expired_is_reclaimed_though_nobody_writes() {
     assert_eq!((entries(&db), db.iter().unwrap().count()), (51, 1));
     world.hands.wall.fetch_sub(YEARS, SeqCst);
     assert_eq!(db.iter().unwrap().count(), 51);
-    world.hands.pass(11 * HOUR);
+    world.hands.advance(11 * HOUR);
     db.close().unwrap();
     let db = world.open();
     db.wait_idle().unwrap();
@@ -258,7 +258,7 @@ fn what_has_expired_is_reclaimed_though_nobody_writes() {
 
 /// The compaction thread wakes by itself when the time has come.
 #[test]
-fn nobody_has_to_ask() {
+fn compaction_wakes_at_expiry() {
     Simulated::new(5).run(SimDisk::new(5), |env| {
         let db = Db::open("/ttl", Options::in_env(env.clone())).unwrap();
         db.put_with_ttl("soon", "gone", Duration::from_secs(60)).unwrap();

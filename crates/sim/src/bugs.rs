@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::runner::held;
+use crate::runner::lock_mutex;
 
 /// The variable that plants a bug in a process of this program.
-pub const VARIABLE: &str = "PERIGEE_BUG";
+pub const BUG_VARIABLE: &str = "PERIGEE_BUG";
 
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,27 +37,27 @@ pub struct Args {
 struct Harness {
     command: &'static str,
     cases: u64,
-    control: u64,
-    extra: &'static [&'static str],
+    control_cases: u64,
+    extra_args: &'static [&'static str],
 }
 
-const CRASH: Harness = Harness { command: "crash", cases: 3000, control: 400, extra: &["--random-only"] };
-const MODEL: Harness = Harness { command: "model", cases: 200, control: 16, extra: &[] };
-const FAULTS: Harness = Harness { command: "faults", cases: 0, control: 0, extra: &["--limit", "1500"] };
-const FLIPS: Harness = Harness { command: "flips", cases: 0, control: 0, extra: &["--limit", "4000"] };
-const SAFETY: Harness = Harness { command: "safety", cases: 200, control: 30, extra: &[] };
+const CRASH: Harness = Harness { command: "crash", cases: 3000, control_cases: 400, extra_args: &["--random-only"] };
+const MODEL: Harness = Harness { command: "model", cases: 200, control_cases: 16, extra_args: &[] };
+const FAULTS: Harness = Harness { command: "faults", cases: 0, control_cases: 0, extra_args: &["--limit", "1500"] };
+const FLIPS: Harness = Harness { command: "flips", cases: 0, control_cases: 0, extra_args: &["--limit", "4000"] };
+const SAFETY: Harness = Harness { command: "safety", cases: 200, control_cases: 30, extra_args: &[] };
 const BANK: Harness =
-    Harness { command: "crash", cases: 3000, control: 200, extra: &["--only-transactions"] };
-const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control: 100, extra: &[] };
-const PREPARED: Harness = Harness { command: "prepared", cases: 60, control: 3, extra: &[] };
-const RECOVERY: Harness = Harness { command: "recovery", cases: 300, control: 40, extra: &[] };
+    Harness { command: "crash", cases: 3000, control_cases: 200, extra_args: &["--only-transactions"] };
+const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control_cases: 100, extra_args: &[] };
+const PREPARED: Harness = Harness { command: "prepared", cases: 60, control_cases: 3, extra_args: &[] };
+const RECOVERY: Harness = Harness { command: "recovery", cases: 300, control_cases: 40, extra_args: &[] };
 const ALL_HARNESSES: [&Harness; 9] =
     [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED, &RECOVERY];
 /// A run that takes longer, on the busiest machine, has hung; a hang is no catch.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const RUN_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Who should catch a bug, the most likely first.
-fn catchers(bug: Bug) -> &'static [&'static Harness] {
+fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
     match bug {
         Bug::TruncateDamagedLog
         | Bug::IgnoreLogChecksum
@@ -141,15 +141,15 @@ fn catchers(bug: Bug) -> &'static [&'static Harness] {
 
 /// Plants the bug that the environment names.
 pub fn plant_from_environment() -> Result<(), String> {
-    let Ok(name) = std::env::var(VARIABLE) else { return Ok(()) };
+    let Ok(name) = std::env::var(BUG_VARIABLE) else { return Ok(()) };
     let found = ALL.iter().find(|(_, n, _)| *n == name);
-    let (bug, _, _) = found.ok_or_else(|| format!("{VARIABLE}: there is no seeded bug {name}"))?;
-    perigee_base::bug::plant(Some(*bug));
+    let (bug, _, _) = found.ok_or_else(|| format!("{BUG_VARIABLE}: there is no seeded bug {name}"))?;
+    perigee_base::bug::activate(Some(*bug));
     Ok(())
 }
 
 /// How a run ended.
-struct Ended {
+struct HarnessResult {
     passed: bool,
     /// The first violation and the cases until then.
     caught: Option<(String, u64)>,
@@ -174,9 +174,9 @@ pub fn run(args: &Args) -> bool {
                 loop {
                     let job = next.fetch_add(1, Relaxed);
                     if let Some(harness) = ALL_HARNESSES.get(job) {
-                        *held(&controls) &= control(args, harness);
+                        *lock_mutex(&controls) &= run_control(args, harness);
                     } else if let Some((bug, name, what)) = bugs.get(job - ALL_HARNESSES.len()) {
-                        *held(&caught) += usize::from(hunt(args, *bug, name, what));
+                        *lock_mutex(&caught) += usize::from(run_until_caught(args, *bug, name, what));
                     } else {
                         break;
                     }
@@ -184,12 +184,12 @@ pub fn run(args: &Args) -> bool {
             });
         }
     });
-    let (caught, controls) = (*held(&caught), *held(&controls));
+    let (caught, controls) = (*lock_mutex(&caught), *lock_mutex(&controls));
     println!("bugs {} caught {caught}", bugs.len());
     caught == bugs.len() && controls
 }
 
-fn control(args: &Args, harness: &Harness) -> bool {
+fn run_control(args: &Args, harness: &Harness) -> bool {
     let ended = run_harness(args, harness, None);
     let word = if ended.passed { "passes" } else { "FAILS" };
     println!("{:24}{:10}{word}: {}", "(clean control)", harness.command, ended.last_line);
@@ -199,8 +199,8 @@ fn control(args: &Args, harness: &Harness) -> bool {
     ended.passed
 }
 
-fn hunt(args: &Args, bug: Bug, name: &str, what: &str) -> bool {
-    for harness in catchers(bug) {
+fn run_until_caught(args: &Args, bug: Bug, name: &str, what: &str) -> bool {
+    for harness in harnesses_for(bug) {
         if let Some((_, cases)) = run_harness(args, harness, Some(name)).caught {
             println!("{name:24}{:10}{cases:>8}  {}", harness.command, what.trim());
             return true;
@@ -210,30 +210,30 @@ fn hunt(args: &Args, bug: Bug, name: &str, what: &str) -> bool {
     false
 }
 
-fn run_harness(args: &Args, harness: &Harness, bug: Option<&str>) -> Ended {
+fn run_harness(args: &Args, harness: &Harness, bug: Option<&str>) -> HarnessResult {
     let mut command = match std::env::current_exe() {
         Ok(program) => Command::new(program),
-        Err(e) => return Ended { passed: false, caught: None, last_line: e.to_string() },
+        Err(e) => return HarnessResult { passed: false, caught: None, last_line: e.to_string() },
     };
-    let cases = if bug.is_some() { harness.cases * args.effort } else { harness.control };
+    let cases = if bug.is_some() { harness.cases * args.effort } else { harness.control_cases };
     command.arg(harness.command).args(["--stop", "--jobs", "1", "--seed", &args.seed.to_string()]);
-    command.args(["--cases", &cases.to_string()]).args(harness.extra);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).env_remove(VARIABLE);
+    command.args(["--cases", &cases.to_string()]).args(harness.extra_args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).env_remove(BUG_VARIABLE);
     if let Some(bug) = bug {
-        command.env(VARIABLE, bug);
+        command.env(BUG_VARIABLE, bug);
     }
-    let text = output(&mut command);
+    let text = run_process(&mut command);
     let (text, success) = text.unwrap_or_else(|e| (e, false));
     let violation = text.lines().skip_while(|line| !line.starts_with("VIOLATION")).take(2);
     let violation: Vec<&str> = violation.collect();
     let last_line = text.lines().last().unwrap_or_default().to_string();
     let cases = last_line.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     let caught = (!violation.is_empty()).then(|| (violation.join("\n"), cases));
-    Ended { passed: success && caught.is_none(), caught, last_line }
+    HarnessResult { passed: success && caught.is_none(), caught, last_line }
 }
 
 /// What a process printed, and whether it succeeded; it is killed when it takes too long.
-fn output(command: &mut Command) -> Result<(String, bool), String> {
+fn run_process(command: &mut Command) -> Result<(String, bool), String> {
     let mut process = command.spawn().map_err(|e| e.to_string())?;
     let mut out = process.stdout.take().ok_or("no output")?;
     let reader = std::thread::spawn(move || {
@@ -241,7 +241,7 @@ fn output(command: &mut Command) -> Result<(String, bool), String> {
         let _ = out.read_to_string(&mut text);
         text
     });
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RUN_TIMEOUT;
     let status = loop {
         match process.try_wait().map_err(|e| e.to_string())? {
             Some(status) => break Some(status),

@@ -2,63 +2,63 @@
 //! rewrites a pair of keys in one; readers must never see half of it, and never go back in time.
 
 use crate::contents::read_all;
-use crate::engine::{PATH, clean};
+use crate::engine_target::{PATH, check_report};
 use crate::ledger::Contents;
 use crate::rng::{Rng, mix, value_bytes};
-use crate::runner::{Case, held};
+use crate::runner::{Case, lock_mutex};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Family, WriteBatch};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Tokens of each writer.
-const TOKENS: u64 = 4;
+const TOKENS_PER_WRITER: u64 = 4;
 
 /// What all threads share.
-struct Scene {
+struct TokenState {
     db: Db,
     left: Family,
     right: Family,
     /// The acknowledged version of each token: `[writer][token]`.
     acked: Vec<Vec<Mutex<u64>>>,
-    wrong: Mutex<Option<String>>,
+    failure: Mutex<Option<String>>,
     operations: Mutex<u64>,
 }
 
 /// One history.
-pub fn one_case(case: &Case) -> Result<(), String> {
-    let mut rng = Rng::new(case.mixed());
+pub fn run_case(case: &Case) -> Result<(), String> {
+    let mut rng = Rng::new(case.case_seed());
     let (settings, seed) = (Settings::random(&mut rng), rng.next());
     let disk = SimDisk::new(seed);
-    case.keep("concurrent", &disk);
-    let mut world = World::new(seed);
+    case.keep_disk("concurrent", &disk);
+    let mut world = SimWorld::new(seed);
     if rng.percent(50) {
         world.lock_switch_probability(0.5);
     }
     world
-        .run(disk, |env| scene(case, env, &settings, &mut rng))
+        .run(disk, |env| run_history(case, env, &settings, &mut rng))
         .map_err(|e| format!("concurrent {settings:?}: {e}"))
 }
 
-fn scene(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Result<(), String> {
+fn run_history(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Result<(), String> {
     let say = |e: perigee::Error| e.to_string();
     let db = Db::open(Path::new(PATH), settings.options(env.clone())).map_err(say)?;
     let left = db.create_family("left", settings.family.clone()).map_err(say)?;
     let right = db.create_family("right", settings.family.clone()).map_err(say)?;
     let (writers, readers) = (rng.between(1, 3), rng.between(1, 2));
-    let acked = (0..writers).map(|_| (0..TOKENS).map(|_| Mutex::new(0)).collect()).collect();
+    let acked = (0..writers).map(|_| (0..TOKENS_PER_WRITER).map(|_| Mutex::new(0)).collect()).collect();
     let scene =
-        Arc::new(Scene { db, left, right, acked, wrong: Mutex::new(None), operations: Mutex::new(0) });
+        Arc::new(TokenState { db, left, right, acked, failure: Mutex::new(None), operations: Mutex::new(0) });
     let mut joins = Vec::new();
     for i in 0..writers + readers {
         let (scene, seed) = (scene.clone(), mix(rng.next(), i as u64));
         let body = Box::new(move || {
-            let result = if i < writers { scene.write(i, seed) } else { scene.read(seed) };
+            let result = if i < writers { scene.run_writer(i, seed) } else { scene.run_reader(seed) };
             if let Err(e) = result {
-                held(&scene.wrong).get_or_insert(e);
+                lock_mutex(&scene.failure).get_or_insert(e);
             }
         });
         joins.push(env.spawn.spawn(&format!("actor-{i}"), body).map_err(say)?);
@@ -66,36 +66,36 @@ fn scene(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Result<()
     for join in joins {
         join.join().map_err(|panic| format!("a thread panicked: {panic}"))?;
     }
-    if let Some(wrong) = held(&scene.wrong).take() {
+    if let Some(wrong) = lock_mutex(&scene.failure).take() {
         return Err(wrong);
     }
-    case.count("operations", *held(&scene.operations));
-    scene.compare_after_reopen(settings, env)
+    case.count("operations", *lock_mutex(&scene.operations));
+    scene.check_after_reopen(settings, env)
 }
 
-impl Scene {
+impl TokenState {
     /// Moves tokens; version v lies in `left` if v is odd.
-    fn write(&self, writer: usize, seed: u64) -> Result<(), String> {
+    fn run_writer(&self, writer: usize, seed: u64) -> Result<(), String> {
         let mut rng = Rng::new(seed);
         for _ in 0..rng.between(20, 150) {
-            let token = rng.below(TOKENS);
-            let version = *held(&self.acked[writer][token as usize]) + 1;
-            let batch = self.batch(writer, token, version, rng.between(0, 200)).map_err(|e| e.to_string())?;
+            let token = rng.below(TOKENS_PER_WRITER);
+            let version = *lock_mutex(&self.acked[writer][token as usize]) + 1;
+            let batch = self.token_batch(writer, token, version, rng.between(0, 200)).map_err(|e| e.to_string())?;
             self.db.write(batch).map_err(|e| format!("write: {e}"))?;
-            *held(&self.acked[writer][token as usize]) = version;
+            *lock_mutex(&self.acked[writer][token as usize]) = version;
             match rng.below(60) {
                 0 => self.db.flush().map_err(|e| format!("flush: {e}"))?,
                 1 => self.db.compact().map_err(|e| format!("compact: {e}"))?,
                 _ => {}
             }
-            *held(&self.operations) += 1;
+            *lock_mutex(&self.operations) += 1;
         }
         Ok(())
     }
 
-    fn batch(&self, writer: usize, token: u64, version: u64, len: usize) -> perigee::Result<WriteBatch> {
+    fn token_batch(&self, writer: usize, token: u64, version: u64, len: usize) -> perigee::Result<WriteBatch> {
         let mut batch = WriteBatch::new();
-        let (from, to) = self.sides(version);
+        let (from, to) = self.families_of_version(version);
         let value = value(version, len);
         batch.delete(from, key("token", writer, token))?;
         batch.put(&self.left, key("pair-a", writer, token), &value)?;
@@ -105,35 +105,35 @@ impl Scene {
     }
 
     /// Where a version comes from and where it lies.
-    fn sides(&self, version: u64) -> (&Family, &Family) {
+    fn families_of_version(&self, version: u64) -> (&Family, &Family) {
         if version % 2 == 1 { (&self.right, &self.left) } else { (&self.left, &self.right) }
     }
 
-    fn read(&self, seed: u64) -> Result<(), String> {
+    fn run_reader(&self, seed: u64) -> Result<(), String> {
         let mut rng = Rng::new(seed);
         for _ in 0..rng.between(20, 100) {
             let writer = rng.index(self.acked.len());
-            let token = rng.below(TOKENS);
+            let token = rng.below(TOKENS_PER_WRITER);
             let result = match rng.below(4) {
-                0 | 1 => self.through_snapshot(writer, token),
-                2 => self.through_iterator(&mut rng),
-                _ => self.through_get(writer, token),
+                0 | 1 => self.check_snapshot(writer, token),
+                2 => self.check_iterator(&mut rng),
+                _ => self.check_get(writer, token),
             };
             result.map_err(|e| format!("reader: {e}"))?;
-            *held(&self.operations) += 1;
+            *lock_mutex(&self.operations) += 1;
         }
         Ok(())
     }
 
-    fn acked(&self, writer: usize, token: u64) -> u64 {
-        *held(&self.acked[writer][token as usize])
+    fn acked_version(&self, writer: usize, token: u64) -> u64 {
+        *lock_mutex(&self.acked[writer][token as usize])
     }
 
     /// In a snapshot the token lies on one side, its version is not older than what was acknowledged, and the
     /// pair agrees with it; a second look gives the same.
-    fn through_snapshot(&self, writer: usize, token: u64) -> Result<(), String> {
+    fn check_snapshot(&self, writer: usize, token: u64) -> Result<(), String> {
         let say = |e: perigee::Error| e.to_string();
-        let least = self.acked(writer, token);
+        let least = self.acked_version(writer, token);
         let snapshot = self.db.snapshot().map_err(say)?;
         let look = || -> Result<u64, String> {
             let read = |family, name| snapshot.get(family, key(name, writer, token)).map_err(say);
@@ -164,9 +164,9 @@ impl Scene {
     }
 
     /// One iterator over the family with the pairs: both halves alike, forwards or backwards.
-    fn through_iterator(&self, rng: &mut Rng) -> Result<(), String> {
+    fn check_iterator(&self, rng: &mut Rng) -> Result<(), String> {
         let least: Vec<Vec<u64>> =
-            (0..self.acked.len()).map(|w| (0..TOKENS).map(|t| self.acked(w, t)).collect()).collect();
+            (0..self.acked.len()).map(|w| (0..TOKENS_PER_WRITER).map(|t| self.acked_version(w, t)).collect()).collect();
         let iter = self.left.prefix("pair").map_err(|e| e.to_string())?;
         let back = rng.percent(50);
         let entries: Result<Vec<_>, _> = if back { iter.rev().collect() } else { iter.collect() };
@@ -187,8 +187,8 @@ impl Scene {
         Ok(())
     }
 
-    fn through_get(&self, writer: usize, token: u64) -> Result<(), String> {
-        let least = self.acked(writer, token);
+    fn check_get(&self, writer: usize, token: u64) -> Result<(), String> {
+        let least = self.acked_version(writer, token);
         let found = self.left.get(key("pair-a", writer, token)).map_err(|e| e.to_string())?;
         let version = version_of(found.as_deref());
         if version < least {
@@ -198,12 +198,12 @@ impl Scene {
     }
 
     /// At rest: the contents are what was acknowledged last, verify is clean, and a reopen changes nothing.
-    fn compare_after_reopen(&self, settings: &Settings, env: Env) -> Result<(), String> {
+    fn check_after_reopen(&self, settings: &Settings, env: Env) -> Result<(), String> {
         let say = |e: perigee::Error| e.to_string();
         let check = |found: &Contents| -> Result<(), String> {
             for (writer, tokens) in self.acked.iter().enumerate() {
                 for (token, acked) in (0..).zip(tokens) {
-                    let acked = *held(acked);
+                    let acked = *lock_mutex(acked);
                     let at = |family: &str, name: &str| {
                         version_of(found[family].get(&key(name, writer, token)).map(|v| &v[..]))
                     };
@@ -219,7 +219,7 @@ impl Scene {
         };
         let before = read_all(&self.db).map_err(say)?;
         check(&before)?;
-        clean(&self.db.verify().map_err(say)?).map_err(say)?;
+        check_report(&self.db.verify().map_err(say)?).map_err(say)?;
         self.db.close().map_err(say)?;
         let db = Db::open(Path::new(PATH), settings.options(env)).map_err(say)?;
         let after = read_all(&db).map_err(say)?;

@@ -1,6 +1,6 @@
 //! Reading a whole database in every way there is, and comparing the ways.
 
-use crate::ledger::{Contents, compare};
+use crate::ledger::{Contents, compare_families};
 use perigee::{Db, Error, Family, Iter, Result};
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub fn read_all(db: &Db) -> Result<Contents> {
     for name in db.families() {
         let family = db.family(&name)?;
         let forward = collect(family.iter()?)?;
-        check_ways(&family, &forward)?;
+        check_read_paths(&family, &forward)?;
         out.insert(name, forward);
     }
     Ok(out)
@@ -29,10 +29,10 @@ fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 }
 
 /// Backwards, point reads of what is there and of what is not.
-fn check_ways(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
+fn check_read_paths(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let backward: Result<BTreeMap<_, _>> =
         family.iter()?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
-    compare(&family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
+    compare_families(&family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
     for (key, value) in forward {
         if family.get(key)?.as_ref() != Some(value) || !family.contains(key)? {
             return Err(Error::internal(format!("get of \"{}\" differs from the scan", key.escape_ascii())));

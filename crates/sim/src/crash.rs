@@ -2,10 +2,10 @@
 //! transactions (`bank`).
 
 use crate::bank;
-use crate::ledger::{Ledger, Owed};
+use crate::ledger::{Ledger, RequiredCommits};
 use crate::rng::Rng;
-use crate::runner::{Case, Common, Tally, conclude, run_cases};
-use crate::session::{Action, Life, Spec, When, last_look};
+use crate::runner::{Case, CommonArgs, Tally, print_summary, run_cases};
+use crate::session::{Action, DbSession, CommitSpec, CrashPoint, check_final_state};
 use crate::settings::Settings;
 use perigee::{Compression, Durability, FamilyOptions, History};
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Numbers from here up are cases of the exhaustive part.
-const EXHAUSTIVE: u64 = 1 << 40;
+const EXHAUSTIVE_BASE: u64 = 1 << 40;
 /// Numbers from here up are cases of the part with transactions.
-const TRANSACTIONS: u64 = 1 << 41;
+const TRANSACTIONS_BASE: u64 = 1 << 41;
 
 /// So long an idle log gets a watermark in the manifest.
 const WATERMARK_US: u64 = 1_500_000;
@@ -25,7 +25,7 @@ const WATERMARK_US: u64 = 1_500_000;
 pub struct Args {
     /// Shared options.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// Leave out the exhaustive part.
     #[arg(long)]
     pub random_only: bool,
@@ -45,23 +45,23 @@ pub fn run(args: &Args) -> bool {
     let (common, mut tally) = (&args.common, Tally::default());
     let goes_on = |tally: &Tally| tally.violations == 0 || !common.stop;
     if !args.only_transactions {
-        tally = run_cases("crash", common, 0, common.numbers(EXHAUSTIVE), random_case);
+        tally = run_cases("crash", common, 0, common.case_limit(EXHAUSTIVE_BASE), random_case);
     }
     if goes_on(&tally) && !args.random_only && !args.only_transactions {
-        tally.add(&exhaustive(args));
+        tally.add(&run_exhaustive(args));
     }
     if goes_on(&tally) && !args.random_only {
         let n = if args.only_transactions { common.cases } else { args.transactions };
-        let n = if common.case.is_some() { EXHAUSTIVE } else { n };
-        let body = |case: &Case| bank::one_case(case, durability);
-        tally.add(&run_cases("crash", common, TRANSACTIONS, n, body));
+        let n = if common.case.is_some() { EXHAUSTIVE_BASE } else { n };
+        let body = |case: &Case| bank::run_case(case, random_durability);
+        tally.add(&run_cases("crash", common, TRANSACTIONS_BASE, n, body));
     }
     let floor = if common.case.is_some() { 1 } else { common.cases };
-    conclude(&tally, if goes_on(&tally) { floor } else { 0 })
+    print_summary(&tally, if goes_on(&tally) { floor } else { 0 })
 }
 
 /// A random durability; `Full` most often, because it promises most.
-fn durability(rng: &mut Rng) -> Durability {
+fn random_durability(rng: &mut Rng) -> Durability {
     match rng.below(5) {
         0 => Durability::None,
         1 => Durability::Interval(Duration::from_millis(rng.pick(&[1, 5]))),
@@ -69,31 +69,31 @@ fn durability(rng: &mut Rng) -> Durability {
     }
 }
 
-fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
+fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
     let mut script = Vec::new();
     while script.len() < n {
         let next = match rng.weighted(&[80, 3, 3, 1, 4, 4, 1, 1, 1, 4, 3, 4]) {
             1 => Action::Sync,
             2 => Action::Flush,
             3 => Action::Compact,
-            4 if writer == 0 => Action::Change,
+            4 if writer == 0 => Action::CreateOrDropFamily,
             5 if rng.percent(30) => {
                 // A synced commit asks for a watermark, which must not claim the one behind it.
-                let commit = |seed, durability| Action::Commit(Spec::Random(seed), Some(durability));
+                let commit = |seed, durability| Action::Commit(CommitSpec::Random(seed), Some(durability));
                 script.push(commit(rng.next(), Durability::Full));
                 script.push(commit(rng.next(), Durability::None));
                 Action::Sleep(WATERMARK_US)
             }
             5 => Action::Sleep(rng.log_uniform(4000)),
             6 => Action::WaitIdle,
-            7 => Action::Cancel(rng.log_uniform(2000)),
+            7 => Action::CancelCompactions(rng.log_uniform(2000)),
             8 => Action::CompactRange(rng.next()),
-            9 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
-            11 if writer == 0 => Action::Listen,
+            9 if writer == 0 => rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily]),
+            11 if writer == 0 => Action::PollChanges,
             10 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
             _ => {
-                let own = if mixed && rng.percent(30) { Some(durability(rng)) } else { None };
-                Action::Commit(Spec::Random(rng.next()), own)
+                let own = if mixed && rng.percent(30) { Some(random_durability(rng)) } else { None };
+                Action::Commit(CommitSpec::Random(rng.next()), own)
             }
         };
         script.push(next);
@@ -103,29 +103,29 @@ fn script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Action> {
 
 /// A few lives of one database, each ended by a crash (or, now and then, a close).
 fn random_case(case: &Case) -> Result<(), String> {
-    let mut rng = Rng::new(case.mixed());
+    let mut rng = Rng::new(case.case_seed());
     let writers = rng.pick(&[1, 2, 2, 3]);
-    let settings = Settings::random(&mut rng).durability(durability(&mut rng));
+    let settings = Settings::random(&mut rng).with_durability(random_durability(&mut rng));
     let (share, mixed) = (rng.percent(60), rng.percent(50));
     let ledger = Arc::new(Mutex::new(Ledger::new(writers)));
-    let (mut disk, mut owed) = (SimDisk::new(rng.next()), Owed::Acked);
+    let (mut disk, mut owed) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
     let cycles = rng.pick(&[2, 2, 2, 3]);
     let mut opening = 0; // crashes during open so far in a row
     let mut cycle = 0;
     while cycle < cycles {
         let n = rng.log_uniform(60) as usize;
-        let scripts: Vec<_> = (0..writers).map(|w| script(&mut rng, w, n, mixed)).collect();
+        let scripts: Vec<_> = (0..writers).map(|w| random_script(&mut rng, w, n, mixed)).collect();
         let when = match rng.below(10) {
-            0 | 1 if opening < 3 => When::Io(rng.between(1, 24) as u64),
-            2 => When::End,
-            3 if cycle > 0 => When::Closed,
-            _ => When::IoAfterOpen(1 + rng.below((n * writers * 3 + 10) as u64)),
+            0 | 1 if opening < 3 => CrashPoint::Io(rng.between(1, 24) as u64),
+            2 => CrashPoint::WritersDone,
+            3 if cycle > 0 => CrashPoint::CleanClose,
+            _ => CrashPoint::IoAfterOpen(1 + rng.below((n * writers * 3 + 10) as u64)),
         };
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = rng.percent(50);
-        let life = Life { seed: rng.next(), settings: settings.clone(), scripts, share, when, crash, verify };
-        let after = life.live(case, disk, &ledger, owed)?;
-        let in_open = after.in_open;
+        let life = DbSession { seed: rng.next(), settings: settings.clone(), scripts, write_shared_key: share, crash_point: when, crash_kind: crash, verify };
+        let after = life.run(case, disk, &ledger, owed)?;
+        let in_open = after.crashed_in_open;
         case.count("lives", 1);
         case.count("crashes", u64::from(after.crashed));
         case.count("crashes during open", u64::from(in_open));
@@ -133,42 +133,42 @@ fn random_case(case: &Case) -> Result<(), String> {
         opening = if in_open { opening + 1 } else { 0 };
         case.count("double crashes", u64::from(in_open && cycle > 0));
         cycle += u64::from(!in_open || opening >= 3);
-        (disk, owed) = (after.disk, after.owed);
+        (disk, owed) = (after.disk, after.required);
     }
-    let pattern = Life {
+    let pattern = DbSession {
         seed: rng.next(),
         settings,
         scripts: vec![Vec::new(); writers],
-        share,
-        when: When::Closed,
-        crash: Crash::Power,
+        write_shared_key: share,
+        crash_point: CrashPoint::CleanClose,
+        crash_kind: Crash::Power,
         verify: true,
     };
-    last_look(case, &pattern, disk, &ledger, owed)
+    check_final_state(case, &pattern, disk, &ledger, owed)
 }
 
 /// The menu of the exhaustive part.
-const MENU: [Action; 9] = [
-    Action::Commit(Spec::One, None),
-    Action::Commit(Spec::Pair, None),
-    Action::Commit(Spec::Delete, None),
-    Action::Commit(Spec::Changing, None),
-    Action::Change,
-    Action::Clear,
+const EXHAUSTIVE_ACTIONS: [Action; 9] = [
+    Action::Commit(CommitSpec::OneKey, None),
+    Action::Commit(CommitSpec::TwoFamilies, None),
+    Action::Commit(CommitSpec::Delete, None),
+    Action::Commit(CommitSpec::ChangingFamily, None),
+    Action::CreateOrDropFamily,
+    Action::ClearFamily,
     Action::Flush,
     Action::Compact,
     Action::Load(5, 60),
 ];
 
 /// All histories of up to `depth` operations, and those of fewer with a watermark at the end.
-fn histories(depth: u32) -> Vec<Vec<Action>> {
+fn all_histories(depth: u32) -> Vec<Vec<Action>> {
     let mut all: Vec<Vec<Action>> = vec![Vec::new()];
     let mut last = all.clone();
     for _ in 0..depth {
         last = last
             .iter()
             .flat_map(|history| {
-                MENU.iter().map(move |action| history.iter().copied().chain([*action]).collect())
+                EXHAUSTIVE_ACTIONS.iter().map(move |action| history.iter().copied().chain([*action]).collect())
             })
             .collect();
         all.extend(last.iter().cloned());
@@ -181,7 +181,7 @@ fn histories(depth: u32) -> Vec<Vec<Action>> {
 }
 
 /// Options of the exhaustive part: durability alternates with the history, so that both are seen.
-fn plain_settings(number: u64) -> Settings {
+fn exhaustive_settings(number: u64) -> Settings {
     let family = FamilyOptions::new()
         .memtable_bytes(4 << 10)
         .block_bytes(256)
@@ -207,14 +207,14 @@ fn plain_settings(number: u64) -> Settings {
 }
 
 /// One case of the exhaustive part is one history: every I/O of it, both kinds of crash.
-fn exhaustive(args: &Args) -> Tally {
-    let all = histories(args.depth);
+fn run_exhaustive(args: &Args) -> Tally {
+    let all = all_histories(args.depth);
     let n = all.len() as u64;
-    let mut tally = run_cases("crash", &args.common, EXHAUSTIVE, n, |case| {
-        let number = case.number - EXHAUSTIVE;
+    let mut tally = run_cases("crash", &args.common, EXHAUSTIVE_BASE, n, |case| {
+        let number = case.number - EXHAUSTIVE_BASE;
         let index = usize::try_from(number).map_err(|e| e.to_string())?;
         let history = all.get(index).ok_or("no such history")?;
-        every_point(case, number, history)
+        crash_at_every_io(case, number, history)
     });
     let points = tally.get("crash points");
     // The histories are counted by their crash points.
@@ -222,29 +222,29 @@ fn exhaustive(args: &Args) -> Tally {
     tally
 }
 
-fn every_point(case: &Case, number: u64, history: &[Action]) -> Result<(), String> {
-    let settings = plain_settings(number);
-    let life = |when, crash| Life {
-        seed: case.mixed(),
+fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(), String> {
+    let settings = exhaustive_settings(number);
+    let life = |when, crash| DbSession {
+        seed: case.case_seed(),
         settings: settings.clone(),
         scripts: vec![history.to_vec()],
-        share: false,
-        when,
-        crash,
+        write_shared_key: false,
+        crash_point: when,
+        crash_kind: crash,
         verify: false,
     };
-    let dry = life(When::Closed, Crash::Process).live(
+    let dry = life(CrashPoint::CleanClose, Crash::Process).run(
         case,
-        SimDisk::new(case.mixed()),
+        SimDisk::new(case.case_seed()),
         &Arc::new(Mutex::new(Ledger::new(1))),
-        Owed::Acked,
+        RequiredCommits::Acked,
     )?;
     let (all, open) = dry.ios;
     if let Some((Action::Sleep(_), busy)) = history.split_last() {
         let scripts = vec![busy.to_vec()];
         let ledger = Arc::new(Mutex::new(Ledger::new(1)));
-        let without = Life { scripts, ..life(When::Closed, Crash::Process) };
-        let ios = without.live(case, SimDisk::new(case.mixed()), &ledger, Owed::Acked)?.ios;
+        let without = DbSession { scripts, ..life(CrashPoint::CleanClose, Crash::Process) };
+        let ios = without.run(case, SimDisk::new(case.case_seed()), &ledger, RequiredCommits::Acked)?.ios;
         case.count("histories with a watermark", u64::from(all > ios.0));
     }
     // The I/Os of creating an empty database are the same in every history: the empty one covers them.
@@ -254,10 +254,10 @@ fn every_point(case: &Case, number: u64, history: &[Action]) -> Result<(), Strin
             case.count("crash points", 1);
             let point = || -> Result<(), String> {
                 let ledger = Arc::new(Mutex::new(Ledger::new(1)));
-                let disk = SimDisk::new(case.mixed());
-                let life = life(When::Io(io), crash);
-                let after = life.live(case, disk, &ledger, Owed::Acked)?;
-                last_look(case, &life, after.disk, &ledger, after.owed)
+                let disk = SimDisk::new(case.case_seed());
+                let life = life(CrashPoint::Io(io), crash);
+                let after = life.run(case, disk, &ledger, RequiredCommits::Acked)?;
+                check_final_state(case, &life, after.disk, &ledger, after.required)
             };
             point().map_err(|e| format!("{history:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
         }
@@ -270,8 +270,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_menu_is_multiplied_out() {
-        assert_eq!(histories(0).len(), 1);
-        assert_eq!(histories(2).len(), 1 + 9 + 81 + 9, "with those of one that go idle");
+    fn all_action_sequences_are_enumerated() {
+        assert_eq!(all_histories(0).len(), 1);
+        assert_eq!(all_histories(2).len(), 1 + 9 + 81 + 9, "with those of one that go idle");
     }
 }

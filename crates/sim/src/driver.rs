@@ -2,10 +2,10 @@
 
 use crate::history::Op;
 use crate::oracle::{Oracle, Outcome, Target};
-use perigee::KeyOrder;
+use perigee::KeyComparator;
 
 /// Runs `ops`; `Err` describes the first difference. Returns how many operations were really performed.
-pub fn run(target: &mut impl Target, ops: &[Op], order: KeyOrder) -> Result<u64, String> {
+pub fn run(target: &mut impl Target, ops: &[Op], order: KeyComparator) -> Result<u64, String> {
     let mut oracle = Oracle::new(order);
     let mut performed = 0;
     for (i, op) in ops.iter().enumerate() {
@@ -65,13 +65,13 @@ pub fn cut(text: &str, max: usize) -> String {
 mod tests {
     use super::*;
     use crate::history::Generator;
-    use crate::toy::{MISTAKES, Mistake, Toy};
+    use crate::faulty_oracle::{MISTAKES, Mistake, FaultyOracle};
 
     #[test]
-    fn a_clean_toy_passes() {
+    fn correct_oracle_passes() {
         for seed in 0..50 {
             let ops = Generator::new(seed).history(400);
-            assert!(run(&mut Toy::new(Mistake::None), &ops, KeyOrder::Bytes).is_ok());
+            assert!(run(&mut FaultyOracle::new(Mistake::None), &ops, KeyComparator::Bytes).is_ok());
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
         for &mistake in MISTAKES {
             let caught = (0..50).any(|seed| {
                 let ops = Generator::new(seed).history(400);
-                run(&mut Toy::new(mistake), &ops, KeyOrder::Bytes).is_err()
+                run(&mut FaultyOracle::new(mistake), &ops, KeyComparator::Bytes).is_err()
             });
             assert!(caught, "{mistake:?} was not flagged");
         }

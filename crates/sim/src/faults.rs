@@ -6,17 +6,17 @@
 //! process or the machine), nothing refused appears, reads go on, and after an unknown outcome nothing is acknowledged.
 
 use crate::contents::read_all;
-use crate::engine::PATH;
-use crate::ledger::{Ledger, Owed};
+use crate::engine_target::PATH;
+use crate::ledger::{Ledger, RequiredCommits};
 use crate::rng::{Rng, mix};
-use crate::runner::{Case, Common, Tally, conclude, held, run_cases};
-use crate::session::{Action, Life, Shared, Spec, When, Writer, last_look};
+use crate::runner::{Case, CommonArgs, Tally, print_summary, lock_mutex, run_cases};
+use crate::session::{Action, DbSession, SessionState, CommitSpec, CrashPoint, SessionWriter, check_final_state};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind};
 use perigee_env::Fs;
 use perigee_env::fs::memory::{Crash, Fault, SimDisk};
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -25,44 +25,44 @@ use std::sync::{Arc, Mutex};
 pub struct Args {
     /// Shared options; histories are added until that many cases were tried.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// Stop after so many fault points of each history.
     #[arg(long)]
     pub limit: Option<u64>,
 }
 
 /// Case numbers of one history.
-const PER_HISTORY: u64 = 1_000_000;
+const CASES_PER_HISTORY: u64 = 1_000_000;
 /// Numbers inside a history from here up: few open files, failing reads, full disks.
-const FILES: u64 = 850_000;
-const FILES_CASES: u64 = 6;
-const READS: u64 = 900_000;
-const FULL: u64 = 950_000;
-const READ_CASES: u64 = 12;
-const FULL_CASES: u64 = 4;
+const FEW_FILES_BASE: u64 = 850_000;
+const FEW_FILES_CASES: u64 = 6;
+const FAILING_READS_BASE: u64 = 900_000;
+const FULL_DISK_BASE: u64 = 950_000;
+const FAILING_READS_CASES: u64 = 12;
+const FULL_DISK_CASES: u64 = 4;
 /// From here up: logs larger than the free space.
-const LARGE_LOG: u64 = 970_000;
+const LARGE_LOG_BASE: u64 = 970_000;
 const LARGE_LOG_CASES: u64 = 8;
 const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
 /// How often a write is tried again after space came back.
-const PATIENCE: usize = 150;
+const RESUME_ATTEMPTS_MAX: usize = 150;
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
     let common = &args.common;
     let mut tally = Tally::default();
-    let mut history = common.case.map_or(0, |k| k / PER_HISTORY);
+    let mut history = common.case.map_or(0, |k| k / CASES_PER_HISTORY);
     loop {
-        let first = history * PER_HISTORY;
-        tally.add(&run_cases("faults", common, first + FILES, FILES_CASES, files_case));
-        tally.add(&run_cases("faults", common, first + READS, READ_CASES, read_case));
-        tally.add(&run_cases("faults", common, first + FULL, FULL_CASES, full_case));
-        tally.add(&run_cases("faults", common, first + LARGE_LOG, LARGE_LOG_CASES, large_log_case));
-        let order = shuffled(Plan::new(common.seed, history).ios() * FAULTS.len() as u64 * 2, history);
+        let first = history * CASES_PER_HISTORY;
+        tally.add(&run_cases("faults", common, first + FEW_FILES_BASE, FEW_FILES_CASES, few_files_case));
+        tally.add(&run_cases("faults", common, first + FAILING_READS_BASE, FAILING_READS_CASES, failing_reads_case));
+        tally.add(&run_cases("faults", common, first + FULL_DISK_BASE, FULL_DISK_CASES, full_disk_case));
+        tally.add(&run_cases("faults", common, first + LARGE_LOG_BASE, LARGE_LOG_CASES, large_log_case));
+        let order = shuffled(FaultPlan::new(common.seed, history).count_ios() * FAULTS.len() as u64 * 2, history);
         let points = args.limit.unwrap_or(u64::MAX).min(order.len() as u64);
         if tally.violations == 0 || !common.stop {
             tally.add(&run_cases("faults", common, first, points, |case| {
-                let index = (case.number % PER_HISTORY) as usize;
+                let index = (case.number % CASES_PER_HISTORY) as usize;
                 fault_case(case, *order.get(index).ok_or("no such case")?)
             }));
         }
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> bool {
             break;
         }
     }
-    conclude(&tally, if common.case.is_some() { 1 } else { common.cases })
+    print_summary(&tally, if common.case.is_some() { 1 } else { common.cases })
 }
 
 /// The numbers below `n` in random order, so that a short run sees a bit of everything.
@@ -85,67 +85,67 @@ fn shuffled(n: u64, seed: u64) -> Vec<u64> {
 }
 
 /// A history with its options and world.
-struct Plan {
+struct FaultPlan {
     seed: u64,
     settings: Settings,
     script: Vec<Action>,
 }
 
-impl Plan {
-    fn new(seed: u64, history: u64) -> Plan {
+impl FaultPlan {
+    fn new(seed: u64, history: u64) -> FaultPlan {
         let mut rng = Rng::new(mix(seed, history));
-        let settings = Settings::random(&mut rng).durability(Durability::Full);
+        let settings = Settings::random(&mut rng).with_durability(Durability::Full);
         let script = (0..40)
             .map(|i| match i % 10 {
                 3 => Action::Flush,
                 5 => {
-                    rng.pick(&[Action::Change, Action::Change, Action::Clear, Action::Clone, Action::Rename])
+                    rng.pick(&[Action::CreateOrDropFamily, Action::CreateOrDropFamily, Action::ClearFamily, Action::CloneFamily, Action::RenameFamily])
                 }
                 7 if i > 20 => Action::Compact,
                 8 => Action::Sync,
                 4 if i > 10 => Action::Load(rng.next(), 100),
-                6 => Action::Commit(Spec::Random(rng.next()), Some(Durability::None)),
-                _ => Action::Commit(Spec::Random(rng.next()), None),
+                6 => Action::Commit(CommitSpec::Random(rng.next()), Some(Durability::None)),
+                _ => Action::Commit(CommitSpec::Random(rng.next()), None),
             })
             .collect();
-        Plan { seed: rng.next(), settings, script }
+        FaultPlan { seed: rng.next(), settings, script }
     }
 
-    fn of(case: &Case) -> Plan {
-        Plan::new(case.seed, case.number / PER_HISTORY)
+    fn of_case(case: &Case) -> FaultPlan {
+        FaultPlan::new(case.seed, case.number / CASES_PER_HISTORY)
     }
 
     /// Mutating I/Os of the history when nothing fails (0 if it cannot even run; then the cases tell).
-    fn ios(&self) -> u64 {
+    fn count_ios(&self) -> u64 {
         let run = || {
             let disk = SimDisk::new(self.seed);
-            World::new(self.seed).run(disk.clone(), |env| {
-                if let Ok(stage) = self.stage(env, &disk, &Arc::new(Mutex::new(Ledger::new(1)))) {
-                    let mut writer = Writer::new(&stage, 0);
+            SimWorld::new(self.seed).run(disk.clone(), |env| {
+                if let Ok(stage) = self.open_db(env, &disk, &Arc::new(Mutex::new(Ledger::new(1)))) {
+                    let mut writer = SessionWriter::new(&stage, 0);
                     for action in &self.script {
-                        let _ = writer.act(*action);
+                        let _ = writer.perform(*action);
                     }
                     let _ = stage.db.close();
                 }
-                disk.io_count()
+                disk.mutating_calls()
             })
         };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(0).max(1)
     }
 
     /// An open database with its steady families.
-    fn stage(&self, env: Env, disk: &Arc<SimDisk>, ledger: &Arc<Mutex<Ledger>>) -> Result<Shared, Error> {
+    fn open_db(&self, env: Env, disk: &Arc<SimDisk>, ledger: &Arc<Mutex<Ledger>>) -> Result<SessionState, Error> {
         let db = Db::open(Path::new(PATH), self.settings.options(env.clone()))?;
-        let stage = Shared {
+        let stage = SessionState {
             db,
             env,
             disk: disk.clone(),
             ledger: ledger.clone(),
             settings: self.settings.clone(),
-            share: true,
-            wrong: Mutex::new(None),
+            write_shared_key: true,
+            failure: Mutex::new(None),
         };
-        if let Err(e) = stage.prepare() {
+        if let Err(e) = stage.create_steady_families() {
             let _ = stage.db.close();
             return Err(e);
         }
@@ -153,109 +153,109 @@ impl Plan {
     }
 
     /// The life that examines a disk afterwards.
-    fn pattern(&self) -> Life {
-        Life {
+    fn check_session(&self) -> DbSession {
+        DbSession {
             seed: self.seed,
             settings: self.settings.clone(),
             scripts: vec![Vec::new()],
-            share: true,
-            when: When::Closed,
-            crash: Crash::Power,
+            write_shared_key: true,
+            crash_point: CrashPoint::CleanClose,
+            crash_kind: Crash::Power,
             verify: true,
         }
     }
 }
 
 /// The disks to examine, with the ledger as it was then, and what each owes.
-type Leftovers = Vec<(&'static str, Arc<SimDisk>, Ledger, Owed)>;
+type DisksToCheck = Vec<(&'static str, Arc<SimDisk>, Ledger, RequiredCommits)>;
 
 fn fault_case(case: &Case, number: u64) -> Result<(), String> {
-    let plan = Plan::of(case);
+    let plan = FaultPlan::of_case(case);
     let (fault, sticky, io) = (FAULTS[(number % 4) as usize], number / 4 % 2 == 1, number / 8 + 1);
     let place = format!("{fault:?}{} at I/O {io}", if sticky { " (until healed)" } else { "" });
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
-    case.keep("faulty", &disk);
+    case.keep_disk("faulty", &disk);
     disk.fail_at(io, fault, sticky);
-    let leftovers = World::new(plan.seed).run(disk.clone(), |env| {
-        let mut leftovers = Leftovers::new();
+    let leftovers = SimWorld::new(plan.seed).run(disk.clone(), |env| {
+        let mut leftovers = DisksToCheck::new();
         run_faulty(case, &plan, env, &disk, &ledger, (fault, io), &mut leftovers).map(|()| leftovers)
     });
     let leftovers = leftovers.map_err(|e| format!("{place}: {e}"))?;
     for (what, disk, ledger, owed) in leftovers {
         let ledger = Arc::new(Mutex::new(ledger));
-        last_look(case, &plan.pattern(), disk, &ledger, owed).map_err(|e| format!("{place}, {what}: {e}"))?;
+        check_final_state(case, &plan.check_session(), disk, &ledger, owed).map_err(|e| format!("{place}, {what}: {e}"))?;
     }
     Ok(())
 }
 
 fn run_faulty(
     case: &Case,
-    plan: &Plan,
+    plan: &FaultPlan,
     env: Env,
     disk: &Arc<SimDisk>,
     ledger: &Arc<Mutex<Ledger>>,
     (fault, io): (Fault, u64),
-    leftovers: &mut Leftovers,
+    leftovers: &mut DisksToCheck,
 ) -> Result<(), String> {
-    let stage = match plan.stage(env.clone(), disk, ledger) {
+    let stage = match plan.open_db(env.clone(), disk, ledger) {
         Ok(stage) => stage,
         Err(e) => {
             case.count("failed opens", 1);
-            expected_kind("open or create_family", &e)?;
-            disk.heal();
-            plan.stage(env.clone(), disk, ledger)
+            check_error_kind("open or create_family", &e)?;
+            disk.clear_faults();
+            plan.open_db(env.clone(), disk, ledger)
                 .map_err(|e| format!("open after the fault was gone: {e}"))?
         }
     };
-    let durable = Owed::Durable { before_us: 0 };
-    let take = |what, crash, owed| (what, disk.crash_clone(plan.seed, crash), held(ledger).clone(), owed);
+    let durable = RequiredCommits::Durable { before_us: 0 };
+    let take = |what, crash, owed| (what, disk.crash_clone(plan.seed, crash), lock_mutex(ledger).clone(), owed);
     let mut soon = None;
-    let failures = act_all(&plan.script, &stage, || {
-        if soon.is_none() && disk.io_count() >= io {
+    let failures = run_script(&plan.script, &stage, || {
+        if soon.is_none() && disk.mutating_calls() >= io {
             soon = Some(take("after a power cut soon after", Crash::Power, durable));
         }
     })?;
     leftovers.extend(soon);
     case.count("failed calls", failures);
-    check_running(&stage)?;
+    check_reads(&stage)?;
     // A failed sync or write may take pages with it that were only in the kernel's cache.
     let kernel_lies = matches!(fault, Fault::Eio | Fault::SyncFails);
-    let after_process = if kernel_lies { Owed::Durable { before_us: 0 } } else { Owed::Acked };
+    let after_process = if kernel_lies { RequiredCommits::Durable { before_us: 0 } } else { RequiredCommits::Acked };
     leftovers.push(take("after a crash of the process", Crash::Process, after_process));
     leftovers.push(take("after a power cut", Crash::Power, durable));
-    disk.heal();
+    disk.clear_faults();
     if fault == Fault::Enospc {
         commit_until_accepted(&stage)?;
-        check_running(&stage)?;
+        check_reads(&stage)?;
         leftovers.push(take("healed, then a power cut", Crash::Power, durable));
     }
     let closed = close(&stage);
     if let (Err(e), Fault::Enospc) = (&closed, fault) {
         return Err(format!("close after space came back: {e}"));
     }
-    let owed = if closed.is_ok() && !kernel_lies { Owed::Acked } else { after_process };
+    let owed = if closed.is_ok() && !kernel_lies { RequiredCommits::Acked } else { after_process };
     leftovers.push(take("after closing", Crash::Process, owed));
     Ok(())
 }
 
 /// Performs the script through failures, calling `between` after each action; counts the failures.
-fn act_all(script: &[Action], stage: &Shared, mut between: impl FnMut()) -> Result<u64, String> {
-    let mut writer = Writer::new(stage, 0);
+fn run_script(script: &[Action], stage: &SessionState, mut between: impl FnMut()) -> Result<u64, String> {
+    let mut writer = SessionWriter::new(stage, 0);
     let (mut failures, mut unknown) = (0, false);
     for action in script {
-        let acked = held(&stage.ledger).acked();
-        let result = writer.act(*action);
+        let acked = lock_mutex(&stage.ledger).acked_count();
+        let result = writer.perform(*action);
         between();
-        if unknown && held(&stage.ledger).acked() > acked {
+        if unknown && lock_mutex(&stage.ledger).acked_count() > acked {
             return Err("a commit was acknowledged after one with an unknown outcome".into());
         }
         if let Err((doing, e)) = result {
-            expected_kind(doing, &e)?;
+            check_error_kind(doing, &e)?;
             unknown |= doing == "commit" && e.kind() == ErrorKind::OutcomeUnknown;
             failures += 1;
             if failures <= 2 {
-                check_running(stage)?;
+                check_reads(stage)?;
             }
         }
     }
@@ -263,7 +263,7 @@ fn act_all(script: &[Action], stage: &Shared, mut between: impl FnMut()) -> Resu
 }
 
 /// A failing device is no reason for any other kind.
-fn expected_kind(doing: &str, e: &Error) -> Result<(), String> {
+fn check_error_kind(doing: &str, e: &Error) -> Result<(), String> {
     use ErrorKind::{AlreadyExists, Busy, Io, NoSpace, NotFound, OutcomeUnknown, Poisoned};
     match e.kind() {
         Io | NoSpace | OutcomeUnknown | Poisoned | Busy => Ok(()),
@@ -274,21 +274,21 @@ fn expected_kind(doing: &str, e: &Error) -> Result<(), String> {
 }
 
 /// Reads go on, and show what was acknowledged and nothing that was refused.
-fn check_running(stage: &Shared) -> Result<(), String> {
+fn check_reads(stage: &SessionState) -> Result<(), String> {
     let found = read_all(&stage.db).map_err(|e| format!("reading the running database: {e}"))?;
-    held(&stage.ledger)
-        .check(&found, Owed::Acked)
+    lock_mutex(&stage.ledger)
+        .check_recovered(&found, RequiredCommits::Acked)
         .map(drop)
         .map_err(|e| format!("in the running database: {e}"))
 }
 
 /// Writes must resume by themselves soon after space came back.
-fn commit_until_accepted(stage: &Shared) -> Result<(), String> {
-    let mut writer = Writer::new(stage, 0);
-    for attempt in 0..PATIENCE {
-        match writer.act(Action::Commit(Spec::One, None)) {
+fn commit_until_accepted(stage: &SessionState) -> Result<(), String> {
+    let mut writer = SessionWriter::new(stage, 0);
+    for attempt in 0..RESUME_ATTEMPTS_MAX {
+        match writer.perform(Action::Commit(CommitSpec::OneKey, None)) {
             Ok(()) => return Ok(()),
-            Err((_, e)) if e.is_retryable() && attempt + 1 < PATIENCE => stage.env.clock.sleep_us(100_000),
+            Err((_, e)) if e.is_retryable() && attempt + 1 < RESUME_ATTEMPTS_MAX => stage.env.clock.sleep_us(100_000),
             Err((_, e)) => return Err(format!("space came back, but a commit gave {e}")),
         }
     }
@@ -296,18 +296,18 @@ fn commit_until_accepted(stage: &Shared) -> Result<(), String> {
 }
 
 /// Failing reads: every answer is an error or right; afterwards everything is there.
-fn read_case(case: &Case) -> Result<(), String> {
-    let mut plan = Plan::of(case);
+fn failing_reads_case(case: &Case) -> Result<(), String> {
+    let mut plan = FaultPlan::of_case(case);
     plan.settings.cache_bytes = 0;
-    let number = case.number % PER_HISTORY - READS;
+    let number = case.number % CASES_PER_HISTORY - FAILING_READS_BASE;
     let suffix = [".klog", ".vlog", ".klog"][(number % 3) as usize];
     let times = [1, 2, 5, u64::MAX][(number / 3) as usize % 4];
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
-    case.keep("failing-reads", &disk);
-    World::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
-        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
-        act_all(&plan.script, &stage, || {})?;
+    case.keep_disk("failing-reads", &disk);
+    SimWorld::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
+        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        run_script(&plan.script, &stage, || {})?;
         stage.db.flush().map_err(|e| format!("flush: {e}"))?;
         let good = read_all(&stage.db).map_err(|e| format!("before the fault: {e}"))?;
         disk.fail_reads(suffix, times);
@@ -317,15 +317,15 @@ fn read_case(case: &Case) -> Result<(), String> {
             // What could not be read may not be deleted.
             let _ = stage.db.compact();
         }
-        disk.heal();
-        check_running(&stage)?;
+        disk.clear_faults();
+        check_reads(&stage)?;
         close(&stage).map_err(|e| format!("close: {e}"))
     })?;
-    last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+    check_final_state(case, &plan.check_session(), disk.crash_clone(1, Crash::Power), &ledger, RequiredCommits::Acked)
 }
 
 /// Closes the database; no file of it stays open, although handles live.
-fn close(stage: &Shared) -> Result<(), Error> {
+fn close(stage: &SessionState) -> Result<(), Error> {
     let closed = stage.db.close();
     match stage.disk.open_handles() {
         0 => closed,
@@ -336,43 +336,43 @@ fn close(stage: &Shared) -> Result<(), Error> {
 /// A process that may have few files open, because its limit is low or the application takes the rest. While no job holds files,
 /// every read goes on, with idle files closed for others. Beside jobs, what needs more files at once than there may be fails, and
 /// only that.
-fn files_case(case: &Case) -> Result<(), String> {
-    let mut plan = Plan::of(case);
-    let number = case.number % PER_HISTORY - FILES;
+fn few_files_case(case: &Case) -> Result<(), String> {
+    let mut plan = FaultPlan::of_case(case);
+    let number = case.number % CASES_PER_HISTORY - FEW_FILES_BASE;
     plan.settings.open_files = [0, 1000][(number % 2) as usize];
     (plan.settings.cache_bytes, plan.settings.scrub_us) = (0, 0);
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
-    case.keep("few-files", &disk);
-    World::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
+    case.keep_disk("few-files", &disk);
+    SimWorld::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
         // The database's share follows from this limit.
-        disk.set_open_files(Some(24));
-        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
-        disk.set_open_files(None);
-        act_all(&plan.script, &stage, || {})?;
+        disk.set_open_file_limit(Some(24));
+        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        disk.set_open_file_limit(None);
+        run_script(&plan.script, &stage, || {})?;
         let quiet = stage.db.pause_background_work().map_err(|e| format!("pause: {e}"))?;
         // The application takes all but two of the files.
-        disk.files().reclaim(usize::MAX);
-        disk.set_open_files(Some(disk.open_handles() + 2));
-        check_running(&stage)?;
+        disk.open_file_limiter().close_idle_files(usize::MAX);
+        disk.set_open_file_limit(Some(disk.open_handles() + 2));
+        check_reads(&stage)?;
         drop(quiet);
-        let mut writer = Writer::new(&stage, 0);
+        let mut writer = SessionWriter::new(&stage, 0);
         for action in &plan.script {
-            if let Err((doing, e)) = writer.act(*action) {
-                expected_kind(doing, &e)?;
+            if let Err((doing, e)) = writer.perform(*action) {
+                check_error_kind(doing, &e)?;
                 case.count("failed calls", 1);
             }
         }
-        disk.set_open_files(None);
-        check_running(&stage)?;
-        case.count("idle files closed", disk.files().reclaimed());
+        disk.set_open_file_limit(None);
+        check_reads(&stage)?;
+        case.count("idle files closed", disk.open_file_limiter().reclaimed_files());
         close_or_poisoned(&stage)
     })?;
-    last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+    check_final_state(case, &plan.check_session(), disk.crash_clone(1, Crash::Power), &ledger, RequiredCommits::Acked)
 }
 
 /// A close after failures: an unknown outcome may have stopped the database for good, but no file stays open.
-fn close_or_poisoned(stage: &Shared) -> Result<(), String> {
+fn close_or_poisoned(stage: &SessionState) -> Result<(), String> {
     match close(stage) {
         Err(e) if e.kind() != ErrorKind::Poisoned => Err(format!("close: {e}")),
         _ => Ok(()),
@@ -391,7 +391,7 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
                     return Err(format!("a failing read of \"{}\" gave {got}", key.escape_ascii()));
                 }
                 Err(e) => {
-                    expected_kind("get", &e)?;
+                    check_error_kind("get", &e)?;
                     failed += 1;
                 }
             }
@@ -403,7 +403,7 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
                 return Err(format!("a failing scan gave {} of {} entries", entries.len(), map.len()));
             }
             Err(e) => {
-                expected_kind("scan", &e)?;
+                check_error_kind("scan", &e)?;
                 failed += 1;
             }
         }
@@ -412,36 +412,36 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
 }
 
 /// A disk that fills up and is freed, five times.
-fn full_case(case: &Case) -> Result<(), String> {
-    let mut plan = Plan::of(case);
-    let mut rng = Rng::new(case.mixed());
+fn full_disk_case(case: &Case) -> Result<(), String> {
+    let mut plan = FaultPlan::of_case(case);
+    let mut rng = Rng::new(case.case_seed());
     // Every other disk has a reserve large enough for a ballast that an open can live on.
     plan.settings.min_free_space = if case.number % 2 == 1 { 64 << 10 } else { plan.settings.min_free_space };
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
-    case.keep("full", &disk);
-    World::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
-        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+    case.keep_disk("full", &disk);
+    SimWorld::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
+        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         for _ in 0..5 {
             disk.set_capacity(disk.total_bytes() + rng.between(200, 30_000) as u64);
-            fill(&stage, &mut rng)?;
-            check_running(&stage)?;
+            fill_disk(&stage, &mut rng)?;
+            check_reads(&stage)?;
             disk.set_capacity(u64::MAX);
             commit_until_accepted(&stage)?;
-            check_running(&stage)?;
+            check_reads(&stage)?;
             case.count("filled and freed", 1);
         }
         // Behind a flush with room the ballast is made.
-        flush_with_room(&stage)?;
+        flush_after_space_freed(&stage)?;
         stage.db.close().map_err(|e| format!("close: {e}"))?;
-        open_full(case, &plan, &stage.env, &disk)
+        open_on_full_disk(case, &plan, &stage.env, &disk)
     })?;
-    last_look(case, &plan.pattern(), disk.crash_clone(1, Crash::Power), &ledger, Owed::Acked)
+    check_final_state(case, &plan.check_session(), disk.crash_clone(1, Crash::Power), &ledger, RequiredCommits::Acked)
 }
 
 /// A flush; a job that began while the disk was full may still have to say so.
-fn flush_with_room(stage: &Shared) -> Result<(), String> {
-    for _ in 1..PATIENCE {
+fn flush_after_space_freed(stage: &SessionState) -> Result<(), String> {
+    for _ in 1..RESUME_ATTEMPTS_MAX {
         match stage.db.flush() {
             Err(e) if e.kind() == ErrorKind::NoSpace => stage.env.clock.sleep_us(100_000),
             other => return other.map_err(|e| format!("flush: {e}")),
@@ -451,7 +451,7 @@ fn flush_with_room(stage: &Shared) -> Result<(), String> {
 }
 
 /// Opens on a disk without a free byte, once whole and once dying at some I/O; the ledger judges afterwards what is left.
-fn open_full(case: &Case, plan: &Plan, env: &Env, disk: &Arc<SimDisk>) -> Result<(), String> {
+fn open_on_full_disk(case: &Case, plan: &FaultPlan, env: &Env, disk: &Arc<SimDisk>) -> Result<(), String> {
     for (n, dies) in [true, false].into_iter().enumerate() {
         disk.set_capacity(disk.total_bytes());
         if dies {
@@ -462,9 +462,9 @@ fn open_full(case: &Case, plan: &Plan, env: &Env, disk: &Arc<SimDisk>) -> Result
                 case.count("opened without a byte free", u64::from(!dies));
                 let _ = db.close();
             }
-            Err(e) => expected_kind("open", &e).map_err(|e| format!("attempt {n}: {e}"))?,
+            Err(e) => check_error_kind("open", &e).map_err(|e| format!("attempt {n}: {e}"))?,
         }
-        disk.heal();
+        disk.clear_faults();
     }
     disk.set_capacity(u64::MAX);
     Ok(())
@@ -473,55 +473,55 @@ fn open_full(case: &Case, plan: &Plan, env: &Env, disk: &Arc<SimDisk>) -> Result
 /// The log of a database is larger than the space that is free, and than its ballast, when the process is killed: either the disk is
 /// full by then, or it was, and other files have been deleted since. Then it opens, and has lost nothing.
 fn large_log_case(case: &Case) -> Result<(), String> {
-    let mut plan = Plan::of(case);
-    let mut rng = Rng::new(case.mixed());
+    let mut plan = FaultPlan::of_case(case);
+    let mut rng = Rng::new(case.case_seed());
     let freed = case.number % 2 == 1;
-    plan.settings = plan.settings.durability(rng.pick(&[Durability::None, Durability::Full]));
+    plan.settings = plan.settings.with_durability(rng.pick(&[Durability::None, Durability::Full]));
     plan.settings.family = plan.settings.family.memtable_bytes(1 << 20);
     (plan.settings.memory_budget, plan.settings.log_retention) = (0, 0);
     // Without a reserve there is no ballast; a disk that stays full needs one.
     plan.settings.min_free_space = if freed { 0 } else { 8 << 10 };
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
-    case.keep("large-log", &disk);
+    case.keep_disk("large-log", &disk);
     let other = rng.between(4 << 10, 20 << 10) as u64;
-    World::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
-        let stage = plan.stage(env, &disk, &ledger).map_err(|e| e.to_string())?;
+    SimWorld::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
+        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         // Behind a flush the ballast is made.
         commit_until_accepted(&stage)?;
-        flush_with_room(&stage)?;
+        flush_after_space_freed(&stage)?;
         stage.db.wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
         stage.env.clock.sleep_us(1000);
         let capacity = disk.total_bytes() + other + 64 * 1024;
         disk.set_capacity(capacity - other);
-        fill(&stage, &mut rng)?;
-        check_running(&stage)?;
+        fill_disk(&stage, &mut rng)?;
+        check_reads(&stage)?;
         disk.set_capacity(if freed { capacity } else { disk.total_bytes() });
         Ok(())
     })?;
     let killed = disk.crash_clone(rng.next(), Crash::Process);
-    let cut = World::new(rng.next()).run(killed.clone(), |env| -> Result<Arc<SimDisk>, String> {
+    let cut = SimWorld::new(rng.next()).run(killed.clone(), |env| -> Result<Arc<SimDisk>, String> {
         killed.set_capacity(if freed { killed.total_bytes() + other } else { killed.total_bytes() });
         let options = plan.settings.options(env);
         let db = Db::open(Path::new(PATH), options).map_err(|e| format!("open, freed: {freed}: {e}"))?;
         let found = read_all(&db).map_err(|e| e.to_string())?;
-        held(&ledger).check(&found, Owed::Acked).map_err(|e| format!("after open, freed: {freed}: {e}"))?;
+        lock_mutex(&ledger).check_recovered(&found, RequiredCommits::Acked).map_err(|e| format!("after open, freed: {freed}: {e}"))?;
         case.count("opened with a log larger than the free space", 1);
         let cut = killed.crash_clone(case.number, Crash::Power);
         let _ = db.close();
         Ok(cut)
     })?;
-    let known = Arc::new(Mutex::new(held(&ledger).clone()));
-    last_look(case, &plan.pattern(), cut, &known, Owed::Acked).map_err(|e| format!("power cut: {e}"))?;
-    last_look(case, &plan.pattern(), killed.crash_clone(1, Crash::Process), &ledger, Owed::Acked)
+    let known = Arc::new(Mutex::new(lock_mutex(&ledger).clone()));
+    check_final_state(case, &plan.check_session(), cut, &known, RequiredCommits::Acked).map_err(|e| format!("power cut: {e}"))?;
+    check_final_state(case, &plan.check_session(), killed.crash_clone(1, Crash::Process), &ledger, RequiredCommits::Acked)
 }
 
 /// Commits until the disk is full, and a few times more.
-fn fill(stage: &Shared, rng: &mut Rng) -> Result<(), String> {
-    let mut writer = Writer::new(stage, 0);
+fn fill_disk(stage: &SessionState, rng: &mut Rng) -> Result<(), String> {
+    let mut writer = SessionWriter::new(stage, 0);
     let mut refused = 0;
     for _ in 0..3000 {
-        if let Err((_, e)) = writer.act(Action::Commit(Spec::Random(rng.next()), None)) {
+        if let Err((_, e)) = writer.perform(Action::Commit(CommitSpec::Random(rng.next()), None)) {
             if e.kind() != ErrorKind::NoSpace {
                 return Err(format!("a full disk gave {e}"));
             }
@@ -539,9 +539,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_that_a_device_may_cause() {
-        assert!(expected_kind("commit", &Error::new(ErrorKind::NoSpace, "x")).is_ok());
-        assert!(expected_kind("commit", &Error::new(ErrorKind::NotFound, "x")).is_err());
-        assert!(expected_kind("drop_family", &Error::new(ErrorKind::NotFound, "x")).is_ok());
+    fn failing_device_causes_only_io_error_kinds() {
+        assert!(check_error_kind("commit", &Error::new(ErrorKind::NoSpace, "x")).is_ok());
+        assert!(check_error_kind("commit", &Error::new(ErrorKind::NotFound, "x")).is_err());
+        assert!(check_error_kind("drop_family", &Error::new(ErrorKind::NotFound, "x")).is_ok());
     }
 }

@@ -6,16 +6,16 @@
 //! image is repaired and salvaged: see `loss_check`.
 
 use crate::contents::read_all;
-use crate::engine::PATH;
-use crate::image::{End, Image};
-use crate::ledger::{Contents, compare};
+use crate::engine_target::PATH;
+use crate::image::{ImageEnd, Image};
+use crate::ledger::{Contents, compare_families};
 use crate::loss_check;
 use crate::rng::{Rng, mix};
-use crate::runner::{Case, Common, Tally, run_cases};
+use crate::runner::{Case, CommonArgs, Tally, run_cases};
 use perigee::{Db, Error, RecoveryReport};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::fs::{Fs, OpenDir};
-use perigee_env::sim::World;
+use perigee_env::fs::{Fs, DirOpenMode};
+use perigee_env::sim::SimWorld;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct Args {
     /// Shared options; `--cases` is a floor here, every kind of damage is done.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// All eight bits of each byte instead of one.
     #[arg(long)]
     pub all_bits: bool,
@@ -54,15 +54,15 @@ enum Damage {
 const SECTOR: usize = 512;
 /// Of the damages to log segments and the manifest, one in this number is repaired and salvaged, too: a repair costs far more than an
 /// open, and neighbouring bytes give the same answer.
-const REPAIRED_OF_LOG: u64 = 4;
+const LOG_REPAIR_INTERVAL: u64 = 4;
 /// Of the damages to tables and value logs.
-const REPAIRED_OF_DATA: u64 = 64;
+const TABLE_REPAIR_INTERVAL: u64 = 64;
 
 /// Runs the command; whether nothing was silent.
 pub fn run(args: &Args) -> bool {
     let mut tally = Tally::default();
     let mut first = 0;
-    for (salt, end) in [(1, End::Closed), (0, End::Killed), (2, End::KilledIdle)] {
+    for (salt, end) in [(1, ImageEnd::Closed), (0, ImageEnd::Killed), (2, ImageEnd::KilledIdle)] {
         let image = match Image::build(mix(args.common.seed, salt), end) {
             Ok(image) => image,
             Err(e) => {
@@ -71,12 +71,12 @@ pub fn run(args: &Args) -> bool {
                 return false;
             }
         };
-        describe(&image);
-        let plan = plan(&image, args);
+        print_image(&image);
+        let plan = plan_damages(&image, args);
         let n = args.limit.unwrap_or(u64::MAX).min(plan.len() as u64);
         tally.add(&run_cases("flips", &args.common, first, n, |case| {
             let index = usize::try_from(case.number - first).map_err(|e| e.to_string())?;
-            one_case(case, &image, plan.get(index).ok_or("no such case")?, args.explain)
+            run_case(case, &image, plan.get(index).ok_or("no such case")?, args.explain)
         }));
         if tally.violations > 0 && args.common.stop {
             break;
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> bool {
     tally.violations == 0 && tally.cases >= floor
 }
 
-fn describe(image: &Image) {
+fn print_image(image: &Image) {
     let mut kinds: Vec<String> = Vec::new();
     for path in image.disk.paths() {
         kinds.push(format!("{} {}", path.display(), image.disk.read_raw(&path).len()));
@@ -99,14 +99,14 @@ fn describe(image: &Image) {
 }
 
 /// Everything that is done to an image.
-fn plan(image: &Image, args: &Args) -> Vec<Damage> {
+fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
     let mut rng = Rng::new(args.common.seed);
     let paths = image.disk.paths();
     let lens: Vec<usize> = paths.iter().map(|p| image.disk.read_raw(p).len()).collect();
     let mut plan = Vec::new();
     for (file, &len) in lens.iter().enumerate() {
         // Tables are damaged in the other images.
-        if image.end == End::KilledIdle && !describes(&paths[file]) {
+        if image.end == ImageEnd::KilledIdle && !is_log_or_manifest(&paths[file]) {
             continue;
         }
         for offset in 0..len {
@@ -119,7 +119,7 @@ fn plan(image: &Image, args: &Args) -> Vec<Damage> {
         let step = args.truncate_step.max(1);
         plan.extend((rng.index(step)..len).step_by(step).map(|len| Damage::Truncate { file, len }));
         plan.extend([0, len / 4, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }));
-        if describes(&paths[file]) {
+        if is_log_or_manifest(&paths[file]) {
             // Zeros up to the end, as lost pages leave them: they look like preallocated space.
             plan.extend((rng.index(step)..len).step_by(step).map(|from| Damage::Zero { file, from }));
         }
@@ -139,12 +139,12 @@ fn plan(image: &Image, args: &Args) -> Vec<Damage> {
 }
 
 /// Whether it is a file that says what the database is, or what was written last.
-fn describes(path: &Path) -> bool {
+fn is_log_or_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "wal") || path.file_name().is_some_and(|n| n == "MANIFEST")
 }
 
 /// The damaged disk, and the one file whose bytes changed (if it is one).
-fn damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, PathBuf)> {
+fn apply_damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, PathBuf)> {
     let (disk, paths) = (image.disk.deep_clone(), image.disk.paths());
     let read = |file: usize| image.disk.read_raw(&paths[file]);
     let change = |file: usize, f: &dyn Fn(&mut Vec<u8>)| {
@@ -179,7 +179,7 @@ fn damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, Pa
         Damage::Delete { file } => {
             let path = paths[*file].clone();
             let (dir, name) = (path.parent()?, path.file_name()?.to_str()?);
-            let dir = disk.open_dir(dir, OpenDir::Existing).ok()?;
+            let dir = disk.open_dir(dir, DirOpenMode::Existing).ok()?;
             dir.remove(name).ok()?;
             dir.sync().ok()?;
             path
@@ -189,39 +189,39 @@ fn damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, Pa
 }
 
 /// What opening and reading gave.
-enum Seen {
-    Refused(Error),
+enum OpenOutcome {
+    OpenFailed(Error),
     ReadError(Error),
     Contents(Contents, RecoveryReport),
 }
 
-fn one_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<(), String> {
-    let Some((disk, path)) = damage(image, what, case.mixed()) else {
+fn run_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<(), String> {
+    let Some((disk, path)) = apply_damage(image, what, case.case_seed()) else {
         case.count("no change", 1);
         return Ok(());
     };
-    case.keep("damaged", &disk.deep_clone());
-    let before = files(&disk);
+    case.keep_disk("damaged", &disk.deep_clone());
+    let before = read_files(&disk);
     // Of other files a part, for the time that it takes.
-    let one_in = if describes(&path) { REPAIRED_OF_LOG } else { REPAIRED_OF_DATA };
+    let one_in = if is_log_or_manifest(&path) { LOG_REPAIR_INTERVAL } else { TABLE_REPAIR_INTERVAL };
     if case.number % one_in == 0 {
         let now = before.iter().find(|(p, _)| *p == path).map(|(_, bytes)| &bytes[..]);
-        let cut = image.excused(&path, now).map(|(cut, _)| cut);
+        let cut = image.contents_after_cut(&path, now).map(|(cut, _)| cut);
         loss_check::check(case, image, &disk, cut)
             .map_err(|e| format!("{what:?} of {}: {e}", path.display()))?;
     }
-    let seen = World::new(case.mixed()).run(disk.clone(), |env| look(image, env));
-    if explain && matches!(&seen, Seen::Contents(contents, _) if *contents == image.contents) {
+    let seen = SimWorld::new(case.case_seed()).run(disk.clone(), |env| open_and_read(image, env));
+    if explain && matches!(&seen, OpenOutcome::Contents(contents, _) if *contents == image.contents) {
         println!("no effect: {what:?} of {} ({:?})", path.display(), image.end);
     }
-    judge(case, image, &disk, &before, &path, seen)
+    check_outcome(case, image, &disk, &before, &path, seen)
         .map_err(|e| format!("{what:?} of {}: {e}", path.display()))
 }
 
-fn look(image: &Image, env: perigee::env::Env) -> Seen {
+fn open_and_read(image: &Image, env: perigee::env::Env) -> OpenOutcome {
     let db = match Db::open(Path::new(PATH), image.options(env)) {
         Ok(db) => db,
-        Err(e) => return Seen::Refused(e),
+        Err(e) => return OpenOutcome::OpenFailed(e),
     };
     let recovery = db.stats().recovery;
     let found = read_all(&db);
@@ -230,39 +230,39 @@ fn look(image: &Image, env: perigee::env::Env) -> Seen {
     match (found, report) {
         (Ok(contents), Ok(report)) => match report.errors.into_iter().next() {
             // Wrong contents are wrong even if verify says that something is damaged.
-            Some(e) if contents == image.contents => Seen::ReadError(e),
-            _ => Seen::Contents(contents, recovery),
+            Some(e) if contents == image.contents => OpenOutcome::ReadError(e),
+            _ => OpenOutcome::Contents(contents, recovery),
         },
-        (Err(e), _) | (Ok(_), Err(e)) => Seen::ReadError(e),
+        (Err(e), _) | (Ok(_), Err(e)) => OpenOutcome::ReadError(e),
     }
 }
 
-fn judge(
+fn check_outcome(
     case: &Case,
     image: &Image,
     disk: &SimDisk,
     before: &[(PathBuf, Vec<u8>)],
     path: &Path,
-    seen: Seen,
+    seen: OpenOutcome,
 ) -> Result<(), String> {
     match seen {
-        Seen::Refused(e) => {
-            names_a_file(&e)?;
+        OpenOutcome::OpenFailed(e) => {
+            check_names_file(&e)?;
             case.count("refused at open", 1);
-            unchanged(before, &files(disk)).map_err(|e| format!("open refused, but {e}"))
+            check_unchanged(before, &read_files(disk)).map_err(|e| format!("open refused, but {e}"))
         }
-        Seen::ReadError(e) => {
+        OpenOutcome::ReadError(e) => {
             case.count("noticed on reading", 1);
-            names_a_file(&e)
+            check_names_file(&e)
         }
-        Seen::Contents(contents, recovery) if contents == image.contents => {
+        OpenOutcome::Contents(contents, recovery) if contents == image.contents => {
             let told = recovery.truncated_bytes > 0 && !recovery.reason.is_empty();
             case.count(if told { "cut and told, nothing lost" } else { "no effect" }, 1);
             Ok(())
         }
-        Seen::Contents(contents, recovery) => {
+        OpenOutcome::Contents(contents, recovery) => {
             let now = before.iter().find(|(p, _)| p == path).map(|(_, bytes)| &bytes[..]);
-            match image.excused(path, now) {
+            match image.contents_after_cut(path, now) {
                 Some((cut, report)) if *cut == contents => {
                     if report && (recovery.truncated_bytes == 0 || recovery.reason.is_empty()) {
                         return Err(format!("a cut log was not reported: {recovery:?}"));
@@ -270,13 +270,13 @@ fn judge(
                     case.count("cut at the end of an unclosed log", 1);
                     Ok(())
                 }
-                _ => Err(format!("silent: {}", difference(&image.contents, &contents))),
+                _ => Err(format!("silent: {}", describe_difference(&image.contents, &contents))),
             }
         }
     }
 }
 
-fn names_a_file(e: &Error) -> Result<(), String> {
+fn check_names_file(e: &Error) -> Result<(), String> {
     let text = e.to_string();
     let internal = e.kind() == perigee::ErrorKind::Internal;
     let named = ["MANIFEST", ".wal", ".klog", ".vlog", "LOCK"].iter().any(|kind| text.contains(kind));
@@ -286,21 +286,21 @@ fn names_a_file(e: &Error) -> Result<(), String> {
     Ok(())
 }
 
-fn difference(expected: &Contents, found: &Contents) -> String {
+fn describe_difference(expected: &Contents, found: &Contents) -> String {
     if expected.keys().ne(found.keys()) {
         let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>().join(" ");
         return format!("families {} instead of {}", names(found), names(expected));
     }
-    let different = expected.iter().find_map(|(name, map)| compare(name, map, &found[name]).err());
+    let different = expected.iter().find_map(|(name, map)| compare_families(name, map, &found[name]).err());
     different.unwrap_or_default()
 }
 
-fn files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
+fn read_files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.read_raw(path))).collect()
 }
 
 /// A refused open changes no byte and removes nothing. (An empty lock file may be made.)
-fn unchanged(before: &[(PathBuf, Vec<u8>)], after: &[(PathBuf, Vec<u8>)]) -> Result<(), String> {
+fn check_unchanged(before: &[(PathBuf, Vec<u8>)], after: &[(PathBuf, Vec<u8>)]) -> Result<(), String> {
     for (path, bytes) in before {
         match after.iter().find(|(p, _)| p == path) {
             None => return Err(format!("{} was removed", path.display())),

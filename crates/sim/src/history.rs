@@ -9,7 +9,7 @@ pub const FAMILIES: usize = 4;
 /// Snapshot slots.
 pub const SNAPSHOTS: usize = 3;
 /// Moments of the past that are remembered.
-pub const MOMENTS: usize = 3;
+pub const HISTORY_POINTS: usize = 3;
 /// Slots that hold an open cursor or iterator.
 pub const CURSORS: usize = 4;
 
@@ -29,9 +29,9 @@ pub struct Value {
 
 impl Value {
     /// How it is put by a load: some expire.
-    pub fn loaded(self) -> How {
+    pub fn load_kind(self) -> WriteKind {
         const DAYS: [u64; 4] = [0, 1, 3, 3650];
-        if self.id % 7 == 3 { How::Days(DAYS[(self.id / 7 % 4) as usize]) } else { How::Plain }
+        if self.id % 7 == 3 { WriteKind::Ttl(DAYS[(self.id / 7 % 4) as usize]) } else { WriteKind::Plain }
     }
     /// Its bytes.
     pub fn bytes(self) -> Bytes {
@@ -41,19 +41,19 @@ impl Value {
 
 /// How an element of a batch writes.
 #[derive(Clone, Debug)]
-pub enum How {
+pub enum WriteKind {
     /// One key: put, or (without a value) delete.
     Plain,
     /// A put that ends after so many days and a half.
-    Days(u64),
+    Ttl(u64),
     /// An operand, to be merged into what is there.
     Merge,
     /// A delete of a key that was put at most once.
-    Single,
+    SingleDelete,
     /// A delete of a range; the key means nothing.
-    Range(Range),
+    DeleteRange(Range),
     /// A delete of all keys that begin with the key.
-    Prefix,
+    DeletePrefix,
 }
 
 /// One element of a batch: without a value it deletes.
@@ -66,12 +66,12 @@ pub struct Write {
     /// New value, or a delete.
     pub value: Option<Value>,
     /// In which way.
-    pub how: How,
+    pub how: WriteKind,
 }
 
 /// Where a cursor goes.
 #[derive(Clone, Debug)]
-pub enum Move {
+pub enum CursorMove {
     /// To the first entry.
     First,
     /// To the last entry.
@@ -88,7 +88,7 @@ pub enum Move {
 
 /// What a scan covers.
 #[derive(Clone, Debug)]
-pub enum Span {
+pub enum ScanBounds {
     /// A range.
     Range(Range),
     /// Keys with this prefix.
@@ -110,7 +110,7 @@ pub enum Op {
     /// Presence, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
     /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
-    Scan { family: usize, span: Span, snapshot: Option<usize>, backs: u64, steps: usize },
+    Scan { family: usize, span: ScanBounds, snapshot: Option<usize>, backs: u64, steps: usize },
     /// Takes a snapshot into a slot.
     TakeSnapshot { slot: usize },
     /// Drops it.
@@ -118,19 +118,19 @@ pub enum Op {
     /// Opens a cursor into a slot.
     OpenCursor { slot: usize, family: usize, range: Range, snapshot: Option<usize> },
     /// Moves it, and reads where it stands.
-    MoveCursor { slot: usize, to: Move },
+    MoveCursor { slot: usize, to: CursorMove },
     /// Opens an iterator into a slot, to be stepped between other operations.
-    OpenIter { slot: usize, family: usize, span: Span, snapshot: Option<usize> },
+    OpenIter { slot: usize, family: usize, span: ScanBounds, snapshot: Option<usize> },
     /// Takes one entry from an end of it.
     StepIter { slot: usize, back: bool },
     /// Drops what the slot holds.
     DropCursor { slot: usize },
     /// Remembers the number of the present, or (named) makes a snapshot of that name, in the place of an older one.
-    Remember { moment: usize, named: bool },
+    RememberSeq { moment: usize, named: bool },
     /// Everything in a family at a remembered moment.
-    Past { moment: usize, family: usize },
+    ReadPast { moment: usize, family: usize },
     /// Everything in a family as a consumer of the feed of changes knows it.
-    Follow { family: usize },
+    FollowFeed { family: usize },
     /// Creates the family of a slot.
     Create { family: usize },
     /// Drops it.
@@ -142,7 +142,7 @@ pub enum Op {
     /// Empties the family of a slot.
     Clear { family: usize },
     /// Names of all families.
-    Names,
+    FamilyNames,
     /// Flushes the database, or one family.
     Flush { family: Option<usize> },
     /// Compacts the database, or one family.
@@ -152,11 +152,11 @@ pub enum Op {
     /// Reclaims all that can be reclaimed, in the database or one family.
     Purge { family: Option<usize> },
     /// Pauses background work, tries a flush (refused, if there is anything to flush), resumes.
-    Pause,
+    FlushWhilePaused,
     /// Cancels compactions wherever they are, lets some time pass, resumes.
-    Cancel { us: u64 },
+    CancelCompactions { us: u64 },
     /// Sets the rate of background work; 0: no limit.
-    Rate { bytes_per_second: u64 },
+    SetRate { bytes_per_second: u64 },
     /// Makes everything durable.
     Sync,
     /// Waits for background work.
@@ -164,11 +164,11 @@ pub enum Op {
     /// Reads and checks every byte.
     Verify,
     /// So many days pass.
-    Pass { days: u64 },
+    AdvanceDays { days: u64 },
     /// The wall clock leaps ten years ahead, everything is compacted, and the clock is set right again.
-    Jump,
+    ClockJump,
     /// The wall clock is set ten years back.
-    Back,
+    ClockBack,
     /// Closes and opens again; all slots but the families are empty after it.
     Reopen,
 }
@@ -180,7 +180,7 @@ pub fn family_name(slot: usize) -> String {
 
 /// How keys of one history look.
 #[derive(Clone, Debug)]
-enum Keys {
+enum KeyShape {
     /// 0 to 3 bytes of a tiny alphabet, both extremes in it.
     Tiny,
     /// A long common prefix and a short number.
@@ -196,12 +196,12 @@ enum Keys {
 /// Makes histories.
 pub struct Generator {
     rng: Rng,
-    keys: [Keys; FAMILIES],
+    keys: [KeyShape; FAMILIES],
     next_value: u64,
     value_max: usize,
     recent: Vec<Bytes>,
     /// Keys that were put once, for single deletes.
-    once: Vec<(usize, Bytes)>,
+    put_once_keys: Vec<(usize, Bytes)>,
     /// Whether it merges: then all families need an operator.
     pub merges: bool,
 }
@@ -211,27 +211,27 @@ impl Generator {
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let keys = std::array::from_fn(|_| match rng.below(5) {
-            0 => Keys::Tiny,
+            0 => KeyShape::Tiny,
             1 => {
                 let len = rng.between(8, 300);
-                Keys::Prefixed(value_bytes(rng.next() | 1, len), rng.log_uniform(400))
+                KeyShape::Prefixed(value_bytes(rng.next() | 1, len), rng.log_uniform(400))
             }
-            2 => Keys::Integers(rng.log_uniform(600)),
-            3 => Keys::Words(rng.log_uniform(400)),
-            _ => Keys::Numbers(rng.log_uniform(600)),
+            2 => KeyShape::Integers(rng.log_uniform(600)),
+            3 => KeyShape::Words(rng.log_uniform(400)),
+            _ => KeyShape::Numbers(rng.log_uniform(600)),
         });
         let value_max = rng.pick(&[20, 200, 3000]);
         let (recent, once, merges) = (Vec::new(), Vec::new(), rng.percent(40));
-        Generator { rng, keys, next_value: 0, value_max, recent, once, merges }
+        Generator { rng, keys, next_value: 0, value_max, recent, put_once_keys: once, merges }
     }
 
     /// A history of `n` operations. The first create all families but one.
     pub fn history(&mut self, n: usize) -> Vec<Op> {
         let mut ops: Vec<Op> = (1..FAMILIES - 1).map(|family| Op::Create { family }).collect();
         while ops.len() < n {
-            let op = self.op();
+            let op = self.random_op();
             let steps = match op {
-                Op::OpenCursor { slot, .. } => self.moves(slot),
+                Op::OpenCursor { slot, .. } => self.cursor_moves(slot),
                 Op::OpenIter { slot, .. } => (0..self.rng.below(6))
                     .map(|_| Op::StepIter { slot, back: self.rng.percent(50) })
                     .collect(),
@@ -243,87 +243,87 @@ impl Generator {
         ops
     }
 
-    fn moves(&mut self, slot: usize) -> Vec<Op> {
+    fn cursor_moves(&mut self, slot: usize) -> Vec<Op> {
         let n = self.rng.below(6);
-        (0..n).map(|_| Op::MoveCursor { slot, to: self.movement() }).collect()
+        (0..n).map(|_| Op::MoveCursor { slot, to: self.random_move() }).collect()
     }
 
-    fn op(&mut self) -> Op {
+    fn random_op(&mut self) -> Op {
         const WEIGHTS: [u32; 23] =
             [380, 90, 80, 150, 40, 50, 25, 15, 30, 140, 20, 60, 10, 6, 8, 4, 7, 4, 5, 3, 9, 9, 30];
-        let family = self.family();
+        let family = self.random_family();
         match self.rng.weighted(&WEIGHTS) {
-            0 => self.put(family),
-            1 => Op::Write { writes: vec![self.write(family, true)], batched: false },
-            2 if self.rng.percent(7) => self.load(family),
-            2 => self.batch(),
+            0 => self.put_op(family),
+            1 => Op::Write { writes: vec![self.random_write(family, true)], batched: false },
+            2 if self.rng.percent(7) => self.load_op(family),
+            2 => self.batch_op(),
             3 if self.rng.percent(15) => {
                 // At least one: an answer for each key leaves no place for an error when there are none.
-                let keys = (0..self.rng.between(1, 40)).map(|_| self.near(family)).collect();
+                let keys = (0..self.rng.between(1, 40)).map(|_| self.nearby_key(family)).collect();
                 Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
             }
-            3 => Op::Get { family, key: self.key(family), snapshot: self.maybe_snapshot() },
-            4 => Op::Contains { family, key: self.key(family), snapshot: self.maybe_snapshot() },
-            5 => self.scan(family),
+            3 => Op::Get { family, key: self.random_key(family), snapshot: self.maybe_snapshot() },
+            4 => Op::Contains { family, key: self.random_key(family), snapshot: self.maybe_snapshot() },
+            5 => self.scan_op(family),
             6 => Op::TakeSnapshot { slot: self.rng.index(SNAPSHOTS) },
             7 => Op::DropSnapshot { slot: self.rng.index(SNAPSHOTS) },
             8 => Op::OpenCursor {
                 slot: self.rng.index(CURSORS),
-                range: self.range(family),
+                range: self.random_range(family),
                 snapshot: self.maybe_snapshot(),
                 family,
             },
-            9 => Op::MoveCursor { slot: self.rng.index(CURSORS), to: self.movement() },
+            9 => Op::MoveCursor { slot: self.rng.index(CURSORS), to: self.random_move() },
             10 => {
-                let (slot, span) = (self.rng.index(CURSORS), self.span(family));
+                let (slot, span) = (self.rng.index(CURSORS), self.random_bounds(family));
                 Op::OpenIter { slot, family, span, snapshot: self.maybe_snapshot() }
             }
             11 => Op::StepIter { slot: self.rng.index(CURSORS), back: self.rng.percent(50) },
             12 => Op::DropCursor { slot: self.rng.index(CURSORS) },
             13 => Op::Flush { family: self.maybe_family() },
-            14 => self.family_change(family),
+            14 => self.family_op(family),
             15 => Op::Compact { family: self.maybe_family() },
             16 => Op::Sync,
             17 => Op::WaitIdle,
-            18 => self.rare(),
-            20 => self.control(family),
-            21 => self.clock(),
-            22 => self.past(family),
+            18 => self.rare_op(),
+            20 => self.admin_op(family),
+            21 => self.clock_op(),
+            22 => self.history_op(family),
             _ => Op::Reopen,
         }
     }
 
-    fn past(&mut self, family: usize) -> Op {
-        let moment = self.rng.index(MOMENTS);
+    fn history_op(&mut self, family: usize) -> Op {
+        let moment = self.rng.index(HISTORY_POINTS);
         match self.rng.below(6) {
-            0 | 1 => Op::Remember { moment, named: self.rng.percent(30) },
-            2..5 => Op::Past { moment, family },
-            _ => Op::Follow { family },
+            0 | 1 => Op::RememberSeq { moment, named: self.rng.percent(30) },
+            2..5 => Op::ReadPast { moment, family },
+            _ => Op::FollowFeed { family },
         }
     }
 
-    fn clock(&mut self) -> Op {
+    fn clock_op(&mut self) -> Op {
         match self.rng.below(8) {
-            0..5 => Op::Pass { days: self.rng.between(1, 9) as u64 },
-            5 | 6 => Op::Jump,
-            _ => Op::Back,
+            0..5 => Op::AdvanceDays { days: self.rng.between(1, 9) as u64 },
+            5 | 6 => Op::ClockJump,
+            _ => Op::ClockBack,
         }
     }
 
     /// What an operator does.
-    fn control(&mut self, family: usize) -> Op {
+    fn admin_op(&mut self, family: usize) -> Op {
         match self.rng.below(9) {
-            0..4 => Op::CompactRange { family, range: self.range(family) },
+            0..4 => Op::CompactRange { family, range: self.random_range(family) },
             4 => Op::Purge { family: self.maybe_family() },
-            5 => Op::Pause,
-            6 | 7 => Op::Cancel { us: self.rng.log_uniform(3000) },
-            _ => Op::Rate { bytes_per_second: self.rng.pick(&[0, 0, 2 << 20, 200 << 10]) },
+            5 => Op::FlushWhilePaused,
+            6 | 7 => Op::CancelCompactions { us: self.rng.log_uniform(3000) },
+            _ => Op::SetRate { bytes_per_second: self.rng.pick(&[0, 0, 2 << 20, 200 << 10]) },
         }
     }
 
-    fn load(&mut self, family: usize) -> Op {
+    fn load_op(&mut self, family: usize) -> Op {
         let n = self.rng.log_uniform(120) as usize;
-        let mut entries: Vec<(Bytes, Value)> = (0..n).map(|_| (self.key(family), self.value())).collect();
+        let mut entries: Vec<(Bytes, Value)> = (0..n).map(|_| (self.random_key(family), self.new_value())).collect();
         if self.rng.percent(40) {
             entries.sort_by(|a, b| a.0.cmp(&b.0));
         }
@@ -333,14 +333,14 @@ impl Generator {
         Op::Load { families, entries, memory: self.rng.pick(&[1, 200, 1 << 10, 1 << 20]) }
     }
 
-    fn rare(&mut self) -> Op {
+    fn rare_op(&mut self) -> Op {
         match self.rng.below(3) {
             0 => Op::Verify,
-            _ => Op::Names,
+            _ => Op::FamilyNames,
         }
     }
 
-    fn family_change(&mut self, family: usize) -> Op {
+    fn family_op(&mut self, family: usize) -> Op {
         let to = self.rng.index(FAMILIES);
         match self.rng.weighted(&[40, 20, 12, 16, 12]) {
             0 => Op::Create { family },
@@ -351,73 +351,73 @@ impl Generator {
         }
     }
 
-    fn family(&mut self) -> usize {
+    fn random_family(&mut self) -> usize {
         self.rng.weighted(&[5, 5, 3, 1])
     }
 
     fn maybe_family(&mut self) -> Option<usize> {
-        if self.rng.percent(50) { Some(self.family()) } else { None }
+        if self.rng.percent(50) { Some(self.random_family()) } else { None }
     }
 
     fn maybe_snapshot(&mut self) -> Option<usize> {
         if self.rng.percent(30) { Some(self.rng.index(SNAPSHOTS)) } else { None }
     }
 
-    fn put(&mut self, family: usize) -> Op {
-        Op::Write { writes: vec![self.write(family, false)], batched: self.rng.percent(10) }
+    fn put_op(&mut self, family: usize) -> Op {
+        Op::Write { writes: vec![self.random_write(family, false)], batched: self.rng.percent(10) }
     }
 
-    fn batch(&mut self) -> Op {
+    fn batch_op(&mut self) -> Op {
         let n = self.rng.between(0, 12);
         let writes = (0..n)
             .map(|_| {
-                let (family, delete) = (self.family(), self.rng.percent(30));
-                self.write(family, delete)
+                let (family, delete) = (self.random_family(), self.rng.percent(30));
+                self.random_write(family, delete)
             })
             .collect();
         Op::Write { writes, batched: true }
     }
 
-    fn write(&mut self, family: usize, delete: bool) -> Write {
-        if delete && !self.once.is_empty() && self.rng.percent(15) {
-            let at = self.rng.index(self.once.len());
-            let (family, key) = self.once.swap_remove(at);
-            return Write { family, key, value: None, how: How::Single };
+    fn random_write(&mut self, family: usize, delete: bool) -> Write {
+        if delete && !self.put_once_keys.is_empty() && self.rng.percent(15) {
+            let at = self.rng.index(self.put_once_keys.len());
+            let (family, key) = self.put_once_keys.swap_remove(at);
+            return Write { family, key, value: None, how: WriteKind::SingleDelete };
         }
-        let value = if delete { None } else { Some(self.value()) };
+        let value = if delete { None } else { Some(self.new_value()) };
         if self.merges && !delete && self.rng.percent(60) {
-            return self.merge(family, value);
+            return self.merge_write(family, value);
         }
         let how = match (delete, self.rng.below(20)) {
-            (true, 0..4) => How::Range(self.range(family)),
-            (true, 4) => How::Prefix,
-            (false, 0..3) => How::Days(self.rng.pick(&[0, 1, 3, 3650])),
-            (false, 3) => return self.put_once(family, value),
-            _ => How::Plain,
+            (true, 0..4) => WriteKind::DeleteRange(self.random_range(family)),
+            (true, 4) => WriteKind::DeletePrefix,
+            (false, 0..3) => WriteKind::Ttl(self.rng.pick(&[0, 1, 3, 3650])),
+            (false, 3) => return self.put_once_write(family, value),
+            _ => WriteKind::Plain,
         };
-        Write { family, key: self.key(family), value, how }
+        Write { family, key: self.random_key(family), value, how }
     }
 
     /// An operand, mostly for a key that was used lately, so that there are many of one key.
-    fn merge(&mut self, family: usize, value: Option<Value>) -> Write {
+    fn merge_write(&mut self, family: usize, value: Option<Value>) -> Write {
         let again = !self.recent.is_empty() && self.rng.percent(70);
         let key =
-            if again { self.recent[self.rng.index(self.recent.len())].clone() } else { self.key(family) };
-        Write { family, key, value, how: How::Merge }
+            if again { self.recent[self.rng.index(self.recent.len())].clone() } else { self.random_key(family) };
+        Write { family, key, value, how: WriteKind::Merge }
     }
 
     /// A key that was never there, and will be deleted as such.
-    fn put_once(&mut self, family: usize, value: Option<Value>) -> Write {
+    fn put_once_write(&mut self, family: usize, value: Option<Value>) -> Write {
         let n = self.next_value;
         let key = match &self.keys[family] {
-            Keys::Integers(_) => (n as i64 + (1 << 40)).to_le_bytes().to_vec(),
+            KeyShape::Integers(_) => (n as i64 + (1 << 40)).to_le_bytes().to_vec(),
             _ => format!("once {n:06}").into_bytes(),
         };
-        self.once.push((family, key.clone()));
-        Write { family, key, value, how: How::Plain }
+        self.put_once_keys.push((family, key.clone()));
+        Write { family, key, value, how: WriteKind::Plain }
     }
 
-    fn value(&mut self) -> Value {
+    fn new_value(&mut self) -> Value {
         self.next_value += 1;
         let len = match self.rng.below(8) {
             0 => 0,
@@ -429,27 +429,27 @@ impl Generator {
     }
 
     /// A key of the family; now and then one used lately, so that keys are overwritten and found.
-    fn key(&mut self, family: usize) -> Bytes {
+    fn random_key(&mut self, family: usize) -> Bytes {
         if self.rng.percent(25) && !self.recent.is_empty() {
             return self.recent[self.rng.index(self.recent.len())].clone();
         }
         let key = match &self.keys[family] {
-            Keys::Tiny => {
+            KeyShape::Tiny => {
                 let n = self.rng.between(0, 3);
                 (0..n).map(|_| self.rng.pick(&[0x00, 0x01, b'a', 0xff])).collect()
             }
-            Keys::Prefixed(prefix, n) => {
+            KeyShape::Prefixed(prefix, n) => {
                 let i = self.rng.below(*n) as u16;
                 let mut key = prefix.clone();
                 key.extend_from_slice(&i.to_be_bytes());
                 key
             }
-            Keys::Numbers(n) => format!("{:05}", self.rng.below(*n)).into_bytes(),
-            Keys::Integers(n) => {
+            KeyShape::Numbers(n) => format!("{:05}", self.rng.below(*n)).into_bytes(),
+            KeyShape::Integers(n) => {
                 let i = self.rng.below(*n) as i64 - (*n / 2) as i64;
                 (i * [1, 100][(i & 1) as usize]).to_le_bytes().to_vec()
             }
-            Keys::Words(n) => self.word(*n),
+            KeyShape::Words(n) => self.random_word(*n),
         };
         if self.recent.len() < 24 {
             self.recent.push(key.clone());
@@ -460,7 +460,7 @@ impl Generator {
         key
     }
 
-    fn word(&mut self, n: u64) -> Bytes {
+    fn random_word(&mut self, n: u64) -> Bytes {
         let number = format!("Tide-{:x}", self.rng.below(n));
         let mut key: Bytes = match self.rng.below(3) {
             0 => number.to_ascii_uppercase().into_bytes(),
@@ -474,8 +474,8 @@ impl Generator {
     }
 
     /// A key near one of the family: its neighbours and prefixes, where off-by-one mistakes live.
-    fn near(&mut self, family: usize) -> Bytes {
-        let mut key = self.key(family);
+    fn nearby_key(&mut self, family: usize) -> Bytes {
+        let mut key = self.random_key(family);
         match self.rng.below(6) {
             0 => key.push(0),
             1 => key.push(0xff),
@@ -492,48 +492,48 @@ impl Generator {
         key
     }
 
-    fn movement(&mut self) -> Move {
-        let family = self.family();
+    fn random_move(&mut self) -> CursorMove {
+        let family = self.random_family();
         match self.rng.weighted(&[1, 1, 4, 4, 12, 12]) {
-            0 => Move::First,
-            1 => Move::Last,
-            2 => Move::Seek(self.near(family)),
-            3 => Move::SeekForPrev(self.near(family)),
-            4 => Move::Next,
-            _ => Move::Prev,
+            0 => CursorMove::First,
+            1 => CursorMove::Last,
+            2 => CursorMove::Seek(self.nearby_key(family)),
+            3 => CursorMove::SeekForPrev(self.nearby_key(family)),
+            4 => CursorMove::Next,
+            _ => CursorMove::Prev,
         }
     }
 
-    fn range(&mut self, family: usize) -> Range {
-        (self.bound(family), self.bound(family))
+    fn random_range(&mut self, family: usize) -> Range {
+        (self.random_bound(family), self.random_bound(family))
     }
 
-    fn bound(&mut self, family: usize) -> Bound<Bytes> {
+    fn random_bound(&mut self, family: usize) -> Bound<Bytes> {
         match self.rng.below(4) {
-            0 => Bound::Included(self.near(family)),
-            1 => Bound::Excluded(self.near(family)),
+            0 => Bound::Included(self.nearby_key(family)),
+            1 => Bound::Excluded(self.nearby_key(family)),
             _ => Bound::Unbounded,
         }
     }
 
-    fn span(&mut self, family: usize) -> Span {
+    fn random_bounds(&mut self, family: usize) -> ScanBounds {
         if self.rng.percent(60) {
-            return Span::Range(self.range(family));
+            return ScanBounds::Range(self.random_range(family));
         }
-        let mut prefix = self.near(family);
+        let mut prefix = self.nearby_key(family);
         let keep = self.rng.between(0, prefix.len());
         prefix.truncate(keep);
-        Span::Prefix(prefix)
+        ScanBounds::Prefix(prefix)
     }
 
-    fn scan(&mut self, family: usize) -> Op {
+    fn scan_op(&mut self, family: usize) -> Op {
         let backs = match self.rng.below(4) {
             0 => 0,
             1 => u64::MAX,
             _ => self.rng.next(),
         };
         let steps = if self.rng.percent(20) { 400 } else { self.rng.between(0, 30) };
-        Op::Scan { family, span: self.span(family), snapshot: self.maybe_snapshot(), backs, steps }
+        Op::Scan { family, span: self.random_bounds(family), snapshot: self.maybe_snapshot(), backs, steps }
     }
 }
 
@@ -542,7 +542,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_history() {
+    fn same_seed_gives_same_history() {
         let one = format!("{:?}", Generator::new(5).history(500));
         assert_eq!(one, format!("{:?}", Generator::new(5).history(500)));
         assert_ne!(one, format!("{:?}", Generator::new(6).history(500)));

@@ -1,13 +1,13 @@
 //! Builds the small database that the flips damage, and knows what damage may pass for a torn end.
 
 use crate::contents::read_all;
-use crate::engine::PATH;
+use crate::engine_target::PATH;
 use crate::ledger::Contents;
 use crate::rng::{Rng, value_bytes};
 use perigee::env::Env;
 use perigee::{Compression, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
 use perigee_env::fs::memory::{Crash, SimDisk};
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How the process that wrote an image ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ImageEnd {
     /// It closed the database.
     Closed,
     /// It was killed right after its last commit.
@@ -31,30 +31,30 @@ pub struct Image {
     /// What it holds.
     pub contents: Contents,
     /// How its last process ended.
-    pub end: End,
+    pub end: ImageEnd,
     /// The last operation of the last batch that wrote to each key: family and key.
-    pub newest: Newest,
+    pub latest_seqs: LatestSeqs,
     /// The last log segment and the ends of its records, with the contents after each (crashed image only).
-    pub tail: Option<Tail>,
+    pub tail: Option<LogTail>,
     /// Options to open it with.
     seed: u64,
 }
 
 /// The end of a log that was not closed.
-pub struct Tail {
+pub struct LogTail {
     /// The segment.
     pub path: PathBuf,
     /// The commits in it.
-    pub records: Vec<Record>,
+    pub records: Vec<LogRecord>,
 }
 
 /// One commit in a log segment.
-pub struct Record {
+pub struct LogRecord {
     path: PathBuf,
     /// Where it begins.
-    pub from: usize,
+    pub start_offset: usize,
     /// Where it ends.
-    pub to: usize,
+    pub end_offset: usize,
     /// The contents before it.
     pub before: Contents,
 }
@@ -80,12 +80,12 @@ pub fn options(env: Env, seed: u64) -> Options {
 
 impl Image {
     /// The image of a seed: several families, levels, value logs and log segments.
-    pub fn build(seed: u64, end: End) -> std::result::Result<Image, String> {
+    pub fn build(seed: u64, end: ImageEnd) -> std::result::Result<Image, String> {
         let disk = SimDisk::new(seed);
-        let built = World::new(seed).run(disk.clone(), |env| fill(env, &disk, seed, end));
+        let built = SimWorld::new(seed).run(disk.clone(), |env| build_database(env, &disk, seed, end));
         let ((contents, newest), copy, tail) = built.map_err(|e| format!("building the image: {e}"))?;
         // A process crash keeps the boot id: nothing that was written can be missing.
-        Ok(Image { disk: copy, contents, newest, end, tail, seed })
+        Ok(Image { disk: copy, contents, latest_seqs: newest, end, tail, seed })
     }
 
     /// The options to open it with.
@@ -95,28 +95,28 @@ impl Image {
 
     /// If the bytes of the last segment were changed to `bytes`: the contents that a cut there leaves, and whether
     /// something must be reported, provided nothing behind the first bad record proves that it was there.
-    pub fn excused(&self, path: &Path, bytes: Option<&[u8]>) -> Option<(&Contents, bool)> {
+    pub fn contents_after_cut(&self, path: &Path, bytes: Option<&[u8]>) -> Option<(&Contents, bool)> {
         let tail = self.tail.as_ref().filter(|tail| tail.path == path)?;
         let (bytes, before) = (bytes?, self.disk.read_raw(path));
-        let same = |r: &&Record| bytes.get(r.from..r.to) == before.get(r.from..r.to);
+        let same = |r: &&LogRecord| bytes.get(r.start_offset..r.end_offset) == before.get(r.start_offset..r.end_offset);
         let first = tail.records.iter().position(|r| !same(&r));
         let Some(first) = first else {
             // Only bytes behind the last record differ.
-            let end = tail.records.last()?.to;
+            let end = tail.records.last()?.end_offset;
             let untouched = bytes.get(..end) == before.get(..end);
-            return untouched.then_some((&self.contents, used(bytes) > end));
+            return untouched.then_some((&self.contents, written_len(bytes) > end));
         };
-        let start = tail.records[first].from;
+        let start = tail.records[first].start_offset;
         let head = bytes.get(..start) == before.get(..start);
         let proof = tail.records[first + 1..].iter().any(|r| same(&r));
-        (head && !proof).then_some((&tail.records[first].before, used(bytes) > start))
+        (head && !proof).then_some((&tail.records[first].before, written_len(bytes) > start))
     }
 }
 
-type Newest = BTreeMap<(String, Vec<u8>), u64>;
-type Built = ((Contents, Newest), Arc<SimDisk>, Option<Tail>);
+type LatestSeqs = BTreeMap<(String, Vec<u8>), u64>;
+type BuiltImage = ((Contents, LatestSeqs), Arc<SimDisk>, Option<LogTail>);
 
-fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, end: End) -> Result<Built> {
+fn build_database(env: Env, disk: &Arc<SimDisk>, seed: u64, end: ImageEnd) -> Result<BuiltImage> {
     let db = Db::open(Path::new(PATH), options(env.clone(), seed))?;
     let family = options(env.clone(), seed).default_family.unwrap_or_default();
     for name in FAMILIES {
@@ -124,8 +124,8 @@ fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, end: End) -> Result<Built> {
             db.create_family(name, family.clone())?;
         }
     }
-    let (contents, newest, records) = (Contents::new(), Newest::new(), Vec::new());
-    let mut filler = Filler { db, disk, rng: Rng::new(seed), contents, newest, records };
+    let (contents, newest, records) = (Contents::new(), LatestSeqs::new(), Vec::new());
+    let mut filler = ImageBuilder { db, disk, rng: Rng::new(seed), contents, latest_seqs: newest, records };
     filler.contents.extend(FAMILIES.map(|name| (name.to_string(), Default::default())));
     for round in 0..ROUNDS {
         for _ in 0..40 {
@@ -145,7 +145,7 @@ fn fill(env: Env, disk: &Arc<SimDisk>, seed: u64, end: End) -> Result<Built> {
     for _ in 0..6 {
         filler.commit()?;
     }
-    if end == End::KilledIdle {
+    if end == ImageEnd::KilledIdle {
         env.clock.sleep_us(IDLE_US);
     }
     filler.finish(seed, end)
@@ -157,40 +157,40 @@ const ROUNDS: usize = 6;
 const FAMILIES: [&str; 3] = ["alpha", "beta", "default"];
 
 /// A database being filled, and where each commit went.
-struct Filler<'a> {
+struct ImageBuilder<'a> {
     db: Db,
     disk: &'a Arc<SimDisk>,
     rng: Rng,
     contents: Contents,
-    newest: Newest,
-    records: Vec<Record>,
+    latest_seqs: LatestSeqs,
+    records: Vec<LogRecord>,
 }
 
-impl Filler<'_> {
+impl ImageBuilder<'_> {
     fn commit(&mut self) -> Result<()> {
         let before = self.contents.clone();
-        let old = last_segment(self.disk).map(|path| (used(&self.disk.read_raw(&path)), path));
-        let (batch, keys) = self.batch()?;
+        let old = last_segment(self.disk).map(|path| (written_len(&self.disk.read_raw(&path)), path));
+        let (batch, keys) = self.random_batch()?;
         let last = self.db.write(batch)?;
-        self.newest.extend(keys.into_iter().map(|key| (key, last)));
+        self.latest_seqs.extend(keys.into_iter().map(|key| (key, last)));
         let Some(path) = last_segment(self.disk) else { return Ok(()) };
-        let to = used(&self.disk.read_raw(&path));
+        let to = written_len(&self.disk.read_raw(&path));
         let record = match old {
-            Some((from, old)) if old == path => Record { path, from, to, before },
+            Some((from, old)) if old == path => LogRecord { path, start_offset: from, end_offset: to, before },
             Some((from, old))
-                if self.disk.paths().contains(&old) && used(&self.disk.read_raw(&old)) > from =>
+                if self.disk.paths().contains(&old) && written_len(&self.disk.read_raw(&old)) > from =>
             {
-                let to = used(&self.disk.read_raw(&old));
-                Record { path: old, from, to, before }
+                let to = written_len(&self.disk.read_raw(&old));
+                LogRecord { path: old, start_offset: from, end_offset: to, before }
             }
-            _ => Record { path, from: HEADER, to, before },
+            _ => LogRecord { path, start_offset: FILE_HEADER_BYTES, end_offset: to, before },
         };
         self.records.push(record);
         Ok(())
     }
 
     /// A batch, and the keys that it writes to.
-    fn batch(&mut self) -> Result<(WriteBatch, Vec<(String, Vec<u8>)>)> {
+    fn random_batch(&mut self) -> Result<(WriteBatch, Vec<(String, Vec<u8>)>)> {
         let (mut batch, rng, mut keys) = (WriteBatch::new(), &mut self.rng, Vec::new());
         for _ in 0..rng.between(1, 3) {
             let name = rng.pick(&FAMILIES);
@@ -224,7 +224,7 @@ impl Filler<'_> {
     }
 
     /// The image is worth damaging only if every kind of file is in it.
-    fn check_kinds(&self) -> Result<()> {
+    fn check_file_kinds(&self) -> Result<()> {
         let with =
             |end: &str| self.disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == end)).count();
         let levels: BTreeSet<u8> = self.db.files().iter().map(|f| f.level).collect();
@@ -235,34 +235,34 @@ impl Filler<'_> {
         Ok(())
     }
 
-    fn finish(mut self, seed: u64, end: End) -> Result<Built> {
+    fn finish(mut self, seed: u64, end: ImageEnd) -> Result<BuiltImage> {
         if read_all(&self.db)? != self.contents {
             return Err(perigee::Error::internal("the image does not hold what was written"));
         }
-        self.check_kinds()?;
-        let known = (self.contents, self.newest);
-        if end == End::Closed {
+        self.check_file_kinds()?;
+        let known = (self.contents, self.latest_seqs);
+        if end == ImageEnd::Closed {
             self.db.close()?;
             return Ok((known, self.disk.crash_clone(seed, Crash::Process), None));
         }
-        let tail = last_segment(self.disk).filter(|_| end == End::Killed).map(|path| {
+        let tail = last_segment(self.disk).filter(|_| end == ImageEnd::Killed).map(|path| {
             self.records.retain(|r| r.path == path);
-            Tail { path, records: self.records }
+            LogTail { path, records: self.records }
         });
         Ok((known, self.disk.crash_clone(seed, Crash::Process), tail))
     }
 }
 
 /// Bytes of a file header: where the first record of a segment begins.
-const HEADER: usize = 72;
+const FILE_HEADER_BYTES: usize = 72;
 
 /// How far a log segment is written: space that was taken ahead is zeros, and no record ends with one.
-fn used(bytes: &[u8]) -> usize {
+fn written_len(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
 }
 
 /// The log segment that records go to: the one with the highest number that holds any. (A later one was made ahead.)
 fn last_segment(disk: &SimDisk) -> Option<PathBuf> {
-    let holds = |p: &PathBuf| used(&disk.read_raw(p)) > HEADER;
+    let holds = |p: &PathBuf| written_len(&disk.read_raw(p)) > FILE_HEADER_BYTES;
     disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal") && holds(p)).max()
 }

@@ -1,12 +1,12 @@
 //! `perigee-sim kill`: a real process on real files, killed with SIGKILL at random times and (with strace) at
 //! chosen system calls, twice or more; then every acknowledged commit must be there.
 
-use crate::child;
+use crate::kill_child;
 use crate::contents::read_all;
-use crate::engine::clean;
-use crate::ledger::{Ledger, Owed, Told};
+use crate::engine_target::check_report;
+use crate::ledger::{Ledger, RequiredCommits, CommitOutcome};
 use crate::rng::Rng;
-use crate::runner::{Case, Common, conclude, held, run_cases};
+use crate::runner::{Case, CommonArgs, print_summary, lock_mutex, run_cases};
 use perigee::{Db, ErrorKind};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 pub struct Args {
     /// Shared options.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// Where the databases are made (default: the system's directory for temporary files).
     #[arg(long)]
     pub dir: Option<PathBuf>,
 }
 
 /// System calls at which the process is killed, and up to which occurrence.
-const CALLS: [(&str, u64); 6] = [
+const KILL_SYSCALLS: [(&str, u64); 6] = [
     ("write,writev,pwrite64,pwritev", 300),
     ("fsync,fdatasync", 120),
     ("rename,renameat,renameat2", 3),
@@ -35,10 +35,10 @@ const CALLS: [(&str, u64); 6] = [
     ("ftruncate,fallocate", 3),
 ];
 /// A process that outlives this, from when it runs, was not killed by its system call.
-const PATIENCE: Duration = Duration::from_millis(700);
+const SYSCALL_KILL_TIMEOUT: Duration = Duration::from_millis(700);
 /// Longest wait for what must happen however busy the machine is: a process that starts, or one that dies. After it the case
 /// fails.
-const LAST_RESORT: Duration = Duration::from_secs(600);
+const HANG_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
@@ -47,10 +47,10 @@ pub fn run(args: &Args) -> bool {
         println!("strace is not there (or may not trace): killing at random times only");
     }
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let tally = run_cases("kill", &args.common, 0, args.common.numbers(u64::MAX), |case| {
-        one_case(case, &base, strace)
+    let tally = run_cases("kill", &args.common, 0, args.common.case_limit(u64::MAX), |case| {
+        run_case(case, &base, strace)
     });
-    conclude(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
+    print_summary(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
 }
 
 fn strace_works() -> bool {
@@ -71,22 +71,22 @@ fn strace_works() -> bool {
 
 /// What the child said.
 #[derive(Debug, Default)]
-struct Heard {
+struct ChildReport {
     pid: Option<u32>,
     /// Commits acknowledged, for each writer: as many as the highest number and one.
     acked: Vec<usize>,
-    open: bool,
-    wrong: Option<String>,
+    opened: bool,
+    failure: Option<String>,
 }
 
-impl Heard {
-    fn line(&mut self, line: &str) {
+impl ChildReport {
+    fn parse_line(&mut self, line: &str) {
         let mut words = line.split(' ');
         let word = words.next();
         let mut number = || words.next().and_then(|w| w.parse::<usize>().ok());
         match word {
             Some("p") => self.pid = number().and_then(|n| u32::try_from(n).ok()),
-            Some("o") => self.open = true,
+            Some("o") => self.opened = true,
             Some("a") => {
                 if let (Some(writer), Some(n)) = (number(), number()) {
                     self.acked[writer] = n + 1;
@@ -95,7 +95,7 @@ impl Heard {
             Some("s") => {
                 if let (Some(writer), Some(start)) = (number(), number()) {
                     if start < self.acked[writer] {
-                        self.wrong = Some(format!(
+                        self.failure = Some(format!(
                             "writer {writer}: {} commits were acknowledged, after a crash there were {start}",
                             self.acked[writer]
                         ));
@@ -103,53 +103,53 @@ impl Heard {
                     self.acked[writer] = start;
                 }
             }
-            Some("e") => self.wrong = Some(format!("the child failed: {line}")),
+            Some("e") => self.failure = Some(format!("the child failed: {line}")),
             _ => {}
         }
     }
 }
 
-fn one_case(case: &Case, base: &Path, strace: bool) -> Result<(), String> {
-    let mut rng = Rng::new(case.mixed());
+fn run_case(case: &Case, base: &Path, strace: bool) -> Result<(), String> {
+    let mut rng = Rng::new(case.case_seed());
     let dir = base.join(format!("perigee-kill-{}-{}", std::process::id(), case.number));
-    child::remove(&dir);
+    kill_child::remove_dir(&dir);
     let writers = rng.between(1, 4);
-    let heard = Arc::new(Mutex::new(Heard { acked: vec![0; writers], ..Heard::default() }));
+    let heard = Arc::new(Mutex::new(ChildReport { acked: vec![0; writers], ..ChildReport::default() }));
     let crashes = rng.pick(&[2, 2, 3]);
     for _ in 0..crashes {
         let at_call = strace && rng.percent(60);
-        one_life(case, &dir, &heard, &mut rng, writers, at_call)?;
-        if let Some(wrong) = held(&heard).wrong.take() {
+        run_and_kill(case, &dir, &heard, &mut rng, writers, at_call)?;
+        if let Some(wrong) = lock_mutex(&heard).failure.take() {
             return Err(format!("{wrong} (left in {})", dir.display()));
         }
     }
-    let acked = held(&heard).acked.clone();
+    let acked = lock_mutex(&heard).acked.clone();
     case.count("commits acknowledged", acked.iter().sum::<usize>() as u64);
-    check(case.mixed(), &dir, &acked).map_err(|e| format!("{e} (left in {})", dir.display()))?;
-    child::remove(&dir);
+    check_recovered(case.case_seed(), &dir, &acked).map_err(|e| format!("{e} (left in {})", dir.display()))?;
+    kill_child::remove_dir(&dir);
     Ok(())
 }
 
 /// Starts the child and sees it die.
-fn one_life(
+fn run_and_kill(
     case: &Case,
     dir: &Path,
-    heard: &Arc<Mutex<Heard>>,
+    heard: &Arc<Mutex<ChildReport>>,
     rng: &mut Rng,
     writers: usize,
     at_call: bool,
 ) -> Result<(), String> {
-    let call = rng.pick(&CALLS);
+    let call = rng.pick(&KILL_SYSCALLS);
     let when = rng.log_uniform(call.1);
     {
-        let mut heard = held(heard);
-        (heard.pid, heard.open) = (None, false);
+        let mut heard = lock_mutex(heard);
+        (heard.pid, heard.opened) = (None, false);
     }
     let mut process = spawn(case, dir, writers, at_call.then_some((call.0, when)))?;
-    let listener = listen(&mut process, heard)?;
+    let listener = spawn_output_reader(&mut process, heard)?;
     let life = if at_call {
         case.count("killed at a system call", 1);
-        PATIENCE
+        SYSCALL_KILL_TIMEOUT
     } else {
         case.count("killed at a random time", 1);
         Duration::from_micros(rng.log_uniform(400_000))
@@ -160,18 +160,18 @@ fn one_life(
     while process.try_wait().map_err(|e| e.to_string())?.is_none() {
         // Under strace its life begins when it has said which process it is: before, only strace could be killed, and it would
         // go on without.
-        if end.is_none() && held(heard).pid.is_some() {
+        if end.is_none() && lock_mutex(heard).pid.is_some() {
             end = Some(Instant::now() + life);
         }
-        if end.map_or(started.elapsed() > LAST_RESORT, |end| Instant::now() >= end) {
+        if end.map_or(started.elapsed() > HANG_TIMEOUT, |end| Instant::now() >= end) {
             break;
         }
-        if probe && held(heard).open {
-            (probe, probed) = (false, second_open(case, dir));
+        if probe && lock_mutex(heard).opened {
+            (probe, probed) = (false, check_second_open_refused(case, dir));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let pid = held(heard).pid;
+    let pid = lock_mutex(heard).pid;
     kill(&mut process, pid)?;
     let _ = process.wait();
     listener.join().map_err(|_| "the listener panicked".to_string())?;
@@ -190,18 +190,18 @@ fn spawn(case: &Case, dir: &Path, writers: usize, call: Option<(&str, u64)>) -> 
         None => Command::new(program),
     };
     command.arg("kill-child").arg("--dir").arg(dir);
-    command.args(["--seed", &case.mixed().to_string(), "--writers", &writers.to_string()]);
+    command.args(["--seed", &case.case_seed().to_string(), "--writers", &writers.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().map_err(|e| format!("starting the child: {e}"))
 }
 
-fn listen(process: &mut Child, heard: &Arc<Mutex<Heard>>) -> Result<std::thread::JoinHandle<()>, String> {
+fn spawn_output_reader(process: &mut Child, heard: &Arc<Mutex<ChildReport>>) -> Result<std::thread::JoinHandle<()>, String> {
     let out = process.stdout.take().ok_or("the child has no output")?;
     let heard = heard.clone();
     Ok(std::thread::spawn(move || {
         for line in BufReader::new(out).lines() {
             match line {
-                Ok(line) => held(&heard).line(&line),
+                Ok(line) => lock_mutex(&heard).parse_line(&line),
                 Err(_) => break,
             }
         }
@@ -218,7 +218,7 @@ fn kill(process: &mut Child, pid: Option<u32>) -> Result<(), String> {
         let _ = kill.args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
         let killed = Instant::now();
         while !is_over(process) {
-            if killed.elapsed() > LAST_RESORT {
+            if killed.elapsed() > HANG_TIMEOUT {
                 done = Err(format!("process {pid} does not die"));
                 break;
             }
@@ -230,8 +230,8 @@ fn kill(process: &mut Child, pid: Option<u32>) -> Result<(), String> {
 }
 
 /// While the child lives, nobody else gets in.
-fn second_open(case: &Case, dir: &Path) -> Result<(), String> {
-    match Db::open(dir, child::options(case.mixed())) {
+fn check_second_open_refused(case: &Case, dir: &Path) -> Result<(), String> {
+    match Db::open(dir, kill_child::options(case.case_seed())) {
         Err(e) if e.kind() == ErrorKind::Locked => {
             case.count("second opens refused", 1);
             Ok(())
@@ -242,26 +242,26 @@ fn second_open(case: &Case, dir: &Path) -> Result<(), String> {
 }
 
 /// Everything acknowledged is there, whole, in all families; twice.
-fn check(seed: u64, dir: &Path, acked: &[usize]) -> Result<(), String> {
+fn check_recovered(seed: u64, dir: &Path, acked: &[usize]) -> Result<(), String> {
     let mut ledger = Ledger::new(acked.len());
     // All begin before any ends: the pipe does not tell in which order the writers took turns.
     for (writer, &acked) in acked.iter().enumerate() {
         for number in 0..=acked {
-            ledger.begin(writer, child::puts(seed, writer, number));
+            ledger.begin_commit(writer, kill_child::commit_puts(seed, writer, number));
         }
     }
     for (writer, &acked) in acked.iter().enumerate() {
         for number in 0..acked {
-            ledger.end(writer, number, Told::Acked, true, 0);
+            ledger.end_commit(writer, number, CommitOutcome::Acked, true, 0);
         }
-        ledger.end(writer, acked, Told::Unknown, false, 0);
+        ledger.end_commit(writer, acked, CommitOutcome::Unknown, false, 0);
     }
     for _ in 0..2 {
-        let db = Db::open(dir, child::options(seed)).map_err(|e| format!("open: {e}"))?;
+        let db = Db::open(dir, kill_child::options(seed)).map_err(|e| format!("open: {e}"))?;
         let found = read_all(&db).map_err(|e| format!("reading: {e}"))?;
-        ledger.check(&found, Owed::Acked)?;
+        ledger.check_recovered(&found, RequiredCommits::Acked)?;
         let report = db.verify().map_err(|e| format!("verify: {e}"))?;
-        clean(&report).map_err(|e| format!("verify found: {e}"))?;
+        check_report(&report).map_err(|e| format!("verify found: {e}"))?;
         db.close().map_err(|e| format!("close: {e}"))?;
     }
     Ok(())
@@ -272,14 +272,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_commit_is_heard() {
-        let mut heard = Heard { acked: vec![0, 0], ..Heard::default() };
+    fn skipped_commit_number_is_reported() {
+        let mut heard = ChildReport { acked: vec![0, 0], ..ChildReport::default() };
         for line in ["p 17", "s 0 0", "s 1 0", "o", "a 1 0", "a 1 1", "s 1 2"] {
-            heard.line(line);
+            heard.parse_line(line);
         }
-        assert!(heard.open && heard.pid == Some(17) && heard.wrong.is_none());
+        assert!(heard.opened && heard.pid == Some(17) && heard.failure.is_none());
         assert_eq!(heard.acked, [0, 2]);
-        heard.line("s 1 1");
-        assert!(heard.wrong.is_some());
+        heard.parse_line("s 1 1");
+        assert!(heard.failure.is_some());
     }
 }

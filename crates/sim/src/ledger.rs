@@ -10,17 +10,17 @@
 //! 4. A commit that failed, or was lost at an earlier recovery, is not there.
 
 use crate::history::Bytes;
-use crate::incarnations::{Affairs, Incarnations, changes};
-use crate::past::Past;
+use crate::family_incarnations::{FamilySet, FamilyIncarnations, is_changing_family};
+use crate::history_checker::HistoryChecker;
 use std::collections::BTreeMap;
 
 /// Contents of the families, by name.
 pub type Contents = BTreeMap<String, BTreeMap<Bytes, Bytes>>;
 
 /// The family of the counters; it always exists.
-pub const HOME: &str = "default";
+pub const COUNTER_FAMILY: &str = "default";
 /// A key that every writer writes in every batch of a database that shares.
-pub const SHARED: &[u8] = b"shared";
+pub const SHARED_KEY: &[u8] = b"shared";
 
 /// One element of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Put {
 
 /// What a writer was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum CommitOutcome {
     /// Nothing yet.
     Pending,
     /// Success.
@@ -48,11 +48,11 @@ pub enum Told {
 
 /// One commit.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct CommitAttempt {
     /// What it writes, the counter included.
     pub puts: Vec<Put>,
     /// What was answered.
-    pub told: Told,
+    pub outcome: CommitOutcome,
     /// Whether it must survive a power cut.
     pub durable: bool,
     started: u64,
@@ -63,7 +63,7 @@ pub struct Attempt {
 
 /// Which survivors a crash owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owed {
+pub enum RequiredCommits {
     /// Everything acknowledged (the process died, or the database was closed).
     Acked,
     /// What was durable (the power failed); and what was acknowledged before this virtual time.
@@ -76,16 +76,16 @@ pub enum Owed {
 /// All writers.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    writers: Vec<Vec<Attempt>>,
+    writers: Vec<Vec<CommitAttempt>>,
     clock: u64,
     /// The families that come and go. Only writer 0 changes them and writes to them.
-    pub changing: Incarnations,
+    pub families: FamilyIncarnations,
     /// What lives remember of each other beside it.
-    pub past: Past,
+    pub history: HistoryChecker,
 }
 
 /// The counter key of a writer.
-pub fn counter(writer: usize) -> Bytes {
+pub fn counter_key(writer: usize) -> Bytes {
     format!("n/{writer}").into_bytes()
 }
 
@@ -95,7 +95,7 @@ impl Ledger {
         Ledger { writers: vec![Vec::new(); writers], ..Ledger::default() }
     }
     /// The number of a writer's next attempt.
-    pub fn next(&self, writer: usize) -> usize {
+    pub fn next_attempt(&self, writer: usize) -> usize {
         self.writers[writer].len()
     }
     /// How many attempts there were.
@@ -107,21 +107,21 @@ impl Ledger {
         self.len() == 0
     }
     /// How many were acknowledged.
-    pub fn acked(&self) -> usize {
-        self.writers.iter().flatten().filter(|a| a.told == Told::Acked).count()
+    pub fn acked_count(&self) -> usize {
+        self.writers.iter().flatten().filter(|a| a.outcome == CommitOutcome::Acked).count()
     }
 
     /// A writer starts a commit.
-    pub fn begin(&mut self, writer: usize, mut puts: Vec<Put>) -> usize {
-        let number = self.next(writer);
+    pub fn begin_commit(&mut self, writer: usize, mut puts: Vec<Put>) -> usize {
+        let number = self.next_attempt(writer);
         puts.push(Put {
-            family: (HOME.into(), 0),
-            key: counter(writer),
+            family: (COUNTER_FAMILY.into(), 0),
+            key: counter_key(writer),
             value: Some(number.to_string().into_bytes()),
         });
         self.clock += 1;
         let started = self.clock;
-        let attempt = Attempt { puts, told: Told::Pending, durable: false, started, ended: 0, acked_us: 0 };
+        let attempt = CommitAttempt { puts, outcome: CommitOutcome::Pending, durable: false, started, ended: 0, acked_us: 0 };
         self.writers[writer].push(attempt);
         number
     }
@@ -132,50 +132,50 @@ impl Ledger {
     }
 
     /// It was told something.
-    pub fn end(&mut self, writer: usize, number: usize, told: Told, durable: bool, now_us: u64) {
+    pub fn end_commit(&mut self, writer: usize, number: usize, told: CommitOutcome, durable: bool, now_us: u64) {
         self.clock += 1;
         let attempt = &mut self.writers[writer][number];
-        attempt.told = told;
-        attempt.durable = durable && told == Told::Acked;
+        attempt.outcome = told;
+        attempt.durable = durable && told == CommitOutcome::Acked;
         attempt.ended = self.clock;
         attempt.acked_us = now_us;
     }
 
     /// A moment, for [`Ledger::synced`].
-    pub fn moment(&mut self) -> u64 {
+    pub fn advance_clock(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
     /// A sync that began at `moment` succeeded: everything acknowledged before is durable.
-    pub fn synced(&mut self, moment: u64) {
+    pub fn mark_synced(&mut self, moment: u64) {
         for attempt in self.writers.iter_mut().flatten() {
-            attempt.durable |= attempt.told == Told::Acked && attempt.ended < moment;
+            attempt.durable |= attempt.outcome == CommitOutcome::Acked && attempt.ended < moment;
         }
     }
 
     /// The latest time of an acknowledgement whose time counts.
     pub fn newest_ack_us(&self) -> u64 {
-        let times = self.writers.iter().flatten().filter(|a| a.told == Told::Acked).map(|a| a.acked_us);
+        let times = self.writers.iter().flatten().filter(|a| a.outcome == CommitOutcome::Acked).map(|a| a.acked_us);
         times.filter(|&us| us != u64::MAX).max().unwrap_or(0)
     }
 
     /// Checks recovered contents; on success returns how far each writer's commits go (the number of commits).
-    pub fn check(&self, found: &Contents, owed: Owed) -> Result<Vec<usize>, String> {
+    pub fn check_recovered(&self, found: &Contents, owed: RequiredCommits) -> Result<Vec<usize>, String> {
         let mut ends = Vec::new();
         for writer in 0..self.writers.len() {
-            ends.push(self.end_of(writer, found)?);
+            ends.push(self.commits_found(writer, found)?);
         }
-        self.check_owed(&ends, owed)?;
+        self.check_required(&ends, owed)?;
         self.check_order(&ends)?;
         self.check_contents(&ends, found)?;
         Ok(ends)
     }
 
     /// How many of a writer's attempts the counter says are there.
-    fn end_of(&self, writer: usize, found: &Contents) -> Result<usize, String> {
-        let home = found.get(HOME).ok_or("the default family is missing")?;
-        let Some(text) = home.get(&counter(writer)) else {
+    fn commits_found(&self, writer: usize, found: &Contents) -> Result<usize, String> {
+        let home = found.get(COUNTER_FAMILY).ok_or("the default family is missing")?;
+        let Some(text) = home.get(&counter_key(writer)) else {
             return Ok(0);
         };
         let number: usize = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| {
@@ -183,21 +183,21 @@ impl Ledger {
         })?;
         match self.writers[writer].get(number) {
             None => Err(format!("writer {writer}: commit {number} is there but was never begun")),
-            Some(a) if a.told == Told::Failed => Err(format!(
+            Some(a) if a.outcome == CommitOutcome::Failed => Err(format!(
                 "writer {writer}: commit {number} is there although it failed or was lost before"
             )),
             Some(_) => Ok(number + 1),
         }
     }
 
-    fn check_owed(&self, ends: &[usize], owed: Owed) -> Result<(), String> {
+    fn check_required(&self, ends: &[usize], owed: RequiredCommits) -> Result<(), String> {
         for (writer, attempts) in self.writers.iter().enumerate() {
             let missing = attempts.iter().enumerate().skip(ends[writer]).find(|(_, a)| {
                 let due = match owed {
-                    Owed::Acked => true,
-                    Owed::Durable { before_us } => a.durable || a.acked_us < before_us,
+                    RequiredCommits::Acked => true,
+                    RequiredCommits::Durable { before_us } => a.durable || a.acked_us < before_us,
                 };
-                a.told == Told::Acked && due
+                a.outcome == CommitOutcome::Acked && due
             });
             if let Some((number, attempt)) = missing {
                 return Err(format!(
@@ -212,11 +212,11 @@ impl Ledger {
     }
 
     fn check_order(&self, ends: &[usize]) -> Result<(), String> {
-        let present = |(w, attempts): (usize, &'_ Vec<Attempt>)| {
-            attempts[..ends[w]].iter().filter(|a| a.told != Told::Failed).map(|a| a.started).max()
+        let present = |(w, attempts): (usize, &'_ Vec<CommitAttempt>)| {
+            attempts[..ends[w]].iter().filter(|a| a.outcome != CommitOutcome::Failed).map(|a| a.started).max()
         };
-        let absent = |(w, attempts): (usize, &'_ Vec<Attempt>)| {
-            attempts[ends[w]..].iter().filter(|a| a.told == Told::Acked).map(|a| a.ended).min()
+        let absent = |(w, attempts): (usize, &'_ Vec<CommitAttempt>)| {
+            attempts[ends[w]..].iter().filter(|a| a.outcome == CommitOutcome::Acked).map(|a| a.ended).min()
         };
         let newest_present = self.writers.iter().enumerate().filter_map(present).max();
         let oldest_absent = self.writers.iter().enumerate().filter_map(absent).min();
@@ -231,26 +231,26 @@ impl Ledger {
     fn check_contents(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
         let mut expected: Contents = BTreeMap::new();
         for (writer, attempts) in self.writers.iter().enumerate() {
-            for attempt in attempts[..ends[writer]].iter().filter(|a| a.told != Told::Failed) {
-                self.apply(attempt, &mut expected);
+            for attempt in attempts[..ends[writer]].iter().filter(|a| a.outcome != CommitOutcome::Failed) {
+                self.apply_attempt(attempt, &mut expected);
             }
         }
-        for (name, map) in found.iter().filter(|(name, _)| !changes(name)) {
+        for (name, map) in found.iter().filter(|(name, _)| !is_changing_family(name)) {
             let empty = BTreeMap::new();
-            compare(name, expected.get(name).unwrap_or(&empty), map)?;
+            compare_families(name, expected.get(name).unwrap_or(&empty), map)?;
         }
         if let Some(name) = expected.keys().find(|name| !found.contains_key(*name)) {
             return Err(format!("family {name} is missing"));
         }
-        self.affairs(ends, found)?;
+        self.matching_families(ends, found)?;
         self.check_shared(ends, found)
     }
 
     /// The possible state of the changing families that was found; if none was, why the first is not the one.
-    fn affairs(&self, ends: &[usize], found: &Contents) -> Result<&Affairs, String> {
+    fn matching_families(&self, ends: &[usize], found: &Contents) -> Result<&FamilySet, String> {
         let mut why = None;
-        for affairs in self.changing.possible() {
-            match self.check_affairs(affairs, ends, found) {
+        for affairs in self.families.candidates() {
+            match self.check_families(affairs, ends, found) {
                 Ok(()) => return Ok(affairs),
                 Err(e) => why = why.or(Some(e)),
             }
@@ -258,30 +258,30 @@ impl Ledger {
         Err(why.unwrap_or_default())
     }
 
-    fn check_affairs(&self, affairs: &Affairs, ends: &[usize], found: &Contents) -> Result<(), String> {
-        if let Some(name) = found.keys().find(|name| changes(name) && !affairs.contains_key(*name)) {
+    fn check_families(&self, affairs: &FamilySet, ends: &[usize], found: &Contents) -> Result<(), String> {
+        if let Some(name) = found.keys().find(|name| is_changing_family(name) && !affairs.contains_key(*name)) {
             return Err(format!("family {name} is there although it was dropped"));
         }
         for (name, incarnation) in affairs {
             let map = found.get(name).ok_or_else(|| format!("family {name} was made and is not there"))?;
-            let after = self.changing.origin(*incarnation).map_or(0, |o| o.after);
-            let acked = |a: &Attempt| a.told == Told::Acked;
+            let after = self.families.origin(*incarnation).map_or(0, |o| o.after);
+            let acked = |a: &CommitAttempt| a.outcome == CommitOutcome::Acked;
             if self.writers[0].iter().take(after).skip(ends[0]).any(acked) {
                 return Err(format!(
                     "family {name} is there, and a commit acknowledged before it was made is not"
                 ));
             }
-            compare(name, &self.incarnation(*incarnation, ends[0]), map)?;
+            compare_families(name, &self.incarnation_contents(*incarnation, ends[0]), map)?;
         }
         Ok(())
     }
 
     /// The contents of an incarnation after the first `end` attempts of writer 0.
-    fn incarnation(&self, incarnation: u32, end: usize) -> BTreeMap<Bytes, Bytes> {
-        let origin = self.changing.origin(incarnation);
+    fn incarnation_contents(&self, incarnation: u32, end: usize) -> BTreeMap<Bytes, Bytes> {
+        let origin = self.families.origin(incarnation);
         let parent = origin.and_then(|o| Some((o.parent?, o.after)));
-        let mut map = parent.map_or_else(BTreeMap::new, |(p, after)| self.incarnation(p, after.min(end)));
-        let survived = self.writers[0][..end].iter().filter(|a| a.told != Told::Failed);
+        let mut map = parent.map_or_else(BTreeMap::new, |(p, after)| self.incarnation_contents(p, after.min(end)));
+        let survived = self.writers[0][..end].iter().filter(|a| a.outcome != CommitOutcome::Failed);
         for put in survived.flat_map(|a| &a.puts).filter(|p| p.family.1 == incarnation) {
             match &put.value {
                 Some(value) => map.insert(put.key.clone(), value.clone()),
@@ -291,10 +291,10 @@ impl Ledger {
         map
     }
 
-    fn apply(&self, attempt: &Attempt, contents: &mut Contents) {
+    fn apply_attempt(&self, attempt: &CommitAttempt, contents: &mut Contents) {
         for put in &attempt.puts {
             let (name, incarnation) = &put.family;
-            if *incarnation != 0 || put.key == SHARED {
+            if *incarnation != 0 || put.key == SHARED_KEY {
                 continue;
             }
             let map = contents.entry(name.clone()).or_default();
@@ -309,7 +309,7 @@ impl Ledger {
     /// one had ended.
     fn check_shared(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
         let mut values: Vec<_> =
-            found.iter().filter(|(name, _)| !changes(name)).map(|(_, map)| map.get(SHARED)).collect();
+            found.iter().filter(|(name, _)| !is_changing_family(name)).map(|(_, map)| map.get(SHARED_KEY)).collect();
         values.dedup();
         let [Some(value)] = values[..] else {
             return match values[..] {
@@ -317,10 +317,10 @@ impl Ledger {
                 _ => Err(format!("families disagree about the shared key: {values:?}")),
             };
         };
-        let last: Vec<&Attempt> =
+        let last: Vec<&CommitAttempt> =
             ends.iter().zip(&self.writers).filter_map(|(&end, all)| all[..end].last()).collect();
         let shared =
-            |a: &&&Attempt| a.puts.iter().any(|p| p.key == SHARED && p.value.as_ref() == Some(value));
+            |a: &&&CommitAttempt| a.puts.iter().any(|p| p.key == SHARED_KEY && p.value.as_ref() == Some(value));
         let Some(winner) = last.iter().find(shared) else {
             return Err("the shared key holds a value that a later commit replaced".into());
         };
@@ -331,16 +331,16 @@ impl Ledger {
     }
 
     /// After a recovery: what is not there is gone for ever, and a family is there or is not.
-    pub fn settle(&mut self, ends: &[usize], found: &Contents) {
-        if let Ok(affairs) = self.affairs(ends, found).cloned() {
-            self.changing.settle(affairs);
+    pub fn discard_lost_commits(&mut self, ends: &[usize], found: &Contents) {
+        if let Ok(affairs) = self.matching_families(ends, found).cloned() {
+            self.families.resolve(affairs);
         }
         for (writer, &end) in ends.iter().enumerate() {
             for (number, attempt) in self.writers[writer].iter_mut().enumerate() {
                 if number >= end {
-                    attempt.told = Told::Failed;
-                } else if attempt.told != Told::Failed {
-                    attempt.told = Told::Acked;
+                    attempt.outcome = CommitOutcome::Failed;
+                } else if attempt.outcome != CommitOutcome::Failed {
+                    attempt.outcome = CommitOutcome::Acked;
                 }
                 // The clock of the next life starts again.
                 attempt.acked_us = u64::MAX;
@@ -350,7 +350,7 @@ impl Ledger {
 }
 
 /// Compares two families but for the shared key; the first difference in words.
-pub fn compare(
+pub fn compare_families(
     name: &str,
     expected: &BTreeMap<Bytes, Bytes>,
     found: &BTreeMap<Bytes, Bytes>,
@@ -359,7 +359,7 @@ pub fn compare(
         None => "nothing".to_string(),
         Some(v) => format!("{} bytes \"{}\"", v.len(), v[..v.len().min(24)].escape_ascii()),
     };
-    for key in expected.keys().chain(found.keys()).filter(|key| *key != SHARED) {
+    for key in expected.keys().chain(found.keys()).filter(|key| *key != SHARED_KEY) {
         let (want, got) = (expected.get(key), found.get(key));
         if want != got {
             return Err(format!(

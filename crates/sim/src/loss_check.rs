@@ -4,75 +4,75 @@
 //! range, or its last operation in the range of sequence numbers; 2. a salvaging reader answers "not found" for no acknowledged
 //! key; an older value is possible only if the report names a hole. Excused is what a strict open may cut: `cut`.
 
-use crate::engine::PATH;
+use crate::engine_target::PATH;
 use crate::image::Image;
 use crate::ledger::Contents;
 use crate::runner::Case;
 use perigee::env::Env;
-use perigee::{Db, Family, LostPiece, repair_in};
+use perigee::{Db, Family, DataLoss, repair_in};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-const MENDED: &str = "/mended";
+const REPAIRED_PATH: &str = "/mended";
 
 /// Checks both, each on a copy of the disk. `cut`: contents that a strict open of it may show.
 pub fn check(case: &Case, image: &Image, disk: &SimDisk, cut: Option<&Contents>) -> Result<(), String> {
     let run = |f: &(dyn Fn(Env) -> Result<(), String> + Sync)| {
         let copy: Arc<SimDisk> = disk.deep_clone();
-        World::new(case.mixed()).run(copy, f)
+        SimWorld::new(case.case_seed()).run(copy, f)
     };
-    run(&|env| repaired(case, image, cut, env)).map_err(|e| format!("repair: {e}"))?;
-    run(&|env| salvaged(case, image, cut, env)).map_err(|e| format!("salvage: {e}"))
+    run(&|env| check_repair(case, image, cut, env)).map_err(|e| format!("repair: {e}"))?;
+    run(&|env| check_salvage(case, image, cut, env)).map_err(|e| format!("salvage: {e}"))
 }
 
 /// What a key should have: a value now, or the one that an excused cut leaves.
-struct Expected<'a> {
+struct ExpectedValue<'a> {
     now: Option<&'a Vec<u8>>,
-    cut: Option<Option<&'a Vec<u8>>>,
+    after_cut: Option<Option<&'a Vec<u8>>>,
 }
 
-impl Expected<'_> {
-    fn admits(&self, found: Option<&Vec<u8>>) -> bool {
-        found == self.now || self.cut.is_some_and(|cut| cut == found)
+impl ExpectedValue<'_> {
+    fn allows(&self, found: Option<&Vec<u8>>) -> bool {
+        found == self.now || self.after_cut.is_some_and(|cut| cut == found)
     }
 }
 
-fn expected<'a>(image: &'a Image, cut: Option<&'a Contents>, family: &str, key: &[u8]) -> Expected<'a> {
+fn expected_value<'a>(image: &'a Image, cut: Option<&'a Contents>, family: &str, key: &[u8]) -> ExpectedValue<'a> {
     let of = |c: &'a Contents| c.get(family).and_then(|map| map.get(key));
-    Expected { now: of(&image.contents), cut: cut.map(of) }
+    ExpectedValue { now: of(&image.contents), after_cut: cut.map(of) }
 }
 
 /// Every key that was ever written, and every key that is there now.
-fn keys(image: &Image, family: &str, now: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeSet<Vec<u8>> {
-    let written = image.newest.keys().filter(|(name, _)| name == family).map(|(_, key)| key);
+fn all_keys(image: &Image, family: &str, now: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeSet<Vec<u8>> {
+    let written = image.latest_seqs.keys().filter(|(name, _)| name == family).map(|(_, key)| key);
     written.chain(now.keys()).cloned().collect()
 }
 
-fn repaired(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
-    let report = match repair_in(&env, PATH, MENDED, |_, _| {}) {
+fn check_repair(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
+    let report = match repair_in(&env, PATH, REPAIRED_PATH, |_, _| {}) {
         Ok(report) => report,
         // Nothing of a database is left.
         Err(e) => return if e.kind() == perigee::ErrorKind::NotFound { Ok(()) } else { Err(e.to_string()) },
     };
-    let db = Db::open(MENDED, image.options(env)).map_err(|e| format!("the new database: {e}"))?;
+    let db = Db::open(REPAIRED_PATH, image.options(env)).map_err(|e| format!("the new database: {e}"))?;
     let mut names: BTreeSet<String> = db.families().into_iter().collect();
     names.extend(image.contents.keys().cloned());
     let mut different = 0;
     for name in &names {
         let now = match db.family(name) {
-            Ok(family) => entries(&family).map_err(|e| e.to_string())?,
+            Ok(family) => read_entries(&family).map_err(|e| e.to_string())?,
             Err(_) => BTreeMap::new(),
         };
-        for key in keys(image, name, &now) {
-            if expected(image, cut, name, &key).admits(now.get(&key)) {
+        for key in all_keys(image, name, &now) {
+            if expected_value(image, cut, name, &key).allows(now.get(&key)) {
                 continue;
             }
             different += 1;
-            let seq = image.newest.get(&(name.clone(), key.clone())).copied();
-            if !report.lost.iter().any(|piece| explains(piece, name, &key, seq)) {
+            let seq = image.latest_seqs.get(&(name.clone(), key.clone())).copied();
+            if !report.lost.iter().any(|piece| may_contain(piece, name, &key, seq)) {
                 let (key, lost) = (key.escape_ascii(), &report.lost);
                 return Err(format!(
                     "\"{key}\" of {name}, operation {seq:?}, differs, and lost is only {lost:?}"
@@ -84,12 +84,12 @@ fn repaired(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Res
     db.close().map_err(|e| e.to_string())
 }
 
-fn entries(family: &Family) -> perigee::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+fn read_entries(family: &Family) -> perigee::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     family.iter()?.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect()
 }
 
 /// Whether the last operation on a key may have been in a lost piece.
-fn explains(piece: &LostPiece, family: &str, key: &[u8], seq: Option<u64>) -> bool {
+fn may_contain(piece: &DataLoss, family: &str, key: &[u8], seq: Option<u64>) -> bool {
     piece.entries != Some(0)
         && piece.family.as_ref().is_none_or(|name| name == family)
         && piece.first_key.as_ref().is_none_or(|first| &first[..] <= key)
@@ -100,7 +100,7 @@ fn explains(piece: &LostPiece, family: &str, key: &[u8], seq: Option<u64>) -> bo
         }
 }
 
-fn salvaged(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
+fn check_salvage(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
     let db = match Db::open(Path::new(PATH), image.options(env).salvage_readonly(true)) {
         Ok(db) => db,
         Err(_) => {
@@ -117,13 +117,13 @@ fn salvaged(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Res
             Err(_) if !recovery.reason.is_empty() => continue,
             Err(e) => return Err(e.to_string()),
         };
-        let all: Vec<Vec<u8>> = keys(image, name, &BTreeMap::new()).into_iter().collect();
+        let all: Vec<Vec<u8>> = all_keys(image, name, &BTreeMap::new()).into_iter().collect();
         let pinned = family.multi_get(&all);
         for (key, many) in all.iter().zip(pinned) {
-            let expected = expected(image, cut, name, key);
+            let expected = expected_value(image, cut, name, key);
             let check = |how: &str, found: Option<&Vec<u8>>| {
                 let older = found.is_some() && !recovery.reason.is_empty();
-                if expected.admits(found) || older {
+                if expected.allows(found) || older {
                     return Ok(());
                 }
                 let word = if found.is_some() { "silently another value" } else { "\"not found\"" };
@@ -140,14 +140,14 @@ fn salvaged(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Res
                 check("contains", None)?;
             }
         }
-        scans(&family, image, cut).map_err(|e| format!("{e} of {name}; {recovery:?}"))?;
+        check_scans(&family, image, cut).map_err(|e| format!("{e} of {name}; {recovery:?}"))?;
     }
     case.count(if refused > 0 { "salvages that refused keys" } else { "salvages of all keys" }, 1);
     db.close().map_err(|e| e.to_string())
 }
 
 /// A scan that ends without an error has left out nothing, in both directions.
-fn scans(family: &Family, image: &Image, cut: Option<&Contents>) -> Result<(), String> {
+fn check_scans(family: &Family, image: &Image, cut: Option<&Contents>) -> Result<(), String> {
     let name = family.name();
     for backward in [false, true] {
         let iter = family.iter().map_err(|e| e.to_string())?;
@@ -158,7 +158,7 @@ fn scans(family: &Family, image: &Image, cut: Option<&Contents>) -> Result<(), S
         };
         let Ok(seen) = seen else { continue };
         for key in image.contents.get(&name).into_iter().flat_map(BTreeMap::keys) {
-            if !seen.contains(key) && !expected(image, cut, &name, key).admits(None) {
+            if !seen.contains(key) && !expected_value(image, cut, &name, key).allows(None) {
                 return Err(format!("a scan without an error leaves out \"{}\"", key.escape_ascii()));
             }
         }

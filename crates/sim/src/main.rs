@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use perigee_sim::{
-    bugs, child, crash, faults, flips, isolation, kill, model, prepared, recovery, runner, safekeep,
+    bugs, kill_child, crash, faults, flips, isolation, kill, model, prepared, recovery, runner, safety,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ enum Command {
     /// Opens with a log that is larger than the memory budget, and crashes in the middle of them.
     Recovery(recovery::Args),
     /// Checkpoints, backups, prunes under crashes; read-only opens; repairs of damaged copies.
-    Safety(safekeep::Args),
+    Safety(safety::Args),
     /// Plants every seeded bug and proves that it is caught.
     Bugs(bugs::Args),
     /// Replays a case and writes its simulated disks below a directory if it fails.
@@ -54,7 +54,7 @@ enum Command {
     },
     /// The process that `kill` kills.
     #[command(hide = true)]
-    KillChild(child::Args),
+    KillChild(kill_child::Args),
 }
 
 fn main() -> ExitCode {
@@ -75,9 +75,9 @@ fn main() -> ExitCode {
         Command::Isolation(args) => isolation::run(&args),
         Command::Prepared(args) => prepared::run(&args),
         Command::Recovery(args) => recovery::run(&args),
-        Command::Safety(args) => safekeep::run(&args),
+        Command::Safety(args) => safety::run(&args),
         Command::Bugs(args) => bugs::run(&args),
-        Command::KillChild(args) => child::run(&args),
+        Command::KillChild(args) => kill_child::run(&args),
         Command::Image { dir, of, seed, case } => return image(dir, &of, seed, case),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -4,11 +4,11 @@
 //! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
 
 use crate::history::{
-    Bytes, CURSORS, FAMILIES, How, MOMENTS, Move, Op, Range, SNAPSHOTS, Span, Value, Write, family_name,
+    Bytes, CURSORS, FAMILIES, WriteKind, HISTORY_POINTS, CursorMove, Op, Range, SNAPSHOTS, ScanBounds, Value, Write, family_name,
 };
-use crate::orders::{self, Key};
+use crate::comparators::{self, OrderedKey};
 use crate::settings::SEPARATOR;
-use perigee::{ErrorKind, KeyOrder};
+use perigee::{ErrorKind, KeyComparator};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -64,39 +64,39 @@ impl Outcome {
 
 /// A value, the time of its end, and the operands that were merged into it.
 #[derive(Clone, Debug)]
-struct Stored {
+struct OracleValue {
     value: Option<(Arc<[u8]>, u64)>,
     operands: Option<Arc<[u8]>>,
 }
 
-impl Stored {
-    fn joined(left: &[u8], right: &[u8]) -> Bytes {
+impl OracleValue {
+    fn join_operands(left: &[u8], right: &[u8]) -> Bytes {
         [left, SEPARATOR.as_bytes(), right].concat()
     }
     /// With one more operand.
-    fn merged(self, operand: &[u8]) -> Stored {
+    fn with_operand(self, operand: &[u8]) -> OracleValue {
         let all = match &self.operands {
-            Some(older) => Stored::joined(older, operand),
+            Some(older) => OracleValue::join_operands(older, operand),
             None => operand.to_vec(),
         };
-        Stored { operands: Some(all.into()), ..self }
+        OracleValue { operands: Some(all.into()), ..self }
     }
-    fn is_seen(&self, now: u64) -> bool {
+    fn is_visible(&self, now: u64) -> bool {
         self.operands.is_some() || self.value.as_ref().is_some_and(|v| v.1 > now)
     }
     /// What a reader sees then: operands outlive the value.
-    fn seen(&self, now: u64) -> Option<Bytes> {
+    fn visible_at(&self, now: u64) -> Option<Bytes> {
         let value = self.value.as_ref().filter(|v| v.1 > now).map(|v| v.0.to_vec());
         match (value, &self.operands) {
-            (Some(value), Some(operands)) => Some(Stored::joined(&value, operands)),
+            (Some(value), Some(operands)) => Some(OracleValue::join_operands(&value, operands)),
             (value, operands) => value.or(operands.as_ref().map(|o| o.to_vec())),
         }
     }
 }
 
-type Map = BTreeMap<Key, Stored>;
+type EntryMap = BTreeMap<OrderedKey, OracleValue>;
 /// Contents by incarnation: a family that is dropped and created again is another one.
-type Maps = BTreeMap<u64, Arc<Map>>;
+type IncarnationMaps = BTreeMap<u64, Arc<EntryMap>>;
 
 /// The time at which every history begins.
 pub const START_MS: u64 = 50 * 365 * DAY_MS;
@@ -105,29 +105,29 @@ pub const DAY_MS: u64 = 24 * 3_600_000;
 
 /// What a handle of a family refers to.
 #[derive(Clone, Copy, Debug)]
-struct Handle {
+struct FamilyHandle {
     incarnation: u64,
     live: bool,
     /// Begun by a clear or a clone: snapshots from before cannot read it, and must not find it empty.
-    begun: bool,
+    cleared_or_cloned: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Open {
-    Cursor { incarnation: u64, map: Arc<Map>, range: Range, at: Option<Key> },
-    Iter { incarnation: u64, left: VecDeque<(Bytes, Stored)> },
+enum OpenIterator {
+    Cursor { incarnation: u64, map: Arc<EntryMap>, range: Range, at: Option<OrderedKey> },
+    Iter { incarnation: u64, left: VecDeque<(Bytes, OracleValue)> },
 }
 
 /// The reference.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    order: KeyOrder,
-    handles: [Option<Handle>; FAMILIES],
-    maps: Maps,
-    snapshots: [Option<Maps>; SNAPSHOTS],
+    order: KeyComparator,
+    handles: [Option<FamilyHandle>; FAMILIES],
+    maps: IncarnationMaps,
+    snapshots: [Option<IncarnationMaps>; SNAPSHOTS],
     /// Remembered moments, and whether they are certainly still there.
-    moments: [Option<(Maps, bool)>; MOMENTS],
-    open: [Option<Open>; CURSORS],
+    history_points: [Option<(IncarnationMaps, bool)>; HISTORY_POINTS],
+    open_cursors: [Option<OpenIterator>; CURSORS],
     incarnations: u64,
     /// The time, in milliseconds.
     now: u64,
@@ -135,23 +135,23 @@ pub struct Oracle {
 
 impl Default for Oracle {
     fn default() -> Self {
-        Oracle::new(KeyOrder::Bytes)
+        Oracle::new(KeyComparator::Bytes)
     }
 }
 
 impl Oracle {
     /// The oracle of a database whose families all have that key order.
-    pub fn new(order: KeyOrder) -> Self {
+    pub fn new(order: KeyComparator) -> Self {
         let mut handles = [None; FAMILIES];
-        handles[0] = Some(Handle { incarnation: 0, live: true, begun: false });
-        let maps = Maps::from([(0, Arc::default())]);
+        handles[0] = Some(FamilyHandle { incarnation: 0, live: true, cleared_or_cloned: false });
+        let maps = IncarnationMaps::from([(0, Arc::default())]);
         Oracle {
             order,
             handles,
             maps,
             snapshots: Default::default(),
-            moments: Default::default(),
-            open: Default::default(),
+            history_points: Default::default(),
+            open_cursors: Default::default(),
             incarnations: 0,
             now: START_MS,
         }
@@ -163,35 +163,35 @@ impl Target for Oracle {
         match op {
             Op::Write { writes, .. } => self.write(writes),
             Op::Load { families, entries, .. } => {
-                let writes: Vec<Write> = families.iter().flat_map(|f| loaded(*f, entries)).collect();
+                let writes: Vec<Write> = families.iter().flat_map(|f| load_as_writes(*f, entries)).collect();
                 self.write(&writes)
             }
             Op::Get { family, key, snapshot } => {
-                self.read(*family, *snapshot, |map| Outcome::Value(self.value(map, key)))
+                self.read(*family, *snapshot, |map| Outcome::Value(self.visible_value(map, key)))
             }
             Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
-                Outcome::Values(keys.iter().map(|k| self.value(map, k)).collect())
+                Outcome::Values(keys.iter().map(|k| self.visible_value(map, k)).collect())
             }),
             Op::Contains { family, key, snapshot } => {
-                self.read(*family, *snapshot, |map| Outcome::Present(self.value(map, key).is_some()))
+                self.read(*family, *snapshot, |map| Outcome::Present(self.visible_value(map, key).is_some()))
             }
             Op::Scan { family, span, snapshot, .. } | Op::OpenIter { family, span, snapshot, .. }
-                if !self.has(span) =>
+                if !self.supports_scan(span) =>
             {
-                match self.map(*family, *snapshot) {
+                match self.map_for_read(*family, *snapshot) {
                     Err(Outcome::Skipped) => Outcome::Skipped,
                     _ => Outcome::Refused(ErrorKind::InvalidArgument),
                 }
             }
             Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
-                let seen = |(k, v): (Bytes, Stored)| Some((k, v.seen(self.now)?));
-                let mut left: VecDeque<_> = entries(map, span).into_iter().filter_map(seen).collect();
+                let seen = |(k, v): (Bytes, OracleValue)| Some((k, v.visible_at(self.now)?));
+                let mut left: VecDeque<_> = scan_entries(map, span).into_iter().filter_map(seen).collect();
                 let step =
                     |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
                 Outcome::Entries((0..*steps).map_while(step).collect())
             }),
             Op::OpenCursor { slot, family, range, snapshot } => {
-                self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Cursor {
+                self.open_cursor(*slot, *family, *snapshot, |incarnation, map| OpenIterator::Cursor {
                     incarnation,
                     map,
                     range: range.clone(),
@@ -199,26 +199,26 @@ impl Target for Oracle {
                 })
             }
             Op::OpenIter { slot, family, span, snapshot } => {
-                self.open_slot(*slot, *family, *snapshot, |incarnation, map| Open::Iter {
+                self.open_cursor(*slot, *family, *snapshot, |incarnation, map| OpenIterator::Iter {
                     incarnation,
-                    left: entries(&map, span),
+                    left: scan_entries(&map, span),
                 })
             }
             Op::MoveCursor { slot, to } => self.move_cursor(*slot, to),
             Op::StepIter { slot, back } => self.step_iter(*slot, *back),
-            Op::DropCursor { slot } => drop_slot(&mut self.open[*slot]),
+            Op::DropCursor { slot } => drop_slot(&mut self.open_cursors[*slot]),
             Op::TakeSnapshot { slot } => {
                 self.snapshots[*slot] = Some(self.maps.clone());
                 Outcome::Done
             }
             Op::DropSnapshot { slot } => drop_slot(&mut self.snapshots[*slot]),
-            Op::Remember { moment, named } => {
-                self.moments[*moment] = Some((self.maps.clone(), *named));
+            Op::RememberSeq { moment, named } => {
+                self.history_points[*moment] = Some((self.maps.clone(), *named));
                 Outcome::Done
             }
-            Op::Past { moment, family } => {
-                let Some((maps, certain)) = &self.moments[*moment] else { return Outcome::Skipped };
-                match (self.map_in(*family, maps).map(|(_, map)| self.all(&map)), certain) {
+            Op::ReadPast { moment, family } => {
+                let Some((maps, certain)) = &self.history_points[*moment] else { return Outcome::Skipped };
+                match (self.live_map(*family, maps).map(|(_, map)| self.all_entries(&map)), certain) {
                     (Err(Outcome::Skipped), _) => Outcome::Skipped,
                     (answer, true) => answer.unwrap_or_else(|refused| refused),
                     (answer, false) => {
@@ -227,19 +227,19 @@ impl Target for Oracle {
                     }
                 }
             }
-            Op::Follow { family } => self.read(*family, None, |map| self.all(map)),
+            Op::FollowFeed { family } => self.read(*family, None, |map| self.all_entries(map)),
             Op::Create { family } => self.create(*family),
             Op::Drop { family } => self.drop_family(*family),
             Op::Rename { family, to } => self.rename(*family, *to),
             Op::Clone { family, to } => self.clone_family(*family, *to),
             Op::Clear { family } => self.clear(*family),
-            Op::Names => self.names(),
+            Op::FamilyNames => self.list_families(),
             Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => self.maintain(*family),
             Op::CompactRange { family, .. } => self.maintain(Some(*family)),
-            Op::Pass { days } => Outcome::Time(self.now, self.now + days * DAY_MS + DAY_MS / 4),
-            Op::Jump | Op::Back => Outcome::Time(self.now, self.now + DAY_MS / 4),
+            Op::AdvanceDays { days } => Outcome::Time(self.now, self.now + days * DAY_MS + DAY_MS / 4),
+            Op::ClockJump | Op::ClockBack => Outcome::Time(self.now, self.now + DAY_MS / 4),
             Op::Sync | Op::WaitIdle | Op::Verify => Outcome::Done,
-            Op::Pause | Op::Cancel { .. } | Op::Rate { .. } => Outcome::Done,
+            Op::FlushWhilePaused | Op::CancelCompactions { .. } | Op::SetRate { .. } => Outcome::Done,
             Op::Reopen => self.reopen(),
         }
     }
@@ -252,7 +252,7 @@ impl Oracle {
             self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
         live.map(|(slot, h)| {
             let all = self.maps[&h.incarnation].iter();
-            let map = all.filter_map(|(k, v)| Some((k.bytes.to_vec(), v.seen(self.now)?))).collect();
+            let map = all.filter_map(|(k, v)| Some((k.bytes.to_vec(), v.visible_at(self.now)?))).collect();
             (family_name(slot), map)
         })
         .collect()
@@ -263,7 +263,7 @@ impl Oracle {
             return Outcome::Skipped;
         }
         let dropped = writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live));
-        if writes.iter().any(|w| !self.is_possible(w)) {
+        if writes.iter().any(|w| !self.is_valid_write(w)) {
             let refused = Outcome::Refused(ErrorKind::InvalidArgument);
             // Of two reasons the one that is met first is named.
             return if dropped { Outcome::Either(Box::new(refused), ErrorKind::NotFound) } else { refused };
@@ -275,22 +275,22 @@ impl Oracle {
             let incarnation = self.handles[w.family].map_or(0, |h| h.incarnation);
             let map = Arc::make_mut(self.maps.entry(incarnation).or_default());
             // A key that is equal to one that is there takes its place, bytes and all.
-            let key = Key::new(self.order, &w.key);
+            let key = OrderedKey::new(self.order, &w.key);
             match &w.how {
-                How::Range(range) => map.retain(|key, _| !inside(range, key)),
-                How::Prefix => map.retain(|key, _| !orders::begins(key.order, &key.bytes, &w.key)),
+                WriteKind::DeleteRange(range) => map.retain(|key, _| !in_range(range, key)),
+                WriteKind::DeletePrefix => map.retain(|key, _| !comparators::has_prefix(key.order, &key.bytes, &w.key)),
                 how => {
                     let before = map.remove(&key);
                     let until = match how {
-                        How::Days(days) => self.now + days * DAY_MS + DAY_MS / 2,
+                        WriteKind::Ttl(days) => self.now + days * DAY_MS + DAY_MS / 2,
                         _ => u64::MAX,
                     };
                     if let Some(value) = w.value {
                         let new = match how {
-                            How::Merge => before
-                                .unwrap_or(Stored { value: None, operands: None })
-                                .merged(&value.bytes()),
-                            _ => Stored { value: Some((Arc::from(value.bytes()), until)), operands: None },
+                            WriteKind::Merge => before
+                                .unwrap_or(OracleValue { value: None, operands: None })
+                                .with_operand(&value.bytes()),
+                            _ => OracleValue { value: Some((Arc::from(value.bytes()), until)), operands: None },
                         };
                         map.insert(key, new);
                     }
@@ -306,43 +306,43 @@ impl Oracle {
     }
 
     /// What a reader sees under a key.
-    fn value(&self, map: &Map, key: &[u8]) -> Option<Bytes> {
-        map.get(&self.key(key))?.seen(self.now)
+    fn visible_value(&self, map: &EntryMap, key: &[u8]) -> Option<Bytes> {
+        map.get(&self.ordered_key(key))?.visible_at(self.now)
     }
 
     /// Whether the order knows such a prefix, and the range does not begin behind its end.
-    fn is_possible(&self, w: &Write) -> bool {
+    fn is_valid_write(&self, w: &Write) -> bool {
         match &w.how {
-            How::Prefix => self.has(&Span::Prefix(w.key.clone())),
-            How::Range((
+            WriteKind::DeletePrefix => self.supports_scan(&ScanBounds::Prefix(w.key.clone())),
+            WriteKind::DeleteRange((
                 Bound::Included(a) | Bound::Excluded(a),
                 Bound::Included(b) | Bound::Excluded(b),
             )) => {
-                let How::Range(ends) = &w.how else { return true };
+                let WriteKind::DeleteRange(ends) = &w.how else { return true };
                 let both_excluded = matches!(ends, (Bound::Excluded(_), Bound::Excluded(_)));
-                let cmp = orders::compare(self.order, a, b);
+                let cmp = comparators::compare(self.order, a, b);
                 cmp.is_lt() || (cmp.is_eq() && !both_excluded)
             }
             _ => true,
         }
     }
 
-    fn key(&self, bytes: &[u8]) -> Key {
-        Key::new(self.order, bytes)
+    fn ordered_key(&self, bytes: &[u8]) -> OrderedKey {
+        OrderedKey::new(self.order, bytes)
     }
 
     /// Whether the span can be asked for: not a prefix where keys with one do not lie together.
-    fn has(&self, span: &Span) -> bool {
+    fn supports_scan(&self, span: &ScanBounds) -> bool {
         match span {
-            Span::Prefix(prefix) => prefix.is_empty() || orders::has_prefixes(self.order),
-            Span::Range(_) => true,
+            ScanBounds::Prefix(prefix) => prefix.is_empty() || comparators::supports_prefix(self.order),
+            ScanBounds::Range(_) => true,
         }
     }
 
     /// The map that a reader of the family sees, or why not.
-    fn map(&self, family: usize, snapshot: Option<usize>) -> Result<(u64, Arc<Map>), Outcome> {
+    fn map_for_read(&self, family: usize, snapshot: Option<usize>) -> Result<(u64, Arc<EntryMap>), Outcome> {
         self.handles[family].ok_or(Outcome::Skipped)?;
-        self.map_in(
+        self.live_map(
             family,
             match snapshot {
                 Some(slot) => self.snapshots[slot].as_ref().ok_or(Outcome::Skipped)?,
@@ -352,36 +352,36 @@ impl Oracle {
     }
 
     /// Everything that is not over.
-    fn all(&self, map: &Map) -> Outcome {
-        let seen = |(k, v): (&Key, &Stored)| Some((k.bytes.to_vec(), v.seen(self.now)?));
+    fn all_entries(&self, map: &EntryMap) -> Outcome {
+        let seen = |(k, v): (&OrderedKey, &OracleValue)| Some((k.bytes.to_vec(), v.visible_at(self.now)?));
         Outcome::Entries(map.iter().filter_map(seen).collect())
     }
 
-    fn map_in(&self, family: usize, maps: &Maps) -> Result<(u64, Arc<Map>), Outcome> {
+    fn live_map(&self, family: usize, maps: &IncarnationMaps) -> Result<(u64, Arc<EntryMap>), Outcome> {
         let handle = self.handles[family].ok_or(Outcome::Skipped)?;
         if !handle.live {
             return Err(Outcome::Refused(ErrorKind::NotFound));
         }
         match maps.get(&handle.incarnation) {
-            None if handle.begun => Err(Outcome::Refused(ErrorKind::NotFound)),
+            None if handle.cleared_or_cloned => Err(Outcome::Refused(ErrorKind::NotFound)),
             map => Ok((handle.incarnation, map.cloned().unwrap_or_default())),
         }
     }
 
-    fn read(&self, family: usize, snapshot: Option<usize>, answer: impl FnOnce(&Map) -> Outcome) -> Outcome {
-        self.map(family, snapshot).map_or_else(|refused| refused, |(_, map)| answer(&map))
+    fn read(&self, family: usize, snapshot: Option<usize>, answer: impl FnOnce(&EntryMap) -> Outcome) -> Outcome {
+        self.map_for_read(family, snapshot).map_or_else(|refused| refused, |(_, map)| answer(&map))
     }
 
-    fn open_slot(
+    fn open_cursor(
         &mut self,
         slot: usize,
         family: usize,
         snapshot: Option<usize>,
-        make: impl FnOnce(u64, Arc<Map>) -> Open,
+        make: impl FnOnce(u64, Arc<EntryMap>) -> OpenIterator,
     ) -> Outcome {
-        match self.map(family, snapshot) {
+        match self.map_for_read(family, snapshot) {
             Ok((incarnation, map)) => {
-                self.open[slot] = Some(make(incarnation, map));
+                self.open_cursors[slot] = Some(make(incarnation, map));
                 Outcome::Done
             }
             Err(refused) => refused,
@@ -389,41 +389,41 @@ impl Oracle {
     }
 
     /// An answer from something opened earlier: it goes on as before if its family was dropped, or says so.
-    fn lasting(&self, incarnation: u64, outcome: Outcome) -> Outcome {
+    fn outcome_of_open(&self, incarnation: u64, outcome: Outcome) -> Outcome {
         let live = self.handles.iter().flatten().any(|h| h.live && h.incarnation == incarnation);
         if live { outcome } else { Outcome::Either(Box::new(outcome), ErrorKind::NotFound) }
     }
 
-    fn move_cursor(&mut self, slot: usize, to: &Move) -> Outcome {
-        let Some(Open::Cursor { incarnation, map, range, at }) = &mut self.open[slot] else {
+    fn move_cursor(&mut self, slot: usize, to: &CursorMove) -> Outcome {
+        let Some(OpenIterator::Cursor { incarnation, map, range, at }) = &mut self.open_cursors[slot] else {
             return Outcome::Skipped;
         };
         let (order, now) = (self.order, self.now);
-        let first = |low: Bound<&[u8]>| find(map, now, order, range, (low, Bound::Unbounded), false);
-        let last = |high: Bound<&[u8]>| find(map, now, order, range, (Bound::Unbounded, high), true);
+        let first = |low: Bound<&[u8]>| find_key(map, now, order, range, (low, Bound::Unbounded), false);
+        let last = |high: Bound<&[u8]>| find_key(map, now, order, range, (Bound::Unbounded, high), true);
         *at = match (to, at.as_ref().map(|key| &key.bytes[..])) {
-            (Move::First, _) => first(Bound::Unbounded),
-            (Move::Last, _) => last(Bound::Unbounded),
-            (Move::Seek(key), _) => first(Bound::Included(key)),
-            (Move::SeekForPrev(key), _) => last(Bound::Included(key)),
-            (Move::Next, Some(key)) => first(Bound::Excluded(key)),
-            (Move::Prev, Some(key)) => last(Bound::Excluded(key)),
+            (CursorMove::First, _) => first(Bound::Unbounded),
+            (CursorMove::Last, _) => last(Bound::Unbounded),
+            (CursorMove::Seek(key), _) => first(Bound::Included(key)),
+            (CursorMove::SeekForPrev(key), _) => last(Bound::Included(key)),
+            (CursorMove::Next, Some(key)) => first(Bound::Excluded(key)),
+            (CursorMove::Prev, Some(key)) => last(Bound::Excluded(key)),
             (_, None) => None,
         };
-        let entry = at.as_ref().and_then(|key| Some((key.bytes.to_vec(), map[key].seen(now)?)));
+        let entry = at.as_ref().and_then(|key| Some((key.bytes.to_vec(), map[key].visible_at(now)?)));
         let incarnation = *incarnation;
-        self.lasting(incarnation, Outcome::Entry(entry))
+        self.outcome_of_open(incarnation, Outcome::Entry(entry))
     }
 
     fn step_iter(&mut self, slot: usize, back: bool) -> Outcome {
-        let Some(Open::Iter { incarnation, left }) = &mut self.open[slot] else {
+        let Some(OpenIterator::Iter { incarnation, left }) = &mut self.open_cursors[slot] else {
             return Outcome::Skipped;
         };
         let now = self.now;
         let mut take = || if back { left.pop_back() } else { left.pop_front() };
-        let entry = std::iter::from_fn(&mut take).find_map(|(k, v)| Some((k, v.seen(now)?)));
+        let entry = std::iter::from_fn(&mut take).find_map(|(k, v)| Some((k, v.visible_at(now)?)));
         let incarnation = *incarnation;
-        self.lasting(incarnation, Outcome::Entry(entry))
+        self.outcome_of_open(incarnation, Outcome::Entry(entry))
     }
 
     fn create(&mut self, family: usize) -> Outcome {
@@ -431,7 +431,7 @@ impl Oracle {
             return Outcome::Refused(ErrorKind::AlreadyExists);
         }
         self.incarnations += 1;
-        self.handles[family] = Some(Handle { incarnation: self.incarnations, live: true, begun: false });
+        self.handles[family] = Some(FamilyHandle { incarnation: self.incarnations, live: true, cleared_or_cloned: false });
         self.maps.insert(self.incarnations, Arc::default());
         Outcome::Done
     }
@@ -450,15 +450,15 @@ impl Oracle {
         }
     }
 
-    fn live(&self, family: usize) -> Option<Handle> {
+    fn live_handle(&self, family: usize) -> Option<FamilyHandle> {
         self.handles[family].filter(|h| h.live)
     }
 
     fn rename(&mut self, family: usize, to: usize) -> Outcome {
-        let refusal = match self.live(family) {
+        let refusal = match self.live_handle(family) {
             None => Some(ErrorKind::NotFound),
             Some(_) if family == 0 => Some(ErrorKind::InvalidArgument),
-            Some(_) if family != to && self.live(to).is_some() => Some(ErrorKind::AlreadyExists),
+            Some(_) if family != to && self.live_handle(to).is_some() => Some(ErrorKind::AlreadyExists),
             Some(_) => None,
         };
         if let Some(kind) = refusal {
@@ -471,30 +471,30 @@ impl Oracle {
     }
 
     fn clone_family(&mut self, family: usize, to: usize) -> Outcome {
-        if self.live(to).is_some() {
+        if self.live_handle(to).is_some() {
             return Outcome::Refused(ErrorKind::AlreadyExists);
         }
-        let Some(source) = self.live(family) else { return Outcome::Refused(ErrorKind::NotFound) };
+        let Some(source) = self.live_handle(family) else { return Outcome::Refused(ErrorKind::NotFound) };
         let map = self.maps.get(&source.incarnation).cloned().unwrap_or_default();
-        self.handles[to] = Some(self.begin(map));
+        self.handles[to] = Some(self.new_incarnation(map));
         Outcome::Done
     }
 
     fn clear(&mut self, family: usize) -> Outcome {
-        let Some(old) = self.live(family) else { return Outcome::Refused(ErrorKind::NotFound) };
+        let Some(old) = self.live_handle(family) else { return Outcome::Refused(ErrorKind::NotFound) };
         self.maps.remove(&old.incarnation);
-        self.handles[family] = Some(self.begin(Arc::default()));
+        self.handles[family] = Some(self.new_incarnation(Arc::default()));
         Outcome::Done
     }
 
     /// A new incarnation that begins with `map`.
-    fn begin(&mut self, map: Arc<Map>) -> Handle {
+    fn new_incarnation(&mut self, map: Arc<EntryMap>) -> FamilyHandle {
         self.incarnations += 1;
         self.maps.insert(self.incarnations, map);
-        Handle { incarnation: self.incarnations, live: true, begun: true }
+        FamilyHandle { incarnation: self.incarnations, live: true, cleared_or_cloned: true }
     }
 
-    fn names(&self) -> Outcome {
+    fn list_families(&self) -> Outcome {
         let live = (0..FAMILIES).filter(|&slot| self.handles[slot].is_some_and(|h| h.live));
         Outcome::Names(live.map(family_name).collect())
     }
@@ -508,18 +508,18 @@ impl Oracle {
             *handle = handle.filter(|h| h.live);
         }
         self.snapshots = Default::default();
-        self.open = Default::default();
+        self.open_cursors = Default::default();
         Outcome::Done
     }
 }
 
 /// A load is a batch of puts, as far as anybody can see.
-fn loaded(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
+fn load_as_writes(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
     let put = |(key, value): &(Bytes, Value)| Write {
         family,
         key: key.clone(),
         value: Some(*value),
-        how: value.loaded(),
+        how: value.load_kind(),
     };
     // Also a load of nothing needs a family that is there.
     entries.iter().map(put).collect()
@@ -530,8 +530,8 @@ fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {
 }
 
 /// Whether `key` lies in the range. Written out, so that inverted ranges are simply empty.
-fn inside(range: &Range, key: &Key) -> bool {
-    let cmp = |bound: &[u8]| orders::compare(key.order, &key.bytes, bound);
+fn in_range(range: &Range, key: &OrderedKey) -> bool {
+    let cmp = |bound: &[u8]| comparators::compare(key.order, &key.bytes, bound);
     let low = match &range.0 {
         Bound::Included(low) => cmp(low).is_ge(),
         Bound::Excluded(low) => cmp(low).is_gt(),
@@ -546,26 +546,26 @@ fn inside(range: &Range, key: &Key) -> bool {
 }
 
 /// The first (or last) key of the map within `ends` that also lies in the range.
-fn find(
-    map: &Map,
+fn find_key(
+    map: &EntryMap,
     now: u64,
-    order: KeyOrder,
+    order: KeyComparator,
     range: &Range,
     ends: (Bound<&[u8]>, Bound<&[u8]>),
     last: bool,
-) -> Option<Key> {
-    let key = |bytes: &[u8]| Key::new(order, bytes);
+) -> Option<OrderedKey> {
+    let key = |bytes: &[u8]| OrderedKey::new(order, bytes);
     let ends = (ends.0.map(key), ends.1.map(key));
-    let live = map.range(ends).filter(|(_, value)| value.is_seen(now));
-    let mut keys = live.map(|(key, _)| key).filter(|key| inside(range, key));
+    let live = map.range(ends).filter(|(_, value)| value.is_visible(now));
+    let mut keys = live.map(|(key, _)| key).filter(|key| in_range(range, key));
     if last { keys.next_back().cloned() } else { keys.next().cloned() }
 }
 
 /// The entries of a span.
-fn entries(map: &Map, span: &Span) -> VecDeque<(Bytes, Stored)> {
-    let within = |key: &Key| match span {
-        Span::Range(range) => inside(range, key),
-        Span::Prefix(prefix) => orders::begins(key.order, &key.bytes, prefix),
+fn scan_entries(map: &EntryMap, span: &ScanBounds) -> VecDeque<(Bytes, OracleValue)> {
+    let within = |key: &OrderedKey| match span {
+        ScanBounds::Range(range) => in_range(range, key),
+        ScanBounds::Prefix(prefix) => comparators::has_prefix(key.order, &key.bytes, prefix),
     };
     map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.clone())).collect()
 }

@@ -5,7 +5,7 @@ use crate::history::Value;
 
 fn put(family: usize, key: &[u8], id: u64) -> Op {
     let value = Some(Value { id, len: 9 });
-    Op::Write { writes: vec![Write { family, key: key.to_vec(), value, how: How::Plain }], batched: false }
+    Op::Write { writes: vec![Write { family, key: key.to_vec(), value, how: WriteKind::Plain }], batched: false }
 }
 fn get(key: &[u8], snapshot: Option<usize>) -> Op {
     Op::Get { family: 0, key: key.to_vec(), snapshot }
@@ -13,7 +13,7 @@ fn get(key: &[u8], snapshot: Option<usize>) -> Op {
 fn value(id: u64) -> Outcome {
     Outcome::Value(Some(Value { id, len: 9 }.bytes()))
 }
-fn at(o: &mut Oracle, to: Move) -> Option<Bytes> {
+fn move_and_read(o: &mut Oracle, to: CursorMove) -> Option<Bytes> {
     match o.perform(&Op::MoveCursor { slot: 0, to }) {
         Outcome::Entry(entry) => entry.map(|(key, _)| key),
         other => panic!("{other:?}"),
@@ -21,7 +21,7 @@ fn at(o: &mut Oracle, to: Move) -> Option<Bytes> {
 }
 
 #[test]
-fn a_snapshot_keeps_what_was_there() {
+fn snapshot_keeps_its_contents() {
     let mut o = Oracle::default();
     o.perform(&put(0, b"a", 1));
     o.perform(&Op::TakeSnapshot { slot: 1 });
@@ -34,29 +34,29 @@ fn a_snapshot_keeps_what_was_there() {
 }
 
 #[test]
-fn a_cursor_turns_within_its_bounds() {
+fn cursor_reverses_within_its_bounds() {
     let mut o = Oracle::default();
     for key in [&b"a"[..], b"b", b"c", b"d"] {
         o.perform(&put(0, key, 1));
     }
     let range = (Bound::Excluded(b"a".to_vec()), Bound::Included(b"c".to_vec()));
     o.perform(&Op::OpenCursor { slot: 0, family: 0, range, snapshot: None });
-    assert_eq!(at(&mut o, Move::Next), None, "not positioned yet");
-    assert_eq!(at(&mut o, Move::Seek(b"a".to_vec())), Some(b"b".to_vec()));
-    assert_eq!(at(&mut o, Move::Next), Some(b"c".to_vec()));
-    assert_eq!(at(&mut o, Move::Prev), Some(b"b".to_vec()));
-    assert_eq!(at(&mut o, Move::Prev), None);
-    assert_eq!(at(&mut o, Move::Next), None, "invalid stays invalid");
-    assert_eq!(at(&mut o, Move::SeekForPrev(b"zz".to_vec())), Some(b"c".to_vec()));
+    assert_eq!(move_and_read(&mut o, CursorMove::Next), None, "not positioned yet");
+    assert_eq!(move_and_read(&mut o, CursorMove::Seek(b"a".to_vec())), Some(b"b".to_vec()));
+    assert_eq!(move_and_read(&mut o, CursorMove::Next), Some(b"c".to_vec()));
+    assert_eq!(move_and_read(&mut o, CursorMove::Prev), Some(b"b".to_vec()));
+    assert_eq!(move_and_read(&mut o, CursorMove::Prev), None);
+    assert_eq!(move_and_read(&mut o, CursorMove::Next), None, "invalid stays invalid");
+    assert_eq!(move_and_read(&mut o, CursorMove::SeekForPrev(b"zz".to_vec())), Some(b"c".to_vec()));
     o.perform(&Op::Write {
-        writes: vec![Write { family: 0, key: b"b".to_vec(), value: None, how: How::Plain }],
+        writes: vec![Write { family: 0, key: b"b".to_vec(), value: None, how: WriteKind::Plain }],
         batched: false,
     });
-    assert_eq!(at(&mut o, Move::Prev), Some(b"b".to_vec()), "sees what was there when it was made");
+    assert_eq!(move_and_read(&mut o, CursorMove::Prev), Some(b"b".to_vec()), "sees what was there when it was made");
 }
 
 #[test]
-fn a_family_created_again_is_another() {
+fn recreated_family_is_a_new_incarnation() {
     let mut o = Oracle::default();
     assert_eq!(o.perform(&Op::Create { family: 1 }), Outcome::Done);
     assert_eq!(o.perform(&Op::Create { family: 1 }), Outcome::Refused(ErrorKind::AlreadyExists));
@@ -71,7 +71,7 @@ fn a_family_created_again_is_another() {
 }
 
 #[test]
-fn a_clone_is_another_and_a_clear_hides_it_from_old_snapshots() {
+fn old_snapshots_cannot_read_cloned_or_cleared_family() {
     let mut o = Oracle::default();
     o.perform(&put(0, b"a", 1));
     o.perform(&Op::TakeSnapshot { slot: 0 });
@@ -91,16 +91,16 @@ fn a_clone_is_another_and_a_clear_hides_it_from_old_snapshots() {
 }
 
 #[test]
-fn a_prefix_of_ff_has_no_end() {
-    let keys: Map = [&b"a\xff"[..], b"b", b"\xff", b"\xff\xff\x01"]
+fn prefix_of_ff_has_no_upper_bound() {
+    let keys: EntryMap = [&b"a\xff"[..], b"b", b"\xff", b"\xff\xff\x01"]
         .into_iter()
         .map(|k| {
             (
-                Key::new(KeyOrder::Bytes, k),
-                Stored { value: Some((Arc::from(&b""[..]), u64::MAX)), operands: None },
+                OrderedKey::new(KeyComparator::Bytes, k),
+                OracleValue { value: Some((Arc::from(&b""[..]), u64::MAX)), operands: None },
             )
         })
         .collect();
-    let count = |prefix: &[u8]| entries(&keys, &Span::Prefix(prefix.to_vec())).len();
+    let count = |prefix: &[u8]| scan_entries(&keys, &ScanBounds::Prefix(prefix.to_vec())).len();
     assert_eq!([&b"\xff\xff"[..], b"\xff", b"a\xff", b""].map(count), [1, 2, 1, 4]);
 }

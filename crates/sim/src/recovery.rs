@@ -4,20 +4,20 @@
 //! everything, too: it copies the end of the log into a new segment, and truncates the old one.
 
 use crate::contents::read_all;
-use crate::engine::PATH;
-use crate::ledger::{Ledger, Owed};
+use crate::engine_target::PATH;
+use crate::ledger::{Ledger, RequiredCommits};
 use crate::rng::{Rng, mix};
-use crate::runner::{Case, Common, conclude, run_cases};
-use crate::session::{Action, Life, Spec, When, last_look};
+use crate::runner::{Case, CommonArgs, print_summary, run_cases};
+use crate::session::{Action, DbSession, CommitSpec, CrashPoint, check_final_state};
 use crate::settings::Settings;
 use perigee::{Db, Durability};
 use perigee_env::fs::memory::{Crash, SimDisk};
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// The budget of the opens.
-const BUDGET: u64 = 64 << 10;
+const MEMORY_BUDGET: u64 = 64 << 10;
 /// No commit is larger.
 const COMMIT_BYTES_MAX: u64 = 32 << 10;
 
@@ -26,77 +26,77 @@ const COMMIT_BYTES_MAX: u64 = 32 << 10;
 pub struct Args {
     /// Shared options.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
-    let tally = run_cases("recovery", &args.common, 0, args.common.numbers(u64::MAX), one_case);
-    conclude(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
+    let tally = run_cases("recovery", &args.common, 0, args.common.case_limit(u64::MAX), run_case);
+    print_summary(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
 }
 
-fn durability(rng: &mut Rng) -> Durability {
+fn random_durability(rng: &mut Rng) -> Durability {
     rng.pick(&[Durability::None, Durability::None, Durability::Full])
 }
 
-fn script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
+fn random_script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
     let action = |rng: &mut Rng| match rng.weighted(&[200, 4, 1, 1, 1, 1]) {
         1 => Action::Sync,
-        2 if writer == 0 => Action::Change,
-        3 if writer == 0 => rng.pick(&[Action::Clear, Action::Clone, Action::Rename]),
+        2 if writer == 0 => Action::CreateOrDropFamily,
+        3 if writer == 0 => rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily]),
         4 => Action::Load(rng.next(), 100),
         5 if n < 100 => Action::Flush,
         _ => {
-            let own = rng.percent(5).then(|| durability(rng));
-            Action::Commit(Spec::Random(rng.next()), own)
+            let own = rng.percent(5).then(|| random_durability(rng));
+            Action::Commit(CommitSpec::Random(rng.next()), own)
         }
     };
     (0..n).map(|_| action(rng)).collect()
 }
 
 /// One database: written, crashed, opened and crashed again, opened.
-fn one_case(case: &Case) -> Result<(), String> {
-    let mut rng = Rng::new(case.mixed());
+fn run_case(case: &Case) -> Result<(), String> {
+    let mut rng = Rng::new(case.case_seed());
     let writers = rng.pick(&[1, 2]);
-    let mut settings = Settings::random(&mut rng).durability(durability(&mut rng));
+    let mut settings = Settings::random(&mut rng).with_durability(random_durability(&mut rng));
     settings.family = settings.family.memtable_bytes(4 << 20);
     (settings.memory_budget, settings.min_free_space, settings.scrub_us) = (0, 0, 0);
-    let small = Settings { memory_budget: BUDGET, ..settings.clone() };
+    let small = Settings { memory_budget: MEMORY_BUDGET, ..settings.clone() };
     let ledger = Arc::new(Mutex::new(Ledger::new(writers)));
     let n = rng.pick(&[60, 300, 1200]) / writers;
-    let scripts = (0..writers).map(|w| script(&mut rng, w, n)).collect();
+    let scripts = (0..writers).map(|w| random_script(&mut rng, w, n)).collect();
     let crash = if rng.percent(50) { Crash::Power } else { Crash::Process };
-    let (share, when) = (rng.percent(50), When::End);
-    let life = Life { seed: rng.next(), settings, scripts, share, when, crash, verify: false };
-    let after = life.live(case, SimDisk::new(rng.next()), &ledger, Owed::Acked)?;
-    let (mut disk, mut owed) = (after.disk, after.owed);
+    let (share, when) = (rng.percent(50), CrashPoint::WritersDone);
+    let life = DbSession { seed: rng.next(), settings, scripts, write_shared_key: share, crash_point: when, crash_kind: crash, verify: false };
+    let after = life.run(case, SimDisk::new(rng.next()), &ledger, RequiredCommits::Acked)?;
+    let (mut disk, mut owed) = (after.disk, after.required);
     let log = log_bytes(&disk);
     case.count("log bytes", log);
-    look_at_memory(case, &disk.deep_clone(), &small, log)?;
+    check_memory_budget(case, &disk.deep_clone(), &small, log)?;
     for _ in 0..4 {
-        read_beside(case, &disk.deep_clone(), &small, rng.next())?;
+        check_read_only_open(case, &disk.deep_clone(), &small, rng.next())?;
     }
     for round in 0..rng.below(4) {
-        let when = if rng.percent(80) { When::Io(rng.log_uniform(300)) } else { When::End };
-        let scripts = (0..writers).map(|w| script(&mut rng, w, 10)).collect();
+        let when = if rng.percent(80) { CrashPoint::Io(rng.log_uniform(300)) } else { CrashPoint::WritersDone };
+        let scripts = (0..writers).map(|w| random_script(&mut rng, w, 10)).collect();
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = round == 0;
-        let life = Life { seed: rng.next(), settings: small.clone(), scripts, share, when, crash, verify };
-        let after = life.live(case, disk, &ledger, owed)?;
-        case.count("crashes during open", u64::from(after.in_open));
-        case.count("crashes after open", u64::from(!after.in_open));
-        (disk, owed) = (after.disk, after.owed);
+        let life = DbSession { seed: rng.next(), settings: small.clone(), scripts, write_shared_key: share, crash_point: when, crash_kind: crash, verify };
+        let after = life.run(case, disk, &ledger, owed)?;
+        case.count("crashes during open", u64::from(after.crashed_in_open));
+        case.count("crashes after open", u64::from(!after.crashed_in_open));
+        (disk, owed) = (after.disk, after.required);
     }
-    let pattern = Life {
+    let pattern = DbSession {
         seed: rng.next(),
         settings: small,
         scripts: vec![Vec::new(); writers],
-        share,
-        when: When::Closed,
-        crash: Crash::Power,
+        write_shared_key: share,
+        crash_point: CrashPoint::CleanClose,
+        crash_kind: Crash::Power,
         verify: true,
     };
-    last_look(case, &pattern, disk, &ledger, owed)
+    check_final_state(case, &pattern, disk, &ledger, owed)
 }
 
 fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
@@ -105,8 +105,8 @@ fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
 }
 
 /// What a read-only open shows is the same before, during and after an open that replays the log.
-fn read_beside(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, seed: u64) -> Result<(), String> {
-    let mut world = World::new(seed);
+fn check_read_only_open(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, seed: u64) -> Result<(), String> {
+    let mut world = SimWorld::new(seed);
     world.lock_switch_probability(0.5);
     world.run(disk.clone(), |env| -> Result<(), String> {
         let read = || -> perigee::Result<_> {
@@ -131,19 +131,19 @@ fn read_beside(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, seed: u64)
 }
 
 /// The memory that an open accounts for is within the budget, beside the one commit that may exceed it; and so is what stays.
-fn look_at_memory(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, log: u64) -> Result<(), String> {
-    let seed = mix(case.mixed(), 9);
-    World::new(seed).run(disk.clone(), |env| -> Result<(), String> {
+fn check_memory_budget(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, log: u64) -> Result<(), String> {
+    let seed = mix(case.case_seed(), 9);
+    SimWorld::new(seed).run(disk.clone(), |env| -> Result<(), String> {
         let db = Db::open(Path::new(PATH), settings.options(env)).map_err(|e| format!("open: {e}"))?;
         let stats = db.stats();
-        let (peak, most) = (stats.recovery.peak_bytes, BUDGET + BUDGET / 10);
+        let (peak, most) = (stats.recovery.peak_bytes, MEMORY_BUDGET + MEMORY_BUDGET / 10);
         let memtables = stats.memory.iter().filter(|(name, _)| name.contains("memtables"));
         let left: u64 = memtables.map(|(_, bytes)| bytes).sum();
-        case.count("opens of ten budgets", u64::from(log >= 10 * BUDGET));
+        case.count("opens of ten budgets", u64::from(log >= 10 * MEMORY_BUDGET));
         case.count("highest peak, summed", peak);
-        if peak > most.max(COMMIT_BYTES_MAX) || left > BUDGET / 2 + COMMIT_BYTES_MAX {
+        if peak > most.max(COMMIT_BYTES_MAX) || left > MEMORY_BUDGET / 2 + COMMIT_BYTES_MAX {
             return Err(format!(
-                "with a budget of {BUDGET}, opening a log of {log} bytes held {peak} bytes, and {left} stayed"
+                "with a budget of {MEMORY_BUDGET}, opening a log of {log} bytes held {peak} bytes, and {left} stayed"
             ));
         }
         db.close().map_err(|e| format!("close: {e}"))

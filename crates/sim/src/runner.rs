@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Options that all commands share.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Common {
+pub struct CommonArgs {
     /// Cases to try.
     #[arg(long, default_value_t = 1000)]
     pub cases: u64,
@@ -43,35 +43,35 @@ pub struct Case {
     counts: Mutex<Vec<(&'static str, u64)>>,
 }
 
-impl Common {
+impl CommonArgs {
     /// How many numbers are cases: all asked for, or on a replay all there could be.
-    pub fn numbers(&self, max: u64) -> u64 {
+    pub fn case_limit(&self, max: u64) -> u64 {
         if self.case.is_some() { max } else { self.cases.min(max) }
     }
 }
 
 impl Case {
-    fn new(common: &Common, number: u64) -> Self {
+    fn new(common: &CommonArgs, number: u64) -> Self {
         let image = common.image.clone().filter(|_| common.case.is_some());
         Case { seed: common.seed, number, image, disks: Mutex::default(), counts: Mutex::default() }
     }
     /// Remembers a disk that a failure may want to look at.
-    pub fn keep(&self, name: &str, disk: &Arc<SimDisk>) {
+    pub fn keep_disk(&self, name: &str, disk: &Arc<SimDisk>) {
         if self.image.is_some() {
-            held(&self.disks).push((name.to_string(), disk.clone()));
+            lock_mutex(&self.disks).push((name.to_string(), disk.clone()));
         }
     }
     /// Adds to a count that is printed at the end.
     pub fn count(&self, what: &'static str, n: u64) {
-        held(&self.counts).push((what, n));
+        lock_mutex(&self.counts).push((what, n));
     }
     /// The seed of this case.
-    pub fn mixed(&self) -> u64 {
+    pub fn case_seed(&self) -> u64 {
         crate::rng::mix(self.seed, self.number)
     }
-    fn dump(&self) {
+    fn write_disks(&self) {
         let Some(dir) = &self.image else { return };
-        for (name, disk) in held(&self.disks).iter() {
+        for (name, disk) in lock_mutex(&self.disks).iter() {
             match disk.to_real_dir(&dir.join(name)) {
                 Ok(()) => println!("image: {}", dir.join(name).display()),
                 Err(e) => println!("image: {e}"),
@@ -112,10 +112,10 @@ impl Tally {
         self.panics += other.panics;
         self.hangs += other.hangs;
         for (what, n) in &other.counts {
-            self.note(what, *n);
+            self.add_count(what, *n);
         }
     }
-    fn note(&mut self, what: &'static str, n: u64) {
+    fn add_count(&mut self, what: &'static str, n: u64) {
         match self.counts.iter_mut().find(|(name, _)| *name == what) {
             Some((_, sum)) => *sum += n,
             None => self.counts.push((what, n)),
@@ -131,7 +131,7 @@ pub fn catch_panics() {
     let before = std::panic::take_hook();
     let loud = std::env::var_os("PERIGEE_SIM_PANICS").is_some();
     std::panic::set_hook(Box::new(move |info| {
-        held(&PANICS).push(info.to_string());
+        lock_mutex(&PANICS).push(info.to_string());
         if loud {
             before(info);
         }
@@ -141,7 +141,7 @@ pub fn catch_panics() {
 /// Runs cases `first..first + n` of `command`, or the one to be replayed.
 pub fn run_cases(
     command: &str,
-    common: &Common,
+    common: &CommonArgs,
     first: u64,
     n: u64,
     body: impl Fn(&Case) -> Result<(), String> + Sync,
@@ -165,35 +165,35 @@ pub fn run_cases(
                     }
                     let failed = run_one(command, common, number, &body, &tally);
                     stop.fetch_or(failed && common.stop, Relaxed);
-                    progress.tick(&held(&tally));
+                    progress.tick(&lock_mutex(&tally));
                 }
             });
         }
     });
-    progress.done();
+    progress.clear_line();
     tally.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_one(
     command: &str,
-    common: &Common,
+    common: &CommonArgs,
     number: u64,
     body: &(impl Fn(&Case) -> Result<(), String> + Sync),
     tally: &Mutex<Tally>,
 ) -> bool {
     let case = Case::new(common, number);
     let result = catch_unwind(AssertUnwindSafe(|| body(&case)));
-    let panics = std::mem::take(&mut *held(&PANICS));
+    let panics = std::mem::take(&mut *lock_mutex(&PANICS));
     let failure = match (result, panics.first()) {
         (Ok(Ok(())), None) => None,
         (Ok(Ok(())), Some(panic)) => Some(format!("a thread panicked (here or in the case beside): {panic}")),
         (Ok(Err(violation)), _) => Some(violation),
         (Err(_), panic) => Some(format!("panic: {}", panic.map_or("without a message", |p| p))),
     };
-    let mut tally = held(tally);
+    let mut tally = lock_mutex(tally);
     tally.cases += 1;
-    for (what, n) in held(&case.counts).iter() {
-        tally.note(what, *n);
+    for (what, n) in lock_mutex(&case.counts).iter() {
+        tally.add_count(what, *n);
     }
     let Some(failure) = failure else { return false };
     tally.violations += 1;
@@ -205,7 +205,7 @@ fn run_one(
         common.seed,
         crate::driver::cut(&failure, 1500)
     );
-    case.dump();
+    case.write_disks();
     true
 }
 
@@ -214,19 +214,19 @@ struct Progress {
     command: String,
     total: u64,
     started: Instant,
-    shown: Mutex<Instant>,
-    on: bool,
+    last_drawn: Mutex<Instant>,
+    enabled: bool,
 }
 
 impl Progress {
     fn new(command: &str, total: u64) -> Self {
         let started = Instant::now();
         let on = std::io::stderr().is_terminal();
-        Progress { command: command.to_string(), total, started, shown: Mutex::new(started), on }
+        Progress { command: command.to_string(), total, started, last_drawn: Mutex::new(started), enabled: on }
     }
     fn tick(&self, tally: &Tally) {
-        let mut shown = held(&self.shown);
-        if !self.on || shown.elapsed() < Duration::from_millis(100) {
+        let mut shown = lock_mutex(&self.last_drawn);
+        if !self.enabled || shown.elapsed() < Duration::from_millis(100) {
             return;
         }
         *shown = Instant::now();
@@ -236,20 +236,20 @@ impl Progress {
         eprint!("\r{}: {done} of {total}, {bad} violations, {rate:.0}/s, {left:.0} s left   ", self.command);
         let _ = std::io::stderr().flush();
     }
-    fn done(&self) {
-        if self.on {
+    fn clear_line(&self) {
+        if self.enabled {
             eprint!("\r{:90}\r", "");
         }
     }
 }
 
 /// Locks; a panicking case poisons nothing that matters.
-pub fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints the last line; whether everything held and enough was tried.
-pub fn conclude(tally: &Tally, floor: u64) -> bool {
+pub fn print_summary(tally: &Tally, floor: u64) -> bool {
     if !tally.counts.is_empty() {
         println!("{}", tally.counts_line());
     }

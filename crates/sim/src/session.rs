@@ -2,46 +2,46 @@
 //! What the crash, fault and exhaustive drivers share.
 
 use crate::contents::read_all;
-use crate::engine::{PATH, clean};
-use crate::incarnations::Change;
-use crate::ledger::{HOME, Ledger, Owed, Put, SHARED, Told};
+use crate::engine_target::{PATH, check_report};
+use crate::family_incarnations::FamilyDdl;
+use crate::ledger::{COUNTER_FAMILY, Ledger, RequiredCommits, Put, SHARED_KEY, CommitOutcome};
 use crate::rng::{Rng, mix, value_bytes};
-use crate::runner::{Case, held};
+use crate::runner::{Case, lock_mutex};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind, Family, WriteBatch, WriteOptions};
 use perigee_env::fs::memory::{Crash, SimDisk};
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// The family that writer 0 creates, clears and drops.
-pub const CHANGING: &str = "x";
+pub const CHANGING_FAMILY: &str = "x";
 /// The name that it is renamed to, and of its clone.
-pub const OTHER: &str = "x2";
+pub const RENAMED_FAMILY: &str = "x2";
 /// The families that stay, besides the default one.
-const STEADY: [&str; 2] = ["a", "b"];
+const STEADY_FAMILIES: [&str; 2] = ["a", "b"];
 
 /// What a commit writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spec {
+pub enum CommitSpec {
     /// A few random elements over all families.
     Random(u64),
     /// One key in the default family.
-    One,
+    OneKey,
     /// A key each in two families.
-    Pair,
+    TwoFamilies,
     /// Deletes the key of [`Spec::One`].
     Delete,
     /// A key in the family that comes and goes; nothing if it is gone.
-    Changing,
+    ChangingFamily,
 }
 
 /// One step of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Commits, with the database's durability or its own.
-    Commit(Spec, Option<Durability>),
+    Commit(CommitSpec, Option<Durability>),
     /// A bulk load into all families, with so much memory.
     Load(u64, usize),
     /// `sync`.
@@ -51,41 +51,41 @@ pub enum Action {
     /// `compact`.
     Compact,
     /// Cancels compactions wherever they are, and lets them run again after so many microseconds.
-    Cancel(u64),
+    CancelCompactions(u64),
     /// `compact_range` over some of the keys.
     CompactRange(u64),
     /// Creates the changing family, or drops it.
-    Change,
+    CreateOrDropFamily,
     /// Clears the changing family; nothing if it is gone.
-    Clear,
+    ClearFamily,
     /// Clones the changing family, or drops the clone.
-    Clone,
+    CloneFamily,
     /// Renames the changing family, or back.
-    Rename,
+    RenameFamily,
     /// Lets time pass, in microseconds.
     Sleep(u64),
     /// Waits for background work.
     WaitIdle,
     /// The consumer of the feed hears what is durable by now.
-    Listen,
+    PollChanges,
 }
 
 /// When the machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum CrashPoint {
     /// In the n-th mutating I/O of this life, opening included.
     Io(u64),
     /// In the n-th after opening.
     IoAfterOpen(u64),
     /// When the writers are done, without closing.
-    End,
+    WritersDone,
     /// It does not: the database is closed.
-    Closed,
+    CleanClose,
 }
 
 /// A life.
 #[derive(Clone, Debug)]
-pub struct Life {
+pub struct DbSession {
     /// Seed of its world and its crash.
     pub seed: u64,
     /// Options.
@@ -93,127 +93,127 @@ pub struct Life {
     /// A script for each writer.
     pub scripts: Vec<Vec<Action>>,
     /// Whether every commit writes the shared key in all families.
-    pub share: bool,
+    pub write_shared_key: bool,
     /// When it ends.
-    pub when: When,
+    pub crash_point: CrashPoint,
     /// How.
-    pub crash: Crash,
+    pub crash_kind: Crash,
     /// Whether to `verify` after opening.
     pub verify: bool,
 }
 
 /// What a life left.
-pub struct After {
+pub struct SessionResult {
     /// The disk as the next life finds it.
     pub disk: Arc<SimDisk>,
     /// What the next life must find.
-    pub owed: Owed,
+    pub required: RequiredCommits,
     /// Mutating I/Os of the whole life, and of its opening.
     pub ios: (u64, u64),
     /// Whether the planned crash point was reached.
     pub crashed: bool,
     /// Whether that was before the database had been opened and compared.
-    pub in_open: bool,
+    pub crashed_in_open: bool,
 }
 
 /// What a life and its writers share.
-pub(crate) struct Shared {
+pub(crate) struct SessionState {
     pub(crate) db: Db,
     pub(crate) env: Env,
     pub(crate) disk: Arc<SimDisk>,
     pub(crate) ledger: Arc<Mutex<Ledger>>,
     pub(crate) settings: Settings,
-    pub(crate) share: bool,
-    pub(crate) wrong: Mutex<Option<String>>,
+    pub(crate) write_shared_key: bool,
+    pub(crate) failure: Mutex<Option<String>>,
 }
 
-impl Life {
+impl DbSession {
     /// Lives it. `owed` is what it must find; `Err` is a broken promise.
-    pub fn live(
+    pub fn run(
         &self,
         case: &Case,
         disk: Arc<SimDisk>,
         ledger: &Arc<Mutex<Ledger>>,
-        owed: Owed,
-    ) -> Result<After, String> {
-        case.keep(&format!("before-{:x}", self.seed), &disk.deep_clone());
-        case.keep(&format!("after-{:x}", self.seed), &disk);
-        if let When::Io(n) = self.when {
+        owed: RequiredCommits,
+    ) -> Result<SessionResult, String> {
+        case.keep_disk(&format!("before-{:x}", self.seed), &disk.deep_clone());
+        case.keep_disk(&format!("after-{:x}", self.seed), &disk);
+        if let CrashPoint::Io(n) = self.crash_point {
             disk.crash_at(n);
         }
-        World::new(self.seed).run(disk.clone(), |env| self.root(env, &disk, ledger, owed))
+        SimWorld::new(self.seed).run(disk.clone(), |env| self.run_in_world(env, &disk, ledger, owed))
     }
 
-    fn root(
+    fn run_in_world(
         &self,
         env: Env,
         disk: &Arc<SimDisk>,
         ledger: &Arc<Mutex<Ledger>>,
-        owed: Owed,
-    ) -> Result<After, String> {
-        let before = disk.io_count();
+        owed: RequiredCommits,
+    ) -> Result<SessionResult, String> {
+        let before = disk.mutating_calls();
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
-            Err(_) if disk.crashed() => return Ok(self.never_opened(disk, ledger, owed, before)),
+            Err(_) if disk.crashed() => return Ok(self.crashed_before_open(disk, ledger, owed, before)),
             Err(e) => return Err(format!("open failed: {e}")),
         };
-        let opened = disk.io_count();
-        if let When::IoAfterOpen(n) = self.when {
+        let opened = disk.mutating_calls();
+        if let CrashPoint::IoAfterOpen(n) = self.crash_point {
             disk.crash_at(n);
         }
-        match self.compare(&db, ledger, owed) {
+        match self.check_recovered(&db, ledger, owed) {
             Ok(()) => {}
-            Err(_) if disk.crashed() => return Ok(self.never_opened(disk, ledger, owed, before)),
+            Err(_) if disk.crashed() => return Ok(self.crashed_before_open(disk, ledger, owed, before)),
             Err(e) => return Err(e),
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SessionState {
             db,
             env,
             disk: disk.clone(),
             ledger: ledger.clone(),
             settings: self.settings.clone(),
-            share: self.share,
-            wrong: Mutex::new(None),
+            write_shared_key: self.write_shared_key,
+            failure: Mutex::new(None),
         });
         self.run_writers(&shared)?;
         let after = self.finish(&shared, before, opened);
-        let wrong = held(&shared.wrong).take();
+        let wrong = lock_mutex(&shared.failure).take();
         wrong.map_or(after, Err)
     }
 
     /// Reads everything and asks the ledger.
-    fn compare(&self, db: &Db, ledger: &Arc<Mutex<Ledger>>, owed: Owed) -> Result<(), String> {
+    fn check_recovered(&self, db: &Db, ledger: &Arc<Mutex<Ledger>>, owed: RequiredCommits) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
-        let mut known = held(ledger);
+        let mut known = lock_mutex(ledger);
         let ends = known
-            .check(&found, owed)
-            .map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}\n  {:?}", known.changing))?;
-        known.settle(&ends, &found);
-        let mut past = std::mem::take(&mut known.past);
+            .check_recovered(&found, owed)
+            .map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}\n  {:?}", known.families))?;
+        known.discard_lost_commits(&ends, &found);
+        let mut past = std::mem::take(&mut known.history);
         drop(known);
-        let looked = past.look(db, &found, &self.settings, self.seed);
-        held(ledger).past = past;
+        let looked = past.check_all(db, &found, &self.settings, self.seed);
+        lock_mutex(ledger).history = past;
         looked?;
         if self.verify {
             let report = db.verify().map_err(|e| format!("verify: {e}"))?;
-            clean(&report).map_err(|e| format!("verify found: {e}"))?;
+            check_report(&report).map_err(|e| format!("verify found: {e}"))?;
         }
         Ok(())
     }
 
-    fn run_writers(&self, shared: &Arc<Shared>) -> Result<(), String> {
+    fn run_writers(&self, shared: &Arc<SessionState>) -> Result<(), String> {
         if self.scripts.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        if let Err(e) = shared.prepare() {
-            shared.unless_crashed("create_family", &e);
+        if let Err(e) = shared.create_steady_families() {
+            shared.fail_unless_crashed("create_family", &e);
             return Ok(());
         }
         let mut joins = Vec::new();
         for (writer, script) in self.scripts.iter().enumerate() {
             let (its, script) = (shared.clone(), script.clone());
-            let body = Box::new(move || Writer::new(&its, writer).run(&script));
+            let body = Box::new(move || SessionWriter::new(&its, writer).run(&script));
             let thread = shared.env.spawn.spawn(&format!("writer-{writer}"), body);
             joins.push(thread.map_err(|e| format!("spawn: {e}"))?);
         }
@@ -223,139 +223,139 @@ impl Life {
         Ok(())
     }
 
-    fn finish(&self, shared: &Arc<Shared>, before: u64, opened: u64) -> Result<After, String> {
+    fn finish(&self, shared: &Arc<SessionState>, before: u64, opened: u64) -> Result<SessionResult, String> {
         let disk = &shared.disk;
-        if self.when == When::Closed && !disk.crashed() {
+        if self.crash_point == CrashPoint::CleanClose && !disk.crashed() {
             shared.db.close().map_err(|e| format!("close failed: {e}"))?;
-            return Ok(self.after(disk, Owed::Acked, before, opened));
+            return Ok(self.session_result(disk, RequiredCommits::Acked, before, opened));
         }
-        if !disk.crashed() && matches!(self.when, When::Io(_) | When::IoAfterOpen(_)) {
+        if !disk.crashed() && matches!(self.crash_point, CrashPoint::Io(_) | CrashPoint::IoAfterOpen(_)) {
             // The planned point was not reached while writing: closing may reach it.
             let closed = shared.db.close();
             if !disk.crashed() {
                 closed.map_err(|e| format!("close failed: {e}"))?;
-                return Ok(self.after(disk, Owed::Acked, before, opened));
+                return Ok(self.session_result(disk, RequiredCommits::Acked, before, opened));
             }
         }
-        Ok(self.after(disk, self.owed(&shared.ledger), before, opened))
+        Ok(self.session_result(disk, self.required_commits(&shared.ledger), before, opened))
     }
 
     /// What a crash of this kind owes.
-    fn owed(&self, ledger: &Mutex<Ledger>) -> Owed {
-        match (self.crash, self.settings.durability) {
-            (Crash::Process, _) => Owed::Acked,
+    fn required_commits(&self, ledger: &Mutex<Ledger>) -> RequiredCommits {
+        match (self.crash_kind, self.settings.durability) {
+            (Crash::Process, _) => RequiredCommits::Acked,
             (Crash::Power, Durability::Interval(t)) => {
                 let slack = 2 * u64::try_from(t.as_micros()).unwrap_or(u64::MAX / 4) + 5_000;
-                Owed::Durable { before_us: held(ledger).newest_ack_us().saturating_sub(slack) }
+                RequiredCommits::Durable { before_us: lock_mutex(ledger).newest_ack_us().saturating_sub(slack) }
             }
-            (Crash::Power, _) => Owed::Durable { before_us: 0 },
+            (Crash::Power, _) => RequiredCommits::Durable { before_us: 0 },
         }
     }
 
     /// After a crash before anything was compared: what was owed before still is, unless this crash may take more.
-    fn never_opened(&self, disk: &Arc<SimDisk>, ledger: &Mutex<Ledger>, owed: Owed, before: u64) -> After {
-        let after = self.after(disk, weaker(owed, self.owed(ledger)), before, disk.io_count());
-        After { in_open: true, ..after }
+    fn crashed_before_open(&self, disk: &Arc<SimDisk>, ledger: &Mutex<Ledger>, owed: RequiredCommits, before: u64) -> SessionResult {
+        let after = self.session_result(disk, weaker_requirement(owed, self.required_commits(ledger)), before, disk.mutating_calls());
+        SessionResult { crashed_in_open: true, ..after }
     }
 
-    fn after(&self, disk: &Arc<SimDisk>, owed: Owed, before: u64, opened: u64) -> After {
-        let count = disk.io_count();
-        After {
-            disk: disk.crash_clone(self.seed, self.crash),
-            owed,
+    fn session_result(&self, disk: &Arc<SimDisk>, owed: RequiredCommits, before: u64, opened: u64) -> SessionResult {
+        let count = disk.mutating_calls();
+        SessionResult {
+            disk: disk.crash_clone(self.seed, self.crash_kind),
+            required: owed,
             ios: (count - before, opened - before),
             crashed: disk.crashed(),
-            in_open: false,
+            crashed_in_open: false,
         }
     }
 }
 
 /// What is owed after two crashes without a check in between.
-pub(crate) fn weaker(a: Owed, b: Owed) -> Owed {
+pub(crate) fn weaker_requirement(a: RequiredCommits, b: RequiredCommits) -> RequiredCommits {
     match (a, b) {
-        (Owed::Acked, other) | (other, Owed::Acked) => other,
-        (Owed::Durable { before_us: a }, Owed::Durable { before_us: b }) => {
-            Owed::Durable { before_us: a.min(b) }
+        (RequiredCommits::Acked, other) | (other, RequiredCommits::Acked) => other,
+        (RequiredCommits::Durable { before_us: a }, RequiredCommits::Durable { before_us: b }) => {
+            RequiredCommits::Durable { before_us: a.min(b) }
         }
     }
 }
 
-impl Shared {
+impl SessionState {
     /// Creates the steady families that are missing.
-    pub(crate) fn prepare(&self) -> Result<(), Error> {
+    pub(crate) fn create_steady_families(&self) -> Result<(), Error> {
         let names = self.db.families();
-        for name in STEADY.into_iter().filter(|name| !names.iter().any(|n| n == name)) {
+        for name in STEADY_FAMILIES.into_iter().filter(|name| !names.iter().any(|n| n == name)) {
             self.db.create_family(name, self.settings.family.clone())?;
         }
         Ok(())
     }
 
     /// Before the crash no call may fail.
-    fn unless_crashed(&self, doing: &str, e: &Error) {
+    fn fail_unless_crashed(&self, doing: &str, e: &Error) {
         if !self.disk.crashed() {
-            held(&self.wrong)
+            lock_mutex(&self.failure)
                 .get_or_insert_with(|| format!("{doing} failed although nothing was wrong: {e}"));
         }
     }
 }
 
 /// One writer at work.
-pub(crate) struct Writer<'a> {
-    shared: &'a Shared,
+pub(crate) struct SessionWriter<'a> {
+    shared: &'a SessionState,
     writer: usize,
-    steady: Vec<Family>,
-    changing: Vec<Family>,
+    steady_families: Vec<Family>,
+    changing_families: Vec<Family>,
 }
 
-impl<'a> Writer<'a> {
-    pub(crate) fn new(shared: &'a Shared, writer: usize) -> Self {
-        let steady = [HOME].iter().chain(&STEADY).filter_map(|name| shared.db.family(name).ok()).collect();
-        let mut writer = Writer { shared, writer, steady, changing: Vec::new() };
-        writer.look_again();
+impl<'a> SessionWriter<'a> {
+    pub(crate) fn new(shared: &'a SessionState, writer: usize) -> Self {
+        let steady = [COUNTER_FAMILY].iter().chain(&STEADY_FAMILIES).filter_map(|name| shared.db.family(name).ok()).collect();
+        let mut writer = SessionWriter { shared, writer, steady_families: steady, changing_families: Vec::new() };
+        writer.refresh_changing_families();
         writer
     }
 
     fn run(&mut self, script: &[Action]) {
         for action in script {
-            if self.shared.disk.crashed() || held(&self.shared.wrong).is_some() {
+            if self.shared.disk.crashed() || lock_mutex(&self.shared.failure).is_some() {
                 return;
             }
-            if let Err((doing, e)) = self.act(*action) {
-                self.shared.unless_crashed(doing, &e);
+            if let Err((doing, e)) = self.perform(*action) {
+                self.shared.fail_unless_crashed(doing, &e);
                 return;
             }
         }
     }
 
-    pub(crate) fn act(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
+    pub(crate) fn perform(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
         let db = &self.shared.db;
         match action {
             Action::Commit(spec, durability) => {
-                unless_cancelled(self.commit(spec, durability)).map_err(|e| ("commit", e))
+                ignore_cancelled(self.commit(spec, durability)).map_err(|e| ("commit", e))
             }
-            Action::Load(seed, memory) => unless_cancelled(self.load(seed, memory)).map_err(|e| ("load", e)),
+            Action::Load(seed, memory) => ignore_cancelled(self.bulk_load(seed, memory)).map_err(|e| ("load", e)),
             Action::Sync => {
-                let moment = held(&self.shared.ledger).moment();
+                let moment = lock_mutex(&self.shared.ledger).advance_clock();
                 db.sync().map_err(|e| ("sync", e))?;
-                held(&self.shared.ledger).synced(moment);
+                lock_mutex(&self.shared.ledger).mark_synced(moment);
                 Ok(())
             }
             Action::Flush => db.flush().map_err(|e| ("flush", e)),
-            Action::Compact => unless_cancelled(db.compact()).map_err(|e| ("compact", e)),
+            Action::Compact => ignore_cancelled(db.compact()).map_err(|e| ("compact", e)),
             Action::CompactRange(seed) => {
                 let mut rng = Rng::new(seed);
                 let mut key = || format!("d/{}/{:03}", self.writer, rng.below(20));
                 let range = (key(), key());
-                unless_cancelled(db.compact_range(range.0..=range.1)).map_err(|e| ("compact_range", e))
+                ignore_cancelled(db.compact_range(range.0..=range.1)).map_err(|e| ("compact_range", e))
             }
-            Action::Cancel(us) => {
+            Action::CancelCompactions(us) => {
                 let cancelled = db.cancel_background_work();
                 self.shared.env.clock.sleep_us(us);
                 cancelled.and_then(|()| db.resume_background_work()).map_err(|e| ("cancel", e))
             }
-            Action::WaitIdle => unless_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
-            Action::Listen => self.listen().map_err(|e| ("the feed", e)),
-            Action::Change | Action::Clear | Action::Clone | Action::Rename => self.change(action),
+            Action::WaitIdle => ignore_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
+            Action::PollChanges => self.poll_changes().map_err(|e| ("the feed", e)),
+            Action::CreateOrDropFamily | Action::ClearFamily | Action::CloneFamily | Action::RenameFamily => self.change_families(action),
             Action::Sleep(us) => {
                 self.shared.env.clock.sleep_us(us);
                 Ok(())
@@ -363,29 +363,29 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn listen(&self) -> Result<(), Error> {
-        let mut past = std::mem::take(&mut held(&self.shared.ledger).past);
-        let heard = past.listen(&self.shared.db, &self.shared.settings);
-        held(&self.shared.ledger).past = past;
+    fn poll_changes(&self) -> Result<(), Error> {
+        let mut past = std::mem::take(&mut lock_mutex(&self.shared.ledger).history);
+        let heard = past.poll_changes(&self.shared.db, &self.shared.settings);
+        lock_mutex(&self.shared.ledger).history = past;
         heard.map_err(|e| Error::new(ErrorKind::Internal, e))
     }
 
-    fn commit(&mut self, spec: Spec, durability: Option<Durability>) -> Result<(), Error> {
-        let Some(puts) = self.puts(spec) else { return Ok(()) };
-        let number = held(&self.shared.ledger).begin(self.writer, puts);
-        let puts = held(&self.shared.ledger).puts(self.writer, number).to_vec();
-        let result = self.write(&puts, durability);
-        let told = told(&result);
+    fn commit(&mut self, spec: CommitSpec, durability: Option<Durability>) -> Result<(), Error> {
+        let Some(puts) = self.commit_puts(spec) else { return Ok(()) };
+        let number = lock_mutex(&self.shared.ledger).begin_commit(self.writer, puts);
+        let puts = lock_mutex(&self.shared.ledger).puts(self.writer, number).to_vec();
+        let result = self.write_batch(&puts, durability);
+        let told = commit_outcome(&result);
         let effective = durability.unwrap_or(self.shared.settings.durability);
         let now = match effective {
             Durability::Interval(_) if durability.is_none() => self.shared.env.clock.monotonic_us(),
             _ => u64::MAX,
         };
-        held(&self.shared.ledger).end(self.writer, number, told, effective == Durability::Full, now);
+        lock_mutex(&self.shared.ledger).end_commit(self.writer, number, told, effective == Durability::Full, now);
         result
     }
 
-    fn write(&self, puts: &[Put], durability: Option<Durability>) -> Result<(), Error> {
+    fn write_batch(&self, puts: &[Put], durability: Option<Durability>) -> Result<(), Error> {
         let mut batch = WriteBatch::new();
         let merges = self.shared.settings.family.merge_operator.is_some();
         for put in puts {
@@ -411,15 +411,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Like a commit of random puts without deletes, but through tables: durable in every mode.
-    fn load(&mut self, seed: u64, memory: usize) -> Result<(), Error> {
-        let Some(mut puts) = self.puts(Spec::Random(seed)) else { return Ok(()) };
+    fn bulk_load(&mut self, seed: u64, memory: usize) -> Result<(), Error> {
+        let Some(mut puts) = self.commit_puts(CommitSpec::Random(seed)) else { return Ok(()) };
         for put in &mut puts {
             put.value.get_or_insert_with(|| b"instead of a delete".to_vec());
         }
-        let number = held(&self.shared.ledger).begin(self.writer, puts);
-        let puts = held(&self.shared.ledger).puts(self.writer, number).to_vec();
+        let number = lock_mutex(&self.shared.ledger).begin_commit(self.writer, puts);
+        let puts = lock_mutex(&self.shared.ledger).puts(self.writer, number).to_vec();
         let result = self.load_puts(&puts, memory);
-        held(&self.shared.ledger).end(self.writer, number, told(&result), true, u64::MAX);
+        lock_mutex(&self.shared.ledger).end_commit(self.writer, number, commit_outcome(&result), true, u64::MAX);
         result
     }
 
@@ -439,13 +439,13 @@ impl<'a> Writer<'a> {
     }
 
     fn family(&self, name: &str) -> Result<&Family, Error> {
-        let found = self.steady.iter().chain(&self.changing).find(|f| f.name() == name);
+        let found = self.steady_families.iter().chain(&self.changing_families).find(|f| f.name() == name);
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("driver: no family {name}")))
     }
 
     /// The elements of a commit (without the counter).
-    fn puts(&self, spec: Spec) -> Option<Vec<Put>> {
-        let (w, next) = (self.writer, held(&self.shared.ledger).next(self.writer));
+    fn commit_puts(&self, spec: CommitSpec) -> Option<Vec<Put>> {
+        let (w, next) = (self.writer, lock_mutex(&self.shared.ledger).next_attempt(self.writer));
         let put = |family: &str, key: &str, value: Option<Vec<u8>>| Put {
             family: (family.into(), 0),
             key: format!("d/{w}/{key}").into_bytes(),
@@ -453,28 +453,28 @@ impl<'a> Writer<'a> {
         };
         let text = |tag: &str| Some(format!("{tag} {w} {next}").into_bytes());
         let mut puts = match spec {
-            Spec::One => vec![put(HOME, "one", text("one"))],
-            Spec::Pair => vec![put(HOME, "pair", text("pair")), put(STEADY[0], "pair", text("pair"))],
-            Spec::Delete => vec![put(HOME, "one", None)],
-            Spec::Changing => {
-                let name = self.changing.first()?.name();
-                vec![self.in_changing(&name, "one", text("x"))]
+            CommitSpec::OneKey => vec![put(COUNTER_FAMILY, "one", text("one"))],
+            CommitSpec::TwoFamilies => vec![put(COUNTER_FAMILY, "pair", text("pair")), put(STEADY_FAMILIES[0], "pair", text("pair"))],
+            CommitSpec::Delete => vec![put(COUNTER_FAMILY, "one", None)],
+            CommitSpec::ChangingFamily => {
+                let name = self.changing_families.first()?.name();
+                vec![self.changing_family_put(&name, "one", text("x"))]
             }
-            Spec::Random(seed) => self.random_puts(seed),
+            CommitSpec::Random(seed) => self.random_puts(seed),
         };
-        if self.shared.share {
+        if self.shared.write_shared_key {
             let value = Some(format!("{w} {next}").into_bytes());
-            puts.extend([HOME].iter().chain(&STEADY).map(|name| Put {
+            puts.extend([COUNTER_FAMILY].iter().chain(&STEADY_FAMILIES).map(|name| Put {
                 family: (name.to_string(), 0),
-                key: SHARED.to_vec(),
+                key: SHARED_KEY.to_vec(),
                 value: value.clone(),
             }));
         }
         Some(puts)
     }
 
-    fn in_changing(&self, name: &str, key: &str, value: Option<Vec<u8>>) -> Put {
-        let incarnation = held(&self.shared.ledger).changing.running().get(name).copied().unwrap_or(u32::MAX);
+    fn changing_family_put(&self, name: &str, key: &str, value: Option<Vec<u8>>) -> Put {
+        let incarnation = lock_mutex(&self.shared.ledger).families.current().get(name).copied().unwrap_or(u32::MAX);
         Put { family: (name.into(), incarnation), key: key.into(), value }
     }
 
@@ -490,11 +490,11 @@ impl<'a> Writer<'a> {
                     _ => rng.between(1, 90),
                 };
                 let value = if rng.percent(20) { None } else { Some(value_bytes(rng.next(), len)) };
-                if !self.changing.is_empty() && rng.percent(25) {
-                    let name = self.changing[rng.index(self.changing.len())].name();
-                    return self.in_changing(&name, &key, value);
+                if !self.changing_families.is_empty() && rng.percent(25) {
+                    let name = self.changing_families[rng.index(self.changing_families.len())].name();
+                    return self.changing_family_put(&name, &key, value);
                 }
-                let family = rng.pick(&[HOME, STEADY[0], STEADY[1]]);
+                let family = rng.pick(&[COUNTER_FAMILY, STEADY_FAMILIES[0], STEADY_FAMILIES[1]]);
                 Put {
                     family: (family.into(), 0),
                     key: format!("d/{}/{key}", self.writer).into_bytes(),
@@ -505,84 +505,84 @@ impl<'a> Writer<'a> {
     }
 
     /// Handles of the changing families that there are now.
-    fn look_again(&mut self) {
+    fn refresh_changing_families(&mut self) {
         let family = |name| self.shared.db.family(name).ok();
-        let names = if self.writer == 0 { &[CHANGING, OTHER][..] } else { &[] };
-        self.changing = names.iter().copied().filter_map(family).collect();
+        let names = if self.writer == 0 { &[CHANGING_FAMILY, RENAMED_FAMILY][..] } else { &[] };
+        self.changing_families = names.iter().copied().filter_map(family).collect();
     }
 
     /// What the action means for the families that there are.
-    fn meaning(&self, action: Action) -> Option<Change> {
-        let there = |name| self.changing.iter().any(|f| f.name() == name);
-        let (one, other) = (CHANGING.to_string(), OTHER.to_string());
-        match (action, there(CHANGING), there(OTHER)) {
-            (Action::Change, true, _) => Some(Change::Drop(one)),
-            (Action::Change, false, _) => Some(Change::Create(one)),
-            (Action::Clear, true, _) => Some(Change::Clear(one)),
-            (Action::Clone, _, true) => Some(Change::Drop(other)),
-            (Action::Clone, true, false) => Some(Change::Clone(one, other)),
-            (Action::Rename, true, false) => Some(Change::Rename(one, other)),
-            (Action::Rename, false, true) => Some(Change::Rename(other, one)),
+    fn family_change(&self, action: Action) -> Option<FamilyDdl> {
+        let there = |name| self.changing_families.iter().any(|f| f.name() == name);
+        let (one, other) = (CHANGING_FAMILY.to_string(), RENAMED_FAMILY.to_string());
+        match (action, there(CHANGING_FAMILY), there(RENAMED_FAMILY)) {
+            (Action::CreateOrDropFamily, true, _) => Some(FamilyDdl::Drop(one)),
+            (Action::CreateOrDropFamily, false, _) => Some(FamilyDdl::Create(one)),
+            (Action::ClearFamily, true, _) => Some(FamilyDdl::Clear(one)),
+            (Action::CloneFamily, _, true) => Some(FamilyDdl::Drop(other)),
+            (Action::CloneFamily, true, false) => Some(FamilyDdl::Clone(one, other)),
+            (Action::RenameFamily, true, false) => Some(FamilyDdl::Rename(one, other)),
+            (Action::RenameFamily, false, true) => Some(FamilyDdl::Rename(other, one)),
             _ => None,
         }
     }
 
     /// Changes the families; until the answer either state is possible, and after a failure it stays so for the next
     /// recovery, though the running database knows.
-    fn change(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
-        let Some(change) = self.meaning(action) else { return Ok(()) };
+    fn change_families(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
+        let Some(change) = self.family_change(action) else { return Ok(()) };
         let outcome = {
-            let mut ledger = held(&self.shared.ledger);
-            let attempts = ledger.next(0);
-            ledger.changing.begin(&change, attempts)
+            let mut ledger = lock_mutex(&self.shared.ledger);
+            let attempts = ledger.next_attempt(0);
+            ledger.families.begin_change(&change, attempts)
         };
         let (db, options) = (&self.shared.db, self.shared.settings.family.clone());
         let (doing, result) = match &change {
-            Change::Create(name) => ("create_family", db.create_family(name, options).map(drop)),
-            Change::Drop(name) => ("drop_family", db.drop_family(name)),
-            Change::Clear(name) => ("clear_family", db.clear_family(name)),
-            Change::Clone(name, to) => ("clone_family", db.clone_family(name, to).map(drop)),
-            Change::Rename(name, to) => ("rename_family", db.rename_family(name, to)),
+            FamilyDdl::Create(name) => ("create_family", db.create_family(name, options).map(drop)),
+            FamilyDdl::Drop(name) => ("drop_family", db.drop_family(name)),
+            FamilyDdl::Clear(name) => ("clear_family", db.clear_family(name)),
+            FamilyDdl::Clone(name, to) => ("clone_family", db.clone_family(name, to).map(drop)),
+            FamilyDdl::Rename(name, to) => ("rename_family", db.rename_family(name, to)),
         };
         if result.is_ok() {
-            held(&self.shared.ledger).changing.settle(outcome);
+            lock_mutex(&self.shared.ledger).families.resolve(outcome);
         }
-        self.look_again();
+        self.refresh_changing_families();
         result.map_err(|e| (doing, e))
     }
 }
 
 /// Opens, compares, verifies, writes a little, closes cleanly, cuts the power, and looks once more.
-pub fn last_look(
+pub fn check_final_state(
     case: &Case,
-    pattern: &Life,
+    pattern: &DbSession,
     mut disk: Arc<SimDisk>,
     ledger: &Arc<Mutex<Ledger>>,
-    mut owed: Owed,
+    mut owed: RequiredCommits,
 ) -> Result<(), String> {
     let mut rng = Rng::new(mix(pattern.seed, 77));
     for scripted in [true, false] {
-        let one = |w| vec![Action::Commit(Spec::Random(mix(pattern.seed, w)), None)];
+        let one = |w| vec![Action::Commit(CommitSpec::Random(mix(pattern.seed, w)), None)];
         let scripts =
             if scripted { (0..pattern.scripts.len() as u64).map(one).collect() } else { Vec::new() };
         let (seed, settings) = (rng.next(), pattern.settings.clone());
-        let life = Life {
+        let life = DbSession {
             seed,
             settings,
             scripts,
-            when: When::Closed,
-            crash: Crash::Power,
+            crash_point: CrashPoint::CleanClose,
+            crash_kind: Crash::Power,
             verify: true,
             ..*pattern
         };
-        let after = life.live(case, disk, ledger, owed)?;
-        (disk, owed) = (after.disk, after.owed);
+        let after = life.run(case, disk, ledger, owed)?;
+        (disk, owed) = (after.disk, after.required);
     }
     Ok(())
 }
 
 /// Another writer may have cancelled it; nothing happened then.
-fn unless_cancelled(result: Result<(), Error>) -> Result<(), Error> {
+fn ignore_cancelled(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(e) if e.kind() == ErrorKind::Busy => Ok(()),
         other => other,
@@ -590,10 +590,10 @@ fn unless_cancelled(result: Result<(), Error>) -> Result<(), Error> {
 }
 
 /// What a result tells about a commit.
-pub fn told(result: &Result<(), Error>) -> Told {
+pub fn commit_outcome(result: &Result<(), Error>) -> CommitOutcome {
     match result {
-        Ok(()) => Told::Acked,
-        Err(e) if e.kind() == ErrorKind::OutcomeUnknown => Told::Unknown,
-        Err(_) => Told::Failed,
+        Ok(()) => CommitOutcome::Acked,
+        Err(e) if e.kind() == ErrorKind::OutcomeUnknown => CommitOutcome::Unknown,
+        Err(_) => CommitOutcome::Failed,
     }
 }

@@ -1,10 +1,10 @@
 //! Option sets with tiny buffers, so that a history of a few hundred operations flushes, compacts and separates
 //! values all the time.
 
-use crate::orders;
+use crate::comparators;
 use crate::rng::Rng;
 use perigee::env::Env;
-use perigee::{Compression, Durability, FamilyOptions, History, KeyOrder, MergeRule, Options};
+use perigee::{Compression, Durability, FamilyOptions, History, KeyComparator, MergeRule, Options};
 use std::time::Duration;
 
 /// What the oracle puts between operands.
@@ -38,7 +38,7 @@ pub struct Settings {
 }
 
 /// As good as everything.
-const KEPT: u64 = 1 << 50;
+const RETAIN_ALL_BYTES: u64 = 1 << 50;
 
 impl Settings {
     /// A random set.
@@ -71,52 +71,52 @@ impl Settings {
             open_files: 4,
             log_file_bytes: rng.pick(&[0, 0, 0, 500]),
             scrub_us: rng.pick(&[0, 0, 1, 200_000]),
-            log_retention: rng.pick(&[0, 3 << 10, KEPT, KEPT]),
+            log_retention: rng.pick(&[0, 3 << 10, RETAIN_ALL_BYTES, RETAIN_ALL_BYTES]),
             history: rng.pick(&[
                 History::None,
                 History::None,
                 History::Operations(25),
-                History::Operations(KEPT),
+                History::Operations(RETAIN_ALL_BYTES),
                 History::Time(Duration::from_millis(2)),
             ]),
         }
     }
 
     /// The same, half of the times with another key order.
-    pub fn random_order(mut self, rng: &mut Rng) -> Result<Self, String> {
+    pub fn with_random_comparator(mut self, rng: &mut Rng) -> Result<Self, String> {
         if rng.percent(50) {
-            self.family.order = rng.pick(&orders::all().map_err(|e| e.to_string())?);
+            self.family.order = rng.pick(&comparators::all_comparators().map_err(|e| e.to_string())?);
         }
         Ok(self)
     }
 
     /// Whether nothing of the log goes that the feed of changes may ask for.
-    pub fn keeps_log(&self) -> bool {
-        self.log_retention == KEPT
+    pub fn retains_log(&self) -> bool {
+        self.log_retention == RETAIN_ALL_BYTES
     }
     /// Whether every version stays.
-    pub fn keeps_history(&self) -> bool {
-        self.history == History::Operations(KEPT)
+    pub fn retains_history(&self) -> bool {
+        self.history == History::Operations(RETAIN_ALL_BYTES)
     }
     /// The same with the operator that the oracle knows, or with none.
     #[must_use]
-    pub fn merging(mut self, merges: bool) -> Self {
+    pub fn with_merge_operator(mut self, merges: bool) -> Self {
         self.family.merge_operator = merges.then(|| MergeRule::Append(SEPARATOR.into()));
         self
     }
     /// The same with another durability.
     #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
+    pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
     /// The options of the database.
     pub fn options(&self, env: Env) -> Options {
-        let known = orders::users().unwrap_or([KeyOrder::Bytes; 2]);
+        let known = comparators::user_comparators().unwrap_or([KeyComparator::Bytes; 2]);
         known
             .into_iter()
-            .fold(Options::in_env(env), Options::register_order)
+            .fold(Options::in_env(env), Options::register_comparator)
             .durability(self.durability)
             .block_cache_bytes(self.cache_bytes)
             .memory_budget(self.memory_budget)

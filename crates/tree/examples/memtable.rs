@@ -3,14 +3,14 @@
 //! 16-byte keys, 100-byte values, nanoseconds of this thread's CPU time for each operation (`/proc/thread-self/schedstat`).
 #![allow(clippy::unwrap_used)]
 
-use perigee_base::{FamilyId, KeyOrder, SeqNo};
-use perigee_file::log::{Batch, Op, Ops};
+use perigee_base::{FamilyId, KeyComparator, SeqNo};
+use perigee_file::log::{Batch, BatchOp, BatchOps};
 use perigee_tree::Memtable;
 use std::hint::black_box;
 use std::sync::Arc;
 
 /// A batch and its operations.
-type Ready = (Arc<Vec<u8>>, Vec<(Op, SeqNo)>);
+type BatchWithOps = (Arc<Vec<u8>>, Vec<(BatchOp, SeqNo)>);
 
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -38,19 +38,19 @@ fn key(high: u64, low: u64) -> [u8; 16] {
     k
 }
 
-fn batches(n: u64, each: u64, key: impl Fn(u64) -> [u8; 16]) -> Vec<Ready> {
+fn batches(n: u64, each: u64, key: impl Fn(u64) -> [u8; 16]) -> Vec<BatchWithOps> {
     let one = |start: u64| {
         let mut b = Batch::new();
         (start..(start + each).min(n)).for_each(|i| b.put(FamilyId(0), &key(i), &[b'v'; 100]).unwrap());
         let f = b.finish();
-        let ops = Ops::new(&f.buf, f.payload()).enumerate();
+        let ops = BatchOps::new(&f.buf, f.payload_range()).enumerate();
         let ops = ops.map(|(i, op)| (op.unwrap(), SeqNo(start + 1 + i as u64))).collect();
         (Arc::new(f.buf), ops)
     };
     (0..n).step_by(each as usize).map(one).collect()
 }
 
-fn insert(t: &Memtable, batches: &[Ready]) {
+fn insert(t: &Memtable, batches: &[BatchWithOps]) {
     batches.iter().for_each(|(buf, ops)| t.insert(buf, 0, ops).unwrap());
 }
 
@@ -67,12 +67,12 @@ fn scan(t: &Arc<Memtable>) -> u64 {
 
 fn main() {
     let n: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
-    let order = KeyOrder::Bytes;
+    let order = KeyComparator::Bytes;
     for (name, key) in [("random", random as fn(u64) -> [u8; 16]), ("ascending", ascending)] {
         let thousands = batches(n, 1000, key);
         let t = Arc::new(Memtable::new(order));
         time(&format!("{name}: insert, batch 1000"), n, || insert(&t, &thousands));
-        let sized = Memtable::expecting(order, n);
+        let sized = Memtable::with_expected_keys(order, n);
         time(&format!("{name}: insert, batch 1000, sized ahead"), n, || insert(&sized, &thousands));
         drop(sized);
         time(&format!("{name}: overwrite, batch 1000"), n, || insert(&t, &thousands));

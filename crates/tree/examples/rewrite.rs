@@ -6,36 +6,36 @@
 //! that was read (`/proc/thread-self/schedstat`), the least of all rounds in front, which disturbs least, then the median.
 #![allow(clippy::unwrap_used)]
 
-use perigee_base::expiry::Frozen;
-use perigee_base::{FamilyId, KeyOrder, LevelNo, Result, RunId, SeqNo};
-use perigee_env::{Env, OpenDir};
-use perigee_file::log::{Batch, Op, Ops};
-use perigee_file::{BlockCache, Compression, KlogOptions, Shelf};
-use perigee_tree::compact::{Plan, Reason, compact};
+use perigee_base::expiry::FixedClock;
+use perigee_base::{FamilyId, KeyComparator, LevelNo, Result, RunId, SeqNo};
+use perigee_env::{Env, DirOpenMode};
+use perigee_file::log::{Batch, BatchOp, BatchOps};
+use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
+use perigee_tree::compact::{CompactionPlan, CompactionReason, run_compaction};
 use perigee_tree::flush::flush;
-use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Output, Setting, Unhindered};
-use perigee_tree::version::Opener;
+use perigee_tree::mvcc::SnapshotStripes;
+use perigee_tree::rewrite::{CreatedFiles, RewriteOutput, RewriteContext, NoPacing};
+use perigee_tree::version::FileOpener;
 use perigee_tree::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// The last level.
-const LAST: LevelNo = LevelNo(6);
+const LAST_LEVEL: LevelNo = LevelNo(6);
 
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-struct Tables(Shelf);
+struct BenchOpener(TableCache);
 
-impl Opener for Tables {
-    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Ok(Arc::new(Table { meta: meta.clone(), reader: self.0.klog(meta.id, meta.summary.bytes)? }))
+impl FileOpener for BenchOpener {
+    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        Ok(Arc::new(Table { meta: meta.clone(), reader: self.0.klog_reader(meta.id, meta.summary.bytes)? }))
     }
-    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
-        Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog(meta.id, meta.bytes)? }))
+    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
+        Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog_reader(meta.id, meta.bytes)? }))
     }
 }
 
@@ -46,37 +46,37 @@ fn key(k: u64) -> Vec<u8> {
 }
 
 /// What jobs share, and the version as it is.
-struct World {
-    tables: Tables,
+struct RewriteBench {
+    tables: BenchOpener,
     ids: AtomicU64,
     version: Version,
     verify: bool,
     seq: u64,
-    random: u64,
+    next_random: u64,
 }
 
-impl World {
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
+impl RewriteBench {
+    fn next_random(&mut self) -> u64 {
+        self.next_random ^= self.next_random << 13;
+        self.next_random ^= self.next_random >> 7;
+        self.next_random ^= self.next_random << 17;
+        self.next_random
     }
 
     /// A memtable of so many puts of keys that `pick` chooses.
-    fn memtable(&mut self, n: u64, mut pick: impl FnMut(&mut World, u64) -> u64) -> Arc<Memtable> {
-        let memtable = Arc::new(Memtable::new(KeyOrder::Bytes));
+    fn memtable(&mut self, n: u64, mut pick: impl FnMut(&mut RewriteBench, u64) -> u64) -> Arc<Memtable> {
+        let memtable = Arc::new(Memtable::new(KeyComparator::Bytes));
         for start in (0..n).step_by(1000) {
             let mut b = Batch::new();
             for i in start..(start + 1000).min(n) {
                 let k = pick(self, i);
                 let key = key(k);
                 let mut value = [b'v'; 100];
-                value[..48].chunks_mut(8).for_each(|c| c.copy_from_slice(&self.random().to_le_bytes()));
+                value[..48].chunks_mut(8).for_each(|c| c.copy_from_slice(&self.next_random().to_le_bytes()));
                 b.put(FamilyId(0), &key, &value).unwrap();
             }
             let f = b.finish();
-            let ops: Vec<(Op, SeqNo)> = Ops::new(&f.buf, f.payload())
+            let ops: Vec<(BatchOp, SeqNo)> = BatchOps::new(&f.buf, f.payload_range())
                 .enumerate()
                 .map(|(i, op)| (op.unwrap(), SeqNo(self.seq + 1 + i as u64)))
                 .collect();
@@ -86,45 +86,45 @@ impl World {
         memtable
     }
 
-    fn setting<'a>(&'a self, version: &'a Version) -> Setting<'a> {
-        Setting {
+    fn rewrite_context<'a>(&'a self, version: &'a Version) -> RewriteContext<'a> {
+        RewriteContext {
             version,
-            strata: Strata::new(Vec::new(), SeqNo(self.seq)),
+            stripes: SnapshotStripes::new(Vec::new(), SeqNo(self.seq)),
             options: KlogOptions {
                 database: 1,
                 family: FamilyId(0),
-                order: KeyOrder::Bytes,
+                comparator: KeyComparator::Bytes,
                 block_bytes: 4096,
-                compression: Compression::Lz4,
+                compression: CompressionMethod::Lz4,
                 filter_bits: 10,
             },
-            threshold: usize::MAX,
+            separation_threshold: usize::MAX,
             target_bytes: 8 << 20,
             cuts: Vec::new(),
-            verify: self.verify,
-            shelf: &self.tables.0,
-            ids: &self.ids,
-            pace: &Unhindered,
-            now: &Frozen(0),
-            merger: None,
+            verify_outputs: self.verify,
+            table_cache: &self.tables.0,
+            next_file_id: &self.ids,
+            pacer: &NoPacing,
+            now: &FixedClock(0),
+            merge_operator: None,
             filter: None,
-            settle: None,
-            later: None,
+            bottom_seq: None,
+            deferred_sync: None,
         }
     }
 
     /// Nanoseconds for each entry of a job, which is then installed.
-    fn job(
+    fn run_job(
         &mut self,
         name: &str,
-        job: impl FnOnce(Setting<'_>, &mut Created) -> Result<(VersionEdit, Output)> + Send,
+        job: impl FnOnce(RewriteContext<'_>, &mut CreatedFiles) -> Result<(VersionEdit, RewriteOutput)> + Send,
     ) -> f64 {
         // A thread of its own for each kind of job: profilers tell them apart by name.
         let this = &*self;
         let (took, (edit, output)) = std::thread::scope(|scope| {
             let work = move || {
                 let start = cpu_ns();
-                let done = job(this.setting(&this.version), &mut Created::default()).unwrap();
+                let done = job(this.rewrite_context(&this.version), &mut CreatedFiles::default()).unwrap();
                 (cpu_ns() - start, done)
             };
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
@@ -133,7 +133,7 @@ impl World {
         let removed: Vec<_> = edit.removed.iter().map(|(_, id)| *id).collect();
         self.version = self.version.apply(&edit, &self.tables).unwrap();
         for id in removed {
-            self.tables.0.forget(id);
+            self.tables.0.evict(id);
             self.tables.0.dir().remove(&format!("{:06}.klog", id.0)).unwrap();
         }
         took as f64 / output.counts.read as f64
@@ -141,13 +141,13 @@ impl World {
 
     fn flush(&mut self, memtable: &Arc<Memtable>) -> f64 {
         let run = RunId(self.seq);
-        self.job("flush", |setting, created| flush(memtable, run, setting, created))
+        self.run_job("flush", |setting, created| flush(memtable, run, setting, created))
     }
 
     fn merge(&mut self) -> f64 {
         let inputs = self.version.tables().map(|(level, _, t)| (level, t.meta.id)).collect();
-        let plan = Plan::merge(Reason::LevelBytes, inputs, LAST);
-        self.job("merge", |setting, created| compact(&plan, setting, created))
+        let plan = CompactionPlan::merge(CompactionReason::LevelBytes, inputs, LAST_LEVEL);
+        self.run_job("merge", |setting, created| run_compaction(&plan, setting, created))
     }
 }
 
@@ -156,10 +156,10 @@ fn main() {
     let (n, rounds) = (number(1).unwrap_or(500_000), number(2).unwrap_or(5));
     for verify in [false, true] {
         let path = std::env::temp_dir().join(format!("perigee-rewrite-{}", std::process::id()));
-        let dir = Env::real().fs.open_dir(&path, OpenDir::CreateIfMissing).unwrap();
-        let shelf = Shelf::new(dir, 1, Arc::new(BlockCache::new(1 << 20)), Arc::default());
-        let (ids, version) = (AtomicU64::new(1), Version::empty(KeyOrder::Bytes));
-        let mut w = World { tables: Tables(shelf), ids, version, verify, seq: 0, random: 7 };
+        let dir = Env::real().fs.open_dir(&path, DirOpenMode::CreateIfMissing).unwrap();
+        let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 20)), Arc::default());
+        let (ids, version) = (AtomicU64::new(1), Version::empty(KeyComparator::Bytes));
+        let mut w = RewriteBench { tables: BenchOpener(shelf), ids, version, verify, seq: 0, next_random: 7 };
         let load = w.memtable(n, |_, i| i);
         w.flush(&load);
         drop(load);
@@ -169,7 +169,7 @@ fn main() {
         let (mut flushes, mut merges) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             for _ in 0..4 {
-                let memtable = w.memtable(n / 10, |w, _| w.random() % n);
+                let memtable = w.memtable(n / 10, |w, _| w.next_random() % n);
                 memtable.cursor().seek_first(); // sorted apart
                 flushes.push(w.flush(&memtable));
             }

@@ -6,20 +6,20 @@
 //! memtables of more than a few hundred entries in the range (standard error 6 %).
 
 use crate::memtable::Memtable;
-use crate::scan::Bounds;
+use crate::scan::ScanBounds;
 use crate::version::Table;
 use crate::{Version, View};
 use perigee_base::{Result, SeqNo};
-use perigee_file::Sketch;
+use perigee_file::KeySketch;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Entries of a memtable that are looked at to see which of them are new.
-const SAMPLE: usize = 1024;
+const SAMPLE_ENTRIES: usize = 1024;
 
 /// About how much a range holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Extent {
+pub struct RangeSize {
     /// Bytes in tables and, of values stored apart, in value logs.
     pub disk_bytes: u64,
     /// Bytes in memtables.
@@ -32,7 +32,7 @@ pub struct Extent {
 
 /// What a scan of a range would touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct ScanCost {
     /// Memtables with entries in the range.
     pub memtables: usize,
     /// Runs of tables to merge.
@@ -46,7 +46,7 @@ pub struct Cost {
 }
 
 /// The part of a table that lies in the range.
-struct Part<'a> {
+struct TableShare<'a> {
     run: usize,
     table: &'a Table,
     /// Of its entries, about.
@@ -55,7 +55,7 @@ struct Part<'a> {
     bytes: u64,
 }
 
-fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(k) | Bound::Excluded(k) => Some(k),
         Bound::Unbounded => None,
@@ -63,7 +63,7 @@ fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
 }
 
 /// Entries of a memtable in the range.
-fn within(memtable: &Memtable, bounds: &Bounds) -> u64 {
+fn count_in_bounds(memtable: &Memtable, bounds: &ScanBounds) -> u64 {
     let from = match &bounds.lower {
         Bound::Included(k) => Some((&k[..], SeqNo::MAX)),
         Bound::Excluded(k) => Some((&k[..], SeqNo::ZERO)),
@@ -74,30 +74,30 @@ fn within(memtable: &Memtable, bounds: &Bounds) -> u64 {
         Bound::Excluded(k) => Some((&k[..], SeqNo::MAX)),
         Bound::Unbounded => None,
     };
-    memtable.count(from, to)
+    memtable.count_between(from, to)
 }
 
-fn empty(version: &Version, bounds: &Bounds) -> bool {
-    key_of(&bounds.lower).is_some_and(|low| bounds.behind(version.order, low))
-        || key_of(&bounds.upper).is_some_and(|high| bounds.before(version.order, high))
+fn is_empty_range(version: &Version, bounds: &ScanBounds) -> bool {
+    bound_key(&bounds.lower).is_some_and(|low| bounds.is_after_upper(version.comparator, low))
+        || bound_key(&bounds.upper).is_some_and(|high| bounds.is_before_lower(version.comparator, high))
 }
 
-fn parts<'a>(version: &'a Version, bounds: &'a Bounds) -> Vec<Part<'a>> {
-    let order = version.order;
+fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<TableShare<'a>> {
+    let order = version.comparator;
     let mut all = Vec::new();
-    if empty(version, bounds) {
+    if is_empty_range(version, bounds) {
         return all;
     }
     for (number, run) in version.runs().enumerate() {
         for table in &run.tables {
             let (first, last) = (&table.meta.summary.first_key, &table.meta.summary.last_key);
-            if !bounds.before(order, last) && !bounds.behind(order, first) {
-                all.extend(part(
+            if !bounds.is_before_lower(order, last) && !bounds.is_after_upper(order, first) {
+                all.extend(table_share(
                     number,
                     table,
                     bounds,
-                    bounds.before(order, first),
-                    bounds.behind(order, last),
+                    bounds.is_before_lower(order, first),
+                    bounds.is_after_upper(order, last),
                 ));
             }
         }
@@ -106,43 +106,43 @@ fn parts<'a>(version: &'a Version, bounds: &'a Bounds) -> Vec<Part<'a>> {
 }
 
 /// `low`, `high`: the range cuts the table there.
-fn part<'a>(run: usize, table: &'a Table, bounds: &Bounds, low: bool, high: bool) -> Option<Part<'a>> {
-    let lower = if low { key_of(&bounds.lower) } else { None };
-    let upper = if high { key_of(&bounds.upper) } else { None };
-    let (first, last, bytes) = table.reader.span(lower, upper)?;
+fn table_share<'a>(run: usize, table: &'a Table, bounds: &ScanBounds, low: bool, high: bool) -> Option<TableShare<'a>> {
+    let lower = if low { bound_key(&bounds.lower) } else { None };
+    let upper = if high { bound_key(&bounds.upper) } else { None };
+    let (first, last, bytes) = table.reader.blocks_in_range(lower, upper)?;
     let blocks = (last - first + 1) as f64;
     let cut = f64::from(u8::from(low) + u8::from(high)) * 0.5;
     let share = (blocks - cut).max(0.25) / table.reader.block_count() as f64;
-    Some(Part { run, table, share: share.min(1.0), blocks: (last - first + 1) as u64, bytes })
+    Some(TableShare { run, table, share: share.min(1.0), blocks: (last - first + 1) as u64, bytes })
 }
 
-impl Part<'_> {
-    fn of(&self, whole: u64) -> f64 {
+impl TableShare<'_> {
+    fn scale(&self, whole: u64) -> f64 {
         whole as f64 * self.share
     }
     /// Distinct keys of the whole table.
-    fn table_keys(&self) -> u64 {
+    fn distinct_keys(&self) -> u64 {
         let entries = self.table.meta.summary.entries;
         self.table.reader.sketch().map_or(entries, |s| s.estimate().min(entries))
     }
 }
 
 /// About how much lies in `bounds`.
-pub fn extent(view: &View, bounds: &Bounds) -> Extent {
-    let parts = parts(&view.version, bounds);
-    let mut out = Extent { keys: table_keys(&parts), ..Extent::default() };
+pub fn estimate_range_size(view: &View, bounds: &ScanBounds) -> RangeSize {
+    let parts = overlapping_tables(&view.version, bounds);
+    let mut out = RangeSize { keys: estimate_table_keys(&parts), ..RangeSize::default() };
     for p in &parts {
         let s = &p.table.meta.summary;
         let separated: u64 = s.vlogs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        out.disk_bytes += p.of(s.bytes.saturating_add(separated)).round() as u64;
-        out.entries += p.of(s.entries).round() as u64;
+        out.disk_bytes += p.scale(s.bytes.saturating_add(separated)).round() as u64;
+        out.entries += p.scale(s.entries).round() as u64;
     }
-    for memtable in view.memtables().filter(|_| !empty(&view.version, bounds)) {
-        let entries = within(memtable, bounds);
+    for memtable in view.memtables().filter(|_| !is_empty_range(&view.version, bounds)) {
+        let entries = count_in_bounds(memtable, bounds);
         let all = memtable.entries().max(1);
         out.entries += entries;
         out.memory_bytes += (memtable.bytes() as u128 * entries.min(all) as u128 / all as u128) as u64;
-        let (new, gone) = novelty(view, memtable, bounds);
+        let (new, gone) = sample_key_changes(view, memtable, bounds);
         let change = (new - gone) * entries as f64;
         out.keys = (out.keys as f64 + change).round().max(0.0) as u64;
     }
@@ -151,14 +151,14 @@ pub fn extent(view: &View, bounds: &Bounds) -> Extent {
 
 /// Keys in tables that a reader sees: distinct ones (common keys of several runs once, as far as sketches tell), without
 /// those that tombstones hide.
-fn table_keys(parts: &[Part<'_>]) -> u64 {
-    let sum: f64 = parts.iter().map(|p| p.of(p.table_keys())).sum();
-    let tombstones: f64 = parts.iter().map(|p| p.of(p.table.meta.summary.tombstones)).sum();
+fn estimate_table_keys(parts: &[TableShare<'_>]) -> u64 {
+    let sum: f64 = parts.iter().map(|p| p.scale(p.distinct_keys())).sum();
+    let tombstones: f64 = parts.iter().map(|p| p.scale(p.table.meta.summary.tombstones)).sum();
     let overlapping = parts.windows(2).any(|w| w[0].run != w[1].run);
-    let sketches: Vec<&Sketch> = parts.iter().filter_map(|p| p.table.reader.sketch()).collect();
+    let sketches: Vec<&KeySketch> = parts.iter().filter_map(|p| p.table.reader.sketch()).collect();
     let distinct = if overlapping && sketches.len() == parts.len() {
         let single: u64 = sketches.iter().map(|s| s.estimate()).sum();
-        let union = union(sketches.into_iter()).estimate();
+        let union = union_sketches(sketches.into_iter()).estimate();
         sum * (union as f64 / single.max(1) as f64).min(1.0)
     } else {
         sum
@@ -166,8 +166,8 @@ fn table_keys(parts: &[Part<'_>]) -> u64 {
     (distinct - tombstones).round().max(0.0) as u64
 }
 
-fn union<'a>(sketches: impl Iterator<Item = &'a Sketch>) -> Sketch {
-    sketches.fold(Sketch::new(), |mut sum, s| {
+fn union_sketches<'a>(sketches: impl Iterator<Item = &'a KeySketch>) -> KeySketch {
+    sketches.fold(KeySketch::new(), |mut sum, s| {
         sum.merge(s);
         sum
     })
@@ -175,24 +175,24 @@ fn union<'a>(sketches: impl Iterator<Item = &'a Sketch>) -> Sketch {
 
 /// Of the memtable's entries in the range, as far as a sample of them tells: the share that adds a key, and the share that
 /// takes one away.
-fn novelty(view: &View, memtable: &Arc<Memtable>, bounds: &Bounds) -> (f64, f64) {
-    let order = view.version.order;
+fn sample_key_changes(view: &View, memtable: &Arc<Memtable>, bounds: &ScanBounds) -> (f64, f64) {
+    let order = view.version.comparator;
     let mut cursor = memtable.cursor();
-    match key_of(&bounds.lower) {
+    match bound_key(&bounds.lower) {
         Some(key) => cursor.seek(key, SeqNo::MAX),
         None => cursor.seek_first(),
     }
     let (mut looked, mut new, mut gone) = (0u32, 0u32, 0u32);
     let mut last: Option<Vec<u8>> = None;
-    while cursor.valid() && (looked as usize) < SAMPLE {
+    while cursor.valid() && (looked as usize) < SAMPLE_ENTRIES {
         let e = cursor.entry();
-        if bounds.behind(order, e.key) {
+        if bounds.is_after_upper(order, e.key) {
             break;
         }
-        if !bounds.before(order, e.key) {
+        if !bounds.is_before_lower(order, e.key) {
             looked += 1;
-            if last.as_deref().is_none_or(|last| !order.equal(last, e.key)) {
-                let known = in_tables(&view.version, e.key);
+            if last.as_deref().is_none_or(|last| !order.keys_equal(last, e.key)) {
+                let known = may_be_in_tables(&view.version, e.key);
                 let deletes = e.value.is_tombstone();
                 new += u32::from(!known && !deletes);
                 gone += u32::from(known && deletes);
@@ -206,18 +206,18 @@ fn novelty(view: &View, memtable: &Arc<Memtable>, bounds: &Bounds) -> (f64, f64)
 }
 
 /// Whether the filters say that the key may be in a table.
-fn in_tables(version: &Version, key: &[u8]) -> bool {
-    let hash = version.order.filter_hash(key);
-    version.runs().filter_map(|r| r.covering(version.order, key)).any(|t| t.reader.may_hold(hash))
+fn may_be_in_tables(version: &Version, key: &[u8]) -> bool {
+    let hash = version.comparator.filter_hash(key);
+    version.runs().filter_map(|r| r.table_covering(version.comparator, key)).any(|t| t.reader.may_contain(hash))
 }
 
 /// What a scan of `bounds` would touch. Runs, tables and blocks are exact for this view.
-pub fn cost(view: &View, bounds: &Bounds) -> Cost {
-    let parts = parts(&view.version, bounds);
-    let holds = |m: &&Arc<Memtable>| !empty(&view.version, bounds) && within(m, bounds) > 0;
+pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
+    let parts = overlapping_tables(&view.version, bounds);
+    let holds = |m: &&Arc<Memtable>| !is_empty_range(&view.version, bounds) && count_in_bounds(m, bounds) > 0;
     let mut runs: Vec<usize> = parts.iter().map(|p| p.run).collect();
     runs.dedup();
-    Cost {
+    ScanCost {
         memtables: view.memtables().filter(holds).count(),
         runs: runs.len(),
         tables: parts.len(),
@@ -228,9 +228,9 @@ pub fn cost(view: &View, bounds: &Bounds) -> Cost {
 
 /// About how many different keys are stored (7 % off at most, once in 400 times more), and the number of tombstones among
 /// all entries. Walks memtables, and the tables that are too small to have a sketch.
-pub fn cardinality(view: &View) -> Result<(u64, u64)> {
+pub fn estimate_distinct_keys(view: &View) -> Result<(u64, u64)> {
     let with_sketch = view.version.tables().filter_map(|(_, _, t)| t.reader.sketch());
-    let mut all = union(with_sketch);
+    let mut all = union_sketches(with_sketch);
     let (mut tombstones, mut entries) = (0, 0);
     for (_, _, table) in view.version.tables() {
         tombstones += table.meta.summary.tombstones;
@@ -239,7 +239,7 @@ pub fn cardinality(view: &View) -> Result<(u64, u64)> {
             let mut cursor = table.reader.cursor(false);
             cursor.seek_first()?;
             while cursor.valid() {
-                all.add(view.version.order.filter_hash(cursor.entry().key));
+                all.add(view.version.comparator.filter_hash(cursor.entry().key));
                 cursor.next()?;
             }
         }
@@ -251,7 +251,7 @@ pub fn cardinality(view: &View) -> Result<(u64, u64)> {
             let e = cursor.entry();
             tombstones += u64::from(e.value.is_tombstone());
             entries += 1;
-            all.add(view.version.order.filter_hash(e.key));
+            all.add(view.version.comparator.filter_hash(e.key));
             cursor.next();
         }
     }

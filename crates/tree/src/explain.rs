@@ -3,17 +3,17 @@
 
 use crate::View;
 use crate::get;
-use perigee_base::expiry::Kept;
-use perigee_base::{Result, SeqNo, Shared};
-use perigee_file::Found;
-use perigee_file::klog::Trace;
+use perigee_base::expiry::CachedClock;
+use perigee_base::{Result, SeqNo, PinnedSlice};
+use perigee_file::EntryValue;
+use perigee_file::klog::KlogLookupTrace;
 use std::sync::Arc;
 
 /// What was found at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LookupOutcome {
     /// No version of the key that the reader may see.
-    Nothing,
+    NotFound,
     /// A value.
     Value(SeqNo),
     /// A pointer into a value log.
@@ -30,24 +30,24 @@ pub enum Outcome {
 
 /// A place that was asked, or passed over, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LookupSource {
     /// A memtable: 0 takes the inserts, the others wait for their flush.
     Memtable(usize),
     /// A run of which no table covers the key: level and run.
-    Outside(u8, u64),
+    UncoveredRun(u8, u64),
     /// A table: level, run, file.
-    Table(u8, u64, perigee_base::FileId, Trace),
+    Table(u8, u64, perigee_base::FileId, KlogLookupTrace),
     /// A value log: file and stored bytes.
     Vlog(perigee_base::FileId, u64),
 }
 
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct LookupStep {
     /// Who was asked.
-    pub place: Place,
+    pub source: LookupSource,
     /// The answer.
-    pub outcome: Outcome,
+    pub outcome: LookupOutcome,
     /// How long it took.
     pub ns: u64,
 }
@@ -58,40 +58,40 @@ pub fn explain(
     key: &[u8],
     at: SeqNo,
     clock: &dyn Fn() -> u64,
-) -> (Result<Option<Shared>>, Vec<Step>) {
+) -> (Result<Option<PinnedSlice>>, Vec<LookupStep>) {
     // The outcome that is told and the answer that is given are about one moment.
-    let view = &View { now: Arc::new(Kept::of(&view.now)), ..view.clone() };
+    let view = &View { now: Arc::new(CachedClock::new(&view.now)), ..view.clone() };
     let mut steps = Vec::new();
     let timed = |since: u64| clock().saturating_sub(since);
     for (number, memtable) in view.memtables().enumerate() {
         let since = clock();
-        let found = get::newer(memtable.get(key, at), memtable.cover(key, at));
-        let outcome = outcome(view, &Ok(found));
-        steps.push(Step { place: Place::Memtable(number), outcome, ns: timed(since) });
-        if outcome != Outcome::Nothing {
+        let found = get::newest_of(memtable.get(key, at), memtable.covering_tombstone(key, at));
+        let outcome = classify_outcome(view, &Ok(found));
+        steps.push(LookupStep { source: LookupSource::Memtable(number), outcome, ns: timed(since) });
+        if outcome != LookupOutcome::NotFound {
             break;
         }
     }
     let mut asked = Vec::new();
-    let answer = get::look(view, key, at, |run, table, hash| {
+    let answer = get::lookup_in_sources(view, key, at, |run, table, hash| {
         let since = clock();
         let (answer, trace) = table.reader.get_traced(key, hash, at);
-        let told = answer.clone().map(|point| get::newer(point, get::cover(table, view, key, at)));
-        asked.push((run, table.meta.id, trace, outcome(view, &told), timed(since)));
+        let told = answer.clone().map(|point| get::newest_of(point, get::covering_tombstone(table, view, key, at)));
+        asked.push((run, table.meta.id, trace, classify_outcome(view, &told), timed(since)));
         answer
     });
-    let in_memory = steps.last().is_some_and(|s| s.outcome != Outcome::Nothing);
+    let in_memory = steps.last().is_some_and(|s| s.outcome != LookupOutcome::NotFound);
     if !in_memory {
-        steps.extend(tables(view, &asked));
+        steps.extend(table_steps(view, &asked));
     }
     let value = answer.and_then(|found| {
         let since = clock();
         let found = found.map(|(_, found)| found);
-        let pointer = found.as_ref().and_then(Found::apart);
-        let value = get::value_of(view, key, at, found);
+        let pointer = found.as_ref().and_then(EntryValue::vlog_pointer);
+        let value = get::read_live_value(view, key, at, found);
         if let Some(p) = pointer.filter(|_| !matches!(value, Ok(None))) {
-            let outcome = if value.is_ok() { Outcome::Value(SeqNo::ZERO) } else { Outcome::Failed };
-            steps.push(Step { place: Place::Vlog(p.file, p.stored_bytes), outcome, ns: timed(since) });
+            let outcome = if value.is_ok() { LookupOutcome::Value(SeqNo::ZERO) } else { LookupOutcome::Failed };
+            steps.push(LookupStep { source: LookupSource::Vlog(p.file, p.stored_bytes), outcome, ns: timed(since) });
         }
         value
     });
@@ -99,8 +99,8 @@ pub fn explain(
 }
 
 /// The runs in order: those that were asked, and before the last of them those that do not cover the key.
-fn tables(view: &View, asked: &[(usize, perigee_base::FileId, Trace, Outcome, u64)]) -> Vec<Step> {
-    let ended = asked.iter().find(|(_, _, _, outcome, _)| *outcome != Outcome::Nothing).map(|(run, ..)| *run);
+fn table_steps(view: &View, asked: &[(usize, perigee_base::FileId, KlogLookupTrace, LookupOutcome, u64)]) -> Vec<LookupStep> {
+    let ended = asked.iter().find(|(_, _, _, outcome, _)| *outcome != LookupOutcome::NotFound).map(|(run, ..)| *run);
     let levels = view.version.levels.iter().enumerate();
     let runs = levels.flat_map(|(level, runs)| runs.iter().map(move |r| (level as u8, r.id.0)));
     let mut steps = Vec::new();
@@ -110,23 +110,23 @@ fn tables(view: &View, asked: &[(usize, perigee_base::FileId, Trace, Outcome, u6
         }
         match asked.iter().find(|(n, ..)| *n == number) {
             Some((_, file, trace, outcome, ns)) => {
-                let place = Place::Table(level, run, *file, *trace);
-                steps.push(Step { place, outcome: *outcome, ns: *ns });
+                let place = LookupSource::Table(level, run, *file, *trace);
+                steps.push(LookupStep { source: place, outcome: *outcome, ns: *ns });
             }
-            None => steps.push(Step { place: Place::Outside(level, run), outcome: Outcome::Nothing, ns: 0 }),
+            None => steps.push(LookupStep { source: LookupSource::UncoveredRun(level, run), outcome: LookupOutcome::NotFound, ns: 0 }),
         }
     }
     steps
 }
 
-fn outcome(view: &View, answer: &Result<Option<(SeqNo, Found)>>) -> Outcome {
+fn classify_outcome(view: &View, answer: &Result<Option<(SeqNo, EntryValue)>>) -> LookupOutcome {
     match answer {
-        Err(_) => Outcome::Failed,
-        Ok(None) => Outcome::Nothing,
-        Ok(Some((seq, Found::Tombstone))) => Outcome::Tombstone(*seq),
-        Ok(Some((seq, found))) if !get::is_live(found, &*view.now) => Outcome::Expired(*seq),
-        Ok(Some((seq, Found::Pointer(_) | Found::PointerUntil(_, _)))) => Outcome::Pointer(*seq),
-        Ok(Some((seq, Found::Operand(_) | Found::OperandPointer(_)))) => Outcome::Operand(*seq),
-        Ok(Some((seq, _))) => Outcome::Value(*seq),
+        Err(_) => LookupOutcome::Failed,
+        Ok(None) => LookupOutcome::NotFound,
+        Ok(Some((seq, EntryValue::Tombstone))) => LookupOutcome::Tombstone(*seq),
+        Ok(Some((seq, found))) if !get::is_live(found, &*view.now) => LookupOutcome::Expired(*seq),
+        Ok(Some((seq, EntryValue::Pointer(_) | EntryValue::PointerExpiring(_, _)))) => LookupOutcome::Pointer(*seq),
+        Ok(Some((seq, EntryValue::Operand(_) | EntryValue::OperandPointer(_)))) => LookupOutcome::Operand(*seq),
+        Ok(Some((seq, _))) => LookupOutcome::Value(*seq),
     }
 }

@@ -1,11 +1,11 @@
 //! Memtable to level 0: the rewrite road with a memtable as its source.
 
 use crate::memtable::Memtable;
-use crate::rewrite::{Created, Input, Output, Setting, run};
-use crate::scan::{MergeCursor, Source};
+use crate::rewrite::{CreatedFiles, RewriteInput, RewriteOutput, RewriteContext, run_rewrite};
+use crate::scan::{MergeCursor, SourceCursor};
 use crate::version::{AddedTable, VersionEdit};
 use perigee_base::{LevelNo, Result, RunId};
-use perigee_file::Fragments;
+use perigee_file::RangeTombstones;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use std::sync::Arc;
 pub fn flush(
     memtable: &Arc<Memtable>,
     run_id: RunId,
-    setting: Setting<'_>,
-    created: &mut Created,
-) -> Result<(VersionEdit, Output)> {
-    let order = setting.options.order;
-    let source = MergeCursor::new(order, vec![Source::from(memtable.cursor().through())]);
-    let ranges = memtable.ranges().with(Fragments::clone).unwrap_or_default();
-    let input = Input {
+    setting: RewriteContext<'_>,
+    created: &mut CreatedFiles,
+) -> Result<(VersionEdit, RewriteOutput)> {
+    let order = setting.options.comparator;
+    let source = MergeCursor::new(order, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
+    let ranges = memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
+    let input = RewriteInput {
         source,
-        ranges,
-        bottom: false,
-        relocate: BTreeSet::new(),
-        renumber: false,
-        whole: false,
-        taken_back: Arc::default(),
+        range_tombstones: ranges,
+        bottommost: false,
+        relocate_vlogs: BTreeSet::new(),
+        zero_seqs: false,
+        pass_through_blocks: false,
+        rolled_back: Arc::default(),
     };
-    let output = run(input, setting, created)?;
+    let output = run_rewrite(input, setting, created)?;
     let added = |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {
         added: output.tables.iter().map(added).collect(),
         vlogs_added: output.vlogs.clone(),
-        flushed: Some(memtable.last_seq()),
+        flushed_up_to: Some(memtable.last_seq()),
         ..VersionEdit::default()
     };
     Ok((edit, output))

@@ -6,19 +6,19 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod current;
+pub mod striped_arc;
 pub mod mvcc;
 pub mod memtable;
 pub mod version;
-pub mod own;
+pub mod txn_overlay;
 pub mod view;
-mod fetch;
-pub mod merged;
+mod fetch_value;
+pub mod merge_operands;
 pub mod get;
 pub mod multi_get;
 pub mod explain;
 pub mod scan;
-pub mod since;
+pub mod conflict_check;
 pub mod estimate;
 pub mod rewrite;
 pub mod flush;
@@ -26,8 +26,8 @@ pub mod compact;
 pub mod bulk;
 pub mod tree;
 
-pub use current::Pin;
+pub use striped_arc::StripedGuard;
 pub use memtable::Memtable;
-pub use tree::Tree;
+pub use tree::LsmTree;
 pub use version::{Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
 pub use view::View;

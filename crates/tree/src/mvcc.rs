@@ -4,7 +4,7 @@ use perigee_base::SeqNo;
 
 /// Whether a version written at `seq` exists for a reader at `at`.
 #[inline]
-pub fn visible(seq: SeqNo, at: SeqNo) -> bool {
+pub fn is_visible(seq: SeqNo, at: SeqNo) -> bool {
     seq <= at
 }
 
@@ -13,26 +13,26 @@ pub fn visible(seq: SeqNo, at: SeqNo) -> bool {
 /// Every version belongs to the stratum of the first reader that can see it; of each key, only the newest version of a
 /// stratum can ever be seen.
 #[derive(Clone, Debug)]
-pub struct Strata {
+pub struct SnapshotStripes {
     readers: Vec<SeqNo>,
     /// The newest snapshot.
-    newest: Option<SeqNo>,
+    newest_snapshot: Option<SeqNo>,
     /// Each version above it is the only one of its stratum.
     horizon: SeqNo,
 }
 
-impl Strata {
+impl SnapshotStripes {
     /// From the live snapshots and the present, which must not be older than any input of the rewrite.
-    pub fn new(mut snapshots: Vec<SeqNo>, present: SeqNo) -> Strata {
+    pub fn new(mut snapshots: Vec<SeqNo>, present: SeqNo) -> SnapshotStripes {
         let newest = snapshots.iter().max().copied();
         snapshots.push(present);
         snapshots.sort_unstable();
         snapshots.dedup();
-        Strata { readers: snapshots, newest, horizon: SeqNo::MAX }
+        SnapshotStripes { readers: snapshots, newest_snapshot: newest, horizon: SeqNo::MAX }
     }
     /// The same for readers that may yet come, at any number from `horizon` on: every version above it can be seen.
     #[must_use]
-    pub fn keeping(mut self, horizon: Option<SeqNo>) -> Strata {
+    pub fn with_history_from(mut self, horizon: Option<SeqNo>) -> SnapshotStripes {
         if let Some(horizon) = horizon {
             self.horizon = horizon;
             let at = self.readers.partition_point(|reader| *reader < horizon);
@@ -43,7 +43,7 @@ impl Strata {
         self
     }
     /// The stratum of a version.
-    pub fn of(&self, seq: SeqNo) -> usize {
+    pub fn stripe_of(&self, seq: SeqNo) -> usize {
         if seq > self.horizon {
             let above = usize::try_from(seq.0 - self.horizon.0).unwrap_or(usize::MAX);
             return self.readers.len().saturating_add(above);
@@ -51,13 +51,13 @@ impl Strata {
         self.readers.partition_point(|&reader| reader < seq)
     }
     /// Whether no snapshot sees the version, nor one that may yet be taken of the past.
-    pub fn newest(&self, seq: SeqNo) -> bool {
+    pub fn is_above_snapshots(&self, seq: SeqNo) -> bool {
         // Not by the stratum: a snapshot taken since the last write is the present too.
-        seq <= self.horizon && self.newest.is_none_or(|snapshot| snapshot < seq)
+        seq <= self.horizon && self.newest_snapshot.is_none_or(|snapshot| snapshot < seq)
     }
     /// Whether every reader sees the version (or something newer): it lies in the oldest stratum.
-    pub fn oldest(&self, seq: SeqNo) -> bool {
-        self.of(seq) == 0
+    pub fn is_in_oldest_stripe(&self, seq: SeqNo) -> bool {
+        self.stripe_of(seq) == 0
     }
 }
 
@@ -66,20 +66,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_separates_the_versions_before_it_from_those_after() {
-        let s = Strata::new(vec![SeqNo(10), SeqNo(5), SeqNo(10)], SeqNo(20));
-        assert_eq!(s.of(SeqNo(5)), 0);
-        assert_eq!(s.of(SeqNo(6)), 1);
-        assert_eq!(s.of(SeqNo(10)), 1);
-        assert_eq!(s.of(SeqNo(11)), 2);
-        assert!(s.oldest(SeqNo(1)) && !s.oldest(SeqNo(6)));
-        assert!(s.newest(SeqNo(11)) && !s.newest(SeqNo(10)));
-        let kept = Strata::new(vec![SeqNo(5)], SeqNo(20)).keeping(Some(SeqNo(10)));
-        let all: Vec<usize> = [4, 5, 6, 10, 11, 12].into_iter().map(|seq| kept.of(SeqNo(seq))).collect();
+    fn snapshot_separates_older_from_newer_versions() {
+        let s = SnapshotStripes::new(vec![SeqNo(10), SeqNo(5), SeqNo(10)], SeqNo(20));
+        assert_eq!(s.stripe_of(SeqNo(5)), 0);
+        assert_eq!(s.stripe_of(SeqNo(6)), 1);
+        assert_eq!(s.stripe_of(SeqNo(10)), 1);
+        assert_eq!(s.stripe_of(SeqNo(11)), 2);
+        assert!(s.is_in_oldest_stripe(SeqNo(1)) && !s.is_in_oldest_stripe(SeqNo(6)));
+        assert!(s.is_above_snapshots(SeqNo(11)) && !s.is_above_snapshots(SeqNo(10)));
+        let kept = SnapshotStripes::new(vec![SeqNo(5)], SeqNo(20)).with_history_from(Some(SeqNo(10)));
+        let all: Vec<usize> = [4, 5, 6, 10, 11, 12].into_iter().map(|seq| kept.stripe_of(SeqNo(seq))).collect();
         assert_eq!(all[..4], [0, 0, 1, 1], "below the horizon as before");
         assert!(all[3] < all[4] && all[4] < all[5], "above it each is alone");
-        assert!(kept.newest(SeqNo(10)) && !kept.newest(SeqNo(11)), "a reader may yet come");
-        let of_now = Strata::new(vec![SeqNo(20)], SeqNo(20));
-        assert!(!of_now.newest(SeqNo(20)), "a snapshot of the present");
+        assert!(kept.is_above_snapshots(SeqNo(10)) && !kept.is_above_snapshots(SeqNo(11)), "a reader may yet come");
+        let of_now = SnapshotStripes::new(vec![SeqNo(20)], SeqNo(20));
+        assert!(!of_now.is_above_snapshots(SeqNo(20)), "a snapshot of the present");
     }
 }

@@ -1,9 +1,9 @@
 //! The tree: the door of this crate. Holds the current view and swaps it; everything else is a function of a view.
 
-use crate::current::{Current, Pin};
-use crate::version::Opener;
+use crate::striped_arc::{StripedArc, StripedGuard};
+use crate::version::FileOpener;
 use crate::{Memtable, Version, VersionEdit, View};
-use perigee_base::{KeyOrder, Merger, Now, Result};
+use perigee_base::{KeyComparator, OperandMerger, ExpiryClock, Result};
 use std::sync::Arc;
 
 /// One family's sorted map.
@@ -12,29 +12,29 @@ use std::sync::Arc;
 /// that no other thread meets ([`Tree::pin`]); replacing is serialised by the callers: sealing under the commit lock, installing under the manifest lock, both through
 /// [`Tree::swap`], whose closure does no I/O.
 #[derive(Debug)]
-pub struct Tree {
-    order: KeyOrder,
-    now: Arc<dyn Now>,
-    view: Current<View>,
+pub struct LsmTree {
+    comparator: KeyComparator,
+    now: Arc<dyn ExpiryClock>,
+    view: StripedArc<View>,
 }
 
-impl Tree {
+impl LsmTree {
     /// A tree with these tables and an empty memtable; `now` is asked where an entry expires.
-    pub fn new(version: Version, now: Arc<dyn Now>) -> Tree {
-        let order = version.order;
+    pub fn new(version: Version, now: Arc<dyn ExpiryClock>) -> LsmTree {
+        let order = version.comparator;
         let view = View {
-            own: None,
+            overlay: None,
             active: Arc::new(Memtable::new(order)),
-            sealed: Vec::new(),
+            immutables: Vec::new(),
             version: Arc::new(version),
             now: Arc::clone(&now),
-            merger: Arc::default(),
+            merge_operator: Arc::default(),
         };
-        Tree { order, now, view: Current::new(Arc::new(view)) }
+        LsmTree { comparator: order, now, view: StripedArc::new(Arc::new(view)) }
     }
     /// The order of keys.
-    pub fn order(&self) -> KeyOrder {
-        self.order
+    pub fn comparator(&self) -> KeyComparator {
+        self.comparator
     }
     /// The current view.
     pub fn view(&self) -> Arc<View> {
@@ -42,15 +42,15 @@ impl Tree {
     }
     /// The current view for the time of one read.
     #[inline]
-    pub fn pin(&self) -> Pin<View> {
+    pub fn pin(&self) -> StripedGuard<View> {
         self.view.pin()
     }
 
     /// Operands are merged by `merger` from now on, in views taken before too. The first one stays.
-    pub fn set_merger(&self, merger: Option<Arc<Merger>>) {
+    pub fn set_merge_operator(&self, merger: Option<Arc<OperandMerger>>) {
         if let Some(merger) = merger {
             // A second one has the same rule: another is refused where settings change.
-            let _ = self.pin().merger.set(merger);
+            let _ = self.pin().merge_operator.set(merger);
         }
     }
 
@@ -63,71 +63,71 @@ impl Tree {
         self.pin().active.bytes()
     }
 
-    fn swap(&self, change: impl FnOnce(&View) -> View) {
+    fn replace_view(&self, change: impl FnOnce(&View) -> View) {
         self.view.replace(change);
     }
 
     /// Seals the active memtable, if it holds anything, and starts another.
-    pub fn seal(&self) -> bool {
+    pub fn seal_memtable(&self) -> bool {
         let mut sealed = false;
-        self.swap(|v| {
+        self.replace_view(|v| {
             if v.active.is_empty() {
                 return v.clone();
             }
             sealed = true;
             let mut all = vec![Arc::clone(&v.active)];
-            all.extend(v.sealed.iter().cloned());
-            let active = Arc::new(Memtable::expecting(self.order, v.active.keys()).following(&v.active));
-            View { own: None, active, sealed: all, ..v.clone() }
+            all.extend(v.immutables.iter().cloned());
+            let active = Arc::new(Memtable::with_expected_keys(self.comparator, v.active.distinct_keys()).with_predecessor(&v.active));
+            View { overlay: None, active, immutables: all, ..v.clone() }
         });
         sealed
     }
 
     /// Starts another memtable even if the active one is empty. Whoever holds the old view sees no insert from here on.
-    pub fn renew(&self) {
-        if !self.seal() {
-            self.swap(|v| View { active: self.next(v), ..v.clone() });
+    pub fn force_new_memtable(&self) {
+        if !self.seal_memtable() {
+            self.replace_view(|v| View { active: self.new_memtable(v), ..v.clone() });
         }
     }
 
-    fn next(&self, view: &View) -> Arc<Memtable> {
-        Arc::new(Memtable::new(self.order).following(&view.active))
+    fn new_memtable(&self, view: &View) -> Arc<Memtable> {
+        Arc::new(Memtable::new(self.comparator).with_predecessor(&view.active))
     }
 
     /// Drops all memtables: recovery is about to fill them again, from the first record of the log.
     pub fn reset_memtables(&self) {
-        self.swap(|v| View {
-            own: None,
-            active: Arc::new(Memtable::new(self.order)),
-            sealed: Vec::new(),
+        self.replace_view(|v| View {
+            overlay: None,
+            active: Arc::new(Memtable::new(self.comparator)),
+            immutables: Vec::new(),
             ..v.clone()
         });
     }
 
     /// The version after `edit`, not installed. The caller holds the manifest lock until [`Tree::install`].
-    pub fn prepare(&self, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
+    pub fn apply_edit(&self, edit: &VersionEdit, open: &dyn FileOpener) -> Result<Version> {
         self.view().version.apply(edit, open)
     }
 
     /// Makes a prepared version current; `flushed` is the memtable whose entries it now holds.
-    pub fn install(&self, version: Version, flushed: Option<&Arc<Memtable>>) {
+    pub fn install_version(&self, version: Version, flushed: Option<&Arc<Memtable>>) {
         let version = Arc::new(version);
-        self.swap(|v| {
+        self.replace_view(|v| {
             let keep = |m: &&Arc<Memtable>| !flushed.is_some_and(|f| Arc::ptr_eq(f, m));
-            let sealed = v.sealed.iter().filter(keep).cloned().collect();
-            View { own: None, sealed, version: Arc::clone(&version), ..v.clone() }
+            let sealed = v.immutables.iter().filter(keep).cloned().collect();
+            View { overlay: None, immutables: sealed, version: Arc::clone(&version), ..v.clone() }
         });
     }
 
     /// Lets go of everything: the family was dropped. Views taken before stay whole.
     pub fn clear(&self) {
-        self.swap(|v| View {
-            own: None,
-            active: self.next(v),
-            sealed: Vec::new(),
-            version: Arc::new(Version::empty(self.order)),
+        self.replace_view(|v| View {
+            overlay: None,
+            active: self.new_memtable(v),
+            immutables: Vec::new(),
+            version: Arc::new(Version::empty(self.comparator)),
             now: Arc::clone(&self.now),
-            merger: v.merger.clone(),
+            merge_operator: v.merge_operator.clone(),
         });
     }
 }
@@ -136,18 +136,18 @@ impl Tree {
 mod tests {
     use super::*;
     use perigee_base::MergeRule;
-    use perigee_base::expiry::Frozen;
-    use perigee_base::merge::Operators;
+    use perigee_base::expiry::FixedClock;
+    use perigee_base::merge::MergeOperators;
 
     #[test]
-    fn a_view_taken_before_knows_the_operator() {
-        let tree = Tree::new(Version::empty(KeyOrder::Bytes), Arc::new(Frozen(0)));
+    fn older_views_get_merge_operator() {
+        let tree = LsmTree::new(Version::empty(KeyComparator::Bytes), Arc::new(FixedClock(0)));
         let (view, pinned) = (tree.view(), tree.pin());
-        tree.set_merger(None);
-        assert!(view.merger.get().is_none());
-        tree.set_merger(Operators::default().merger(Some(&MergeRule::Counter)));
-        tree.set_merger(None);
-        let rules = [&*view, &*pinned, &*tree.view()].map(|v| v.merger.get().map(|m| m.rule().clone()));
+        tree.set_merge_operator(None);
+        assert!(view.merge_operator.get().is_none());
+        tree.set_merge_operator(MergeOperators::default().merger(Some(&MergeRule::Counter)));
+        tree.set_merge_operator(None);
+        let rules = [&*view, &*pinned, &*tree.view()].map(|v| v.merge_operator.get().map(|m| m.rule().clone()));
         assert_eq!(rules, [const { Some(MergeRule::Counter) }; 3]);
     }
 }

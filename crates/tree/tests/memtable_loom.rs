@@ -4,11 +4,11 @@
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64};
-    pub type Record = [AtomicU64; 4];
-    pub fn words(n: usize) -> Option<Box<[AtomicU64]>> {
+    pub type EntryRecord = [AtomicU64; 4];
+    pub fn zeroed_words(n: usize) -> Option<Box<[AtomicU64]>> {
         Some((0..n).map(|_| AtomicU64::new(0)).collect())
     }
-    pub fn records(n: usize) -> Option<Box<[Record]>> {
+    pub fn zeroed_records(n: usize) -> Option<Box<[EntryRecord]>> {
         Some((0..n).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect())
     }
 }
@@ -21,22 +21,22 @@ mod hash;
 #[path = "../src/memtable/skiplist.rs"]
 mod skiplist;
 
-use entries::{Entries, Node};
+use entries::{Entries, MemtableEntry};
 use hash::HashIndex;
 use loom::sync::Arc;
-use perigee_base::{EntryKind, KeyOrder, SeqNo};
+use perigee_base::{EntryKind, KeyComparator, SeqNo};
 use skiplist::SkipList;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-struct Table {
+struct LoomHashMemtable {
     entries: Entries,
     index: HashIndex,
     visible: sync::AtomicU64,
 }
 
-impl Table {
-    fn new() -> Arc<Table> {
-        Arc::new(Table {
+impl LoomHashMemtable {
+    fn new() -> Arc<LoomHashMemtable> {
+        Arc::new(LoomHashMemtable {
             entries: Entries::new(),
             index: HashIndex::new(0),
             visible: sync::AtomicU64::new(0),
@@ -46,23 +46,23 @@ impl Table {
     fn insert(&self, key: u32, seq: u64) {
         let hash = u64::from(key) << 32;
         self.index.reserve(1).unwrap();
-        let spot = self.index.spot(hash, |e| self.entries.node(e).batch == key);
+        let spot = self.index.find_slot(hash, |e| self.entries.node(e).batch == key);
         let node =
-            Node { batch: key, key: (key, 1), value: (key + 1, 2), seq: SeqNo(seq), kind: EntryKind::Put };
+            MemtableEntry { batch: key, key: (key, 1), value: (key + 1, 2), seq: SeqNo(seq), kind: EntryKind::Put };
         let entry = self.entries.push(&node, spot.older).unwrap();
-        self.index.put(spot, hash, entry);
+        self.index.set_slot(spot, hash, entry);
         self.visible.store(seq, Release);
     }
-    fn get(&self, key: u32, at: u64) -> Option<Node> {
+    fn get(&self, key: u32, at: u64) -> Option<MemtableEntry> {
         let newest = self.index.find(u64::from(key) << 32, |e| self.entries.node(e).batch == key)?;
-        self.entries.visible(newest, SeqNo(at)).map(|e| self.entries.node(e))
+        self.entries.visible_version(newest, SeqNo(at)).map(|e| self.entries.node(e))
     }
 }
 
 /// Three keys in a table of four slots: the last of them makes it grow beside the reader. Two of them share a slot's place.
 const WRITES: [(u32, u64); 5] = [(4, 1), (8, 2), (4, 3), (5, 4), (4, 5)];
 
-fn check(table: &Table, already: usize) {
+fn check_reads(table: &LoomHashMemtable, already: usize) {
     let at = table.visible.load(Acquire);
     assert!(at >= already as u64);
     for key in [4, 8, 5, 12] {
@@ -76,9 +76,9 @@ fn check(table: &Table, already: usize) {
 }
 
 /// The reader comes with the first `already` writes done, the writer does the others up to `until`.
-fn model(already: usize, until: usize) {
+fn run_model(already: usize, until: usize) {
     loom::model(move || {
-        let table = Table::new();
+        let table = LoomHashMemtable::new();
         WRITES[..already].iter().for_each(|(key, seq)| table.insert(*key, *seq));
         let writer = {
             let table = Arc::clone(&table);
@@ -86,58 +86,58 @@ fn model(already: usize, until: usize) {
                 WRITES[already..until].iter().for_each(|(key, seq)| table.insert(*key, *seq));
             })
         };
-        check(&table, already);
+        check_reads(&table, already);
         writer.join().unwrap();
-        check(&table, until);
+        check_reads(&table, until);
     });
 }
 
 #[test]
-fn a_reader_beside_the_first_insert() {
-    model(0, 1);
+fn reader_during_first_insert() {
+    run_model(0, 1);
 }
 
 #[test]
-fn a_reader_beside_an_overwrite() {
-    model(2, 3);
+fn reader_during_overwrite() {
+    run_model(2, 3);
 }
 
 #[test]
-fn a_reader_beside_a_table_that_grows() {
-    model(2, 4);
+fn reader_during_index_growth() {
+    run_model(2, 4);
 }
 
 #[test]
-fn a_reader_beside_an_overwrite_in_a_table_that_grew() {
-    model(3, 5);
+fn reader_during_overwrite_after_growth() {
+    run_model(3, 5);
 }
 
 /// Keys of the list, by batch number.
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
-fn key_of(n: &Node) -> &'static [u8] {
+fn key_of(n: &MemtableEntry) -> &'static [u8] {
     KEYS[n.batch as usize]
 }
 
-struct Listed {
+struct LoomListMemtable {
     list: SkipList,
     visible: sync::AtomicU64,
 }
 
-impl Listed {
+impl LoomListMemtable {
     fn insert(&self, key: u32, seq: u64) {
-        let node = Node { batch: key, key: (0, 1), value: (1, 0), seq: SeqNo(seq), kind: EntryKind::Put };
-        self.list.insert(&node, key_of, KeyOrder::Bytes).unwrap();
+        let node = MemtableEntry { batch: key, key: (0, 1), value: (1, 0), seq: SeqNo(seq), kind: EntryKind::Put };
+        self.list.insert(&node, key_of, KeyComparator::Bytes).unwrap();
         self.visible.store(seq, Release);
     }
 }
 
 /// A node that comes between the one before a key and that key, and one that is a younger version of it, hide nothing.
 #[test]
-fn a_reader_of_the_list_beside_an_insert() {
+fn skiplist_reader_during_insert() {
     const WRITES: [(u32, u64); 4] = [(0, 1), (2, 2), (1, 3), (2, 4)];
     loom::model(|| {
-        let t = Arc::new(Listed { list: SkipList::new(), visible: sync::AtomicU64::new(0) });
+        let t = Arc::new(LoomListMemtable { list: SkipList::new(), visible: sync::AtomicU64::new(0) });
         WRITES[..2].iter().for_each(|(key, seq)| t.insert(*key, *seq));
         let writer = {
             let t = Arc::clone(&t);
@@ -146,7 +146,7 @@ fn a_reader_of_the_list_beside_an_insert() {
         let at = t.visible.load(Acquire);
         for key in [2, 1] {
             let want = WRITES.iter().rev().find(|(k, seq)| *k == key && *seq <= at);
-            let found = t.list.seek(KEYS[key as usize], SeqNo(at), key_of, KeyOrder::Bytes);
+            let found = t.list.seek(KEYS[key as usize], SeqNo(at), key_of, KeyComparator::Bytes);
             let found = found.map(|i| t.list.node(i)).filter(|n| n.batch == key);
             assert_eq!(found.map(|n| (n.batch, n.seq.0)), want.copied(), "key {key} at {at}");
         }

@@ -1,7 +1,7 @@
 //! fjall, by its public API.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync, shown};
+use crate::engine::{Cursor, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::settings::{Compression, Settings, Sync, human_bytes};
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use std::path::Path;
@@ -10,7 +10,7 @@ struct Fjall {
     db: Database,
     keyspaces: Vec<Keyspace>,
     sync: Sync,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
@@ -23,35 +23,35 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     for f in 0..settings.families() {
         keyspaces.push(db.keyspace(&format!("bench{f}"), || {
             KeyspaceCreateOptions::default()
-                .max_memtable_size(settings.memtable_of_each())
+                .max_memtable_size(settings.memtable_per_family())
                 .data_block_compression_policy(CompressionPolicy::all(compression))
         })?);
     }
-    let mut told = Told::new();
+    let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say(
         "durability",
         if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }.into(),
     );
-    say("memtable", shown(settings.memtable_of_each()));
-    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
+    say("memtable", human_bytes(settings.memtable_per_family()));
+    say("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", "its default".into());
     say("iterator", "a new range on one snapshot for each seek".into());
-    Ok(Box::new(Fjall { db, keyspaces, sync: settings.sync, told }))
+    Ok(Box::new(Fjall { db, keyspaces, sync: settings.sync, options: told }))
 }
 
 impl Engine for Fjall {
     fn version(&self) -> String {
-        super::locked("fjall")
+        super::locked_version("fjall")
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, keyspaces: &self.keyspaces, sync: self.sync })
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut FjallSession { db: &self.db, keyspaces: &self.keyspaces, sync: self.sync })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         for keyspace in &self.keyspaces {
             keyspace.rotate_memtable_and_wait()?;
         }
@@ -67,23 +67,23 @@ impl Engine for Fjall {
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.persist(PersistMode::SyncAll)?)
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         u64::from(u32::MAX)
     }
 }
 
-struct Asking<'e> {
+struct FjallSession<'e> {
     db: &'e Database,
     keyspaces: &'e [Keyspace],
     sync: Sync,
 }
 
-struct Batched<'e> {
+struct FjallBatch<'e> {
     batch: fjall::OwnedWriteBatch,
     keyspaces: &'e [Keyspace],
 }
 
-impl Sink for Batched<'_> {
+impl Sink for FjallBatch<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.batch.insert(&self.keyspaces[family], key, value);
         Ok(())
@@ -104,14 +104,14 @@ impl Sink for &[Keyspace] {
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for FjallSession<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         if n == 1 && self.sync == Sync::None {
             return fill(&mut self.keyspaces);
         }
         let durability = (self.sync == Sync::Full).then_some(PersistMode::SyncData);
         let mut batched =
-            Batched { batch: self.db.batch().durability(durability), keyspaces: self.keyspaces };
+            FjallBatch { batch: self.db.batch().durability(durability), keyspaces: self.keyspaces };
         fill(&mut batched)?;
         Ok(batched.batch.commit()?)
     }
@@ -119,17 +119,17 @@ impl Session for Asking<'_> {
         see(self.keyspaces[family].get(key)?.as_deref());
         Ok(())
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk { view: self.db.snapshot(), keyspace: &self.keyspaces[family] })
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut FjallCursor { view: self.db.snapshot(), keyspace: &self.keyspaces[family] })
     }
 }
 
-struct Walk<'e> {
+struct FjallCursor<'e> {
     view: fjall::Snapshot,
     keyspace: &'e Keyspace,
 }
 
-impl Cursor for Walk<'_> {
+impl Cursor for FjallCursor<'_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         for entry in self.view.range(self.keyspace, key..) {
             let (key, value) = entry.into_inner()?;

@@ -1,6 +1,6 @@
 //! LMDB, through heed. `unsafe` because mapping a file is, and heed says so.
 
-use crate::engine::{Cursor, Deal, Engine, Result, Session, Sink, Told};
+use crate::engine::{Cursor, TxnOps, Engine, Result, Session, Sink, EffectiveOptions};
 use crate::settings::{Compression, Level, Settings, Sync};
 use heed::types::Bytes;
 use heed::{
@@ -17,13 +17,13 @@ type Table = Database<'static, Bytes, Bytes>;
 struct Lmdb {
     env: Env,
     tables: Vec<Table>,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 /// The tables of a transaction, which may be used by others once it has been committed.
-struct Opened<'t>(Vec<Database<'t, Bytes, Bytes>>);
+struct OpenTables<'t>(Vec<Database<'t, Bytes, Bytes>>);
 
-impl OnCommit for Opened<'_> {
+impl OnCommit for OpenTables<'_> {
     type Committed = Vec<Table>;
     fn on_commit(self, token: &CommitToken) -> Vec<Table> {
         self.0.into_iter().map(|t| t.on_commit(token)).collect()
@@ -41,7 +41,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     }
     // SAFETY: the directory was made by this process for this run; no other process or thread maps or changes its files.
     let env = unsafe { options.open(dir)? };
-    let mut told = Told::new();
+    let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
     say("durability", if settings.sync == Sync::None { "NO_SYNC" } else { "sync on commit" });
     say("cache", "not honoured: the operating system's whole page cache (bound it with --memory)");
@@ -59,22 +59,22 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         let name = |f: usize| (settings.families() > 1).then(|| format!("family {f}"));
         let tables =
             (0..settings.families()).map(|f| o.create_database::<Bytes, Bytes>(t, name(f).as_deref()));
-        tables.collect::<heed::Result<Vec<_>>>().map(|all| CommitOrAbort::<_, ()>::Commit(Opened(all)))
+        tables.collect::<heed::Result<Vec<_>>>().map(|all| CommitOrAbort::<_, ()>::Commit(OpenTables(all)))
     })?;
-    Ok(Box::new(Lmdb { env, tables: created.unwrap_commit(), told }))
+    Ok(Box::new(Lmdb { env, tables: created.unwrap_commit(), options: told }))
 }
 
 impl Engine for Lmdb {
     fn version(&self) -> String {
-        format!("0.9 (lmdb-master-sys {}, heed {})", super::locked("lmdb-master-sys"), super::locked("heed"))
+        format!("0.9 (lmdb-master-sys {}, heed {})", super::locked_version("lmdb-master-sys"), super::locked_version("heed"))
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { env: &self.env, tables: &self.tables, view: None })
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut LmdbSession { env: &self.env, tables: &self.tables, read_txn: None })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         Ok(())
     }
     fn close(self: Box<Self>) -> Result<()> {
@@ -83,26 +83,26 @@ impl Engine for Lmdb {
         Ok(())
     }
     /// Whoever writes is alone: all levels are served alike.
-    fn transactions(&self, _level: Level) -> bool {
+    fn supports_level(&self, _level: Level) -> bool {
         true
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         u64::from(u32::MAX)
     }
 }
 
-struct Asking<'e> {
+struct LmdbSession<'e> {
     env: &'e Env,
     tables: &'e [Table],
-    view: Option<RoTxn<'e, WithTls>>,
+    read_txn: Option<RoTxn<'e, WithTls>>,
 }
 
-struct Writing<'a, 'e> {
+struct LmdbWriteTxn<'a, 'e> {
     txn: &'a mut RwTxn<'e>,
     tables: &'a [Table],
 }
 
-impl Sink for Writing<'_, '_> {
+impl Sink for LmdbWriteTxn<'_, '_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.tables[family].put(self.txn, key, value)?)
     }
@@ -112,7 +112,7 @@ impl Sink for Writing<'_, '_> {
     }
 }
 
-impl Deal for Writing<'_, '_> {
+impl TxnOps for LmdbWriteTxn<'_, '_> {
     fn get(
         &mut self,
         family: usize,
@@ -128,14 +128,14 @@ impl Deal for Writing<'_, '_> {
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for LmdbSession<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let mut txn = self.env.write_txn()?;
-        fill(&mut Writing { txn: &mut txn, tables: self.tables })?;
+        fill(&mut LmdbWriteTxn { txn: &mut txn, tables: self.tables })?;
         Ok(txn.commit()?)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        match &self.view {
+        match &self.read_txn {
             Some(txn) => see(self.tables[family].get(txn, key)?),
             None => {
                 let txn = self.env.read_txn()?;
@@ -144,30 +144,30 @@ impl Session for Asking<'_> {
         }
         Ok(())
     }
-    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
         self.write(n as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
     }
-    fn view(&mut self, begin: bool) -> Result<bool> {
-        self.view = if begin { Some(self.env.read_txn()?) } else { None };
+    fn set_shared_view(&mut self, begin: bool) -> Result<bool> {
+        self.read_txn = if begin { Some(self.env.read_txn()?) } else { None };
         Ok(true)
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let txn = self.env.read_txn()?;
-        work(&mut Walk { txn: &txn, db: &self.tables[family] })
+        work(&mut LmdbCursor { txn: &txn, db: &self.tables[family] })
     }
-    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+    fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         let mut txn = self.env.write_txn()?;
-        work(&mut Writing { txn: &mut txn, tables: self.tables })?;
+        work(&mut LmdbWriteTxn { txn: &mut txn, tables: self.tables })?;
         Ok(txn.commit()?)
     }
 }
 
-struct Walk<'a, 'e> {
+struct LmdbCursor<'a, 'e> {
     txn: &'a RoTxn<'e>,
     db: &'a Table,
 }
 
-impl Cursor for Walk<'_, '_> {
+impl Cursor for LmdbCursor<'_, '_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         // LMDB has no empty key, not even to begin from.
         let lower = if key.is_empty() { Bound::Unbounded } else { Bound::Included(key) };

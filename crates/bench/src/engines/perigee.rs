@@ -1,25 +1,25 @@
 //! Perigee, by its public API.
 
-use crate::engine::{Cursor, Deal, Engine, Expiry, Failure, Lost, Result, Session, Sink, Told};
-use crate::settings::{Compression, Level, Settings, Sync, shown};
+use crate::engine::{Cursor, TxnOps, Engine, TtlSupport, Failure, TxnConflict, Result, Session, Sink, EffectiveOptions};
+use crate::settings::{Compression, Level, Settings, Sync, human_bytes};
 use perigee::{BulkLoad, Db, Durability, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options};
 use perigee::{Snapshot, Txn, TxnOptions, WriteBatch};
 use std::path::Path;
 use std::time::Duration;
 
 /// A memory budget below this is refused.
-const LEAST_BUDGET: u64 = 8 << 20;
+const MEMORY_BUDGET_MIN: u64 = 8 << 20;
 
 struct Perigee {
     db: Db,
     families: Vec<Family>,
     ttl: Option<Duration>,
     level: Level,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
-    let family = FamilyOptions::new().memtable_bytes(settings.memtable_of_each()).compression(match settings
+    let family = FamilyOptions::new().memtable_bytes(settings.memtable_per_family()).compression(match settings
         .compression
     {
         Compression::None => perigee::Compression::None,
@@ -33,15 +33,15 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         })
         .default_family(family.clone());
     // Inside a cgroup half is the engine's, the other half is left to the page cache and to this tool.
-    let budget = settings.memory.map(|m| (m / 2).max(LEAST_BUDGET));
+    let budget = settings.memory.map(|m| (m / 2).max(MEMORY_BUDGET_MIN));
     if let Some(bytes) = budget {
         options = options.memory_budget(bytes);
     }
     let told = [
         ("durability", format!("{:?}", options.durability)),
-        ("memtable", shown(settings.memtable_of_each())),
-        ("cache", format!("{} of blocks, and the page cache", shown(settings.cache))),
-        ("memory budget", budget.map_or("a quarter of the memory (the default)".into(), shown)),
+        ("memtable", human_bytes(settings.memtable_per_family())),
+        ("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache))),
+        ("memory budget", budget.map_or("a quarter of the memory (the default)".into(), human_bytes)),
         ("bulk load", "bulk_load: straight into tables, synced".into()),
         ("compression", format!("{:?}", settings.compression)),
         ("filter", "10 bits per key".into()),
@@ -59,18 +59,18 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         });
     }
     let ttl = settings.shape.ttl.map(Duration::from_secs);
-    Ok(Box::new(Perigee { families, ttl, level: settings.level, db, told }))
+    Ok(Box::new(Perigee { families, ttl, level: settings.level, db, options: told }))
 }
 
 impl Engine for Perigee {
     fn version(&self) -> String {
-        super::locked("perigee")
+        super::locked_version("perigee")
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking {
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut PerigeeSession {
             db: &self.db,
             families: &self.families,
             ttl: self.ttl,
@@ -78,25 +78,25 @@ impl Engine for Perigee {
             view: None,
         })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         self.db.flush()?;
         Ok(self.db.wait_idle()?)
     }
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
     }
-    fn expiry(&self) -> Expiry {
-        if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
+    fn ttl_support(&self) -> TtlSupport {
+        if self.ttl.is_some() { TtlSupport::OnRead } else { TtlSupport::None }
     }
-    fn transactions(&self, _level: Level) -> bool {
+    fn supports_level(&self, _level: Level) -> bool {
         true
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         1 << 30
     }
 }
 
-struct Asking<'e> {
+struct PerigeeSession<'e> {
     db: &'e Db,
     families: &'e [Family],
     ttl: Option<Duration>,
@@ -104,9 +104,9 @@ struct Asking<'e> {
     view: Option<Snapshot>,
 }
 
-struct Loading(BulkLoad);
+struct PerigeeBulkSink(BulkLoad);
 
-impl Sink for Loading {
+impl Sink for PerigeeBulkSink {
     fn put(&mut self, _family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.0.put(key, value)?)
     }
@@ -115,13 +115,13 @@ impl Sink for Loading {
     }
 }
 
-struct Batched<'e> {
+struct PerigeeBatch<'e> {
     batch: WriteBatch,
     families: &'e [Family],
     ttl: Option<Duration>,
 }
 
-impl Sink for Batched<'_> {
+impl Sink for PerigeeBatch<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let family = &self.families[family];
         match self.ttl {
@@ -144,12 +144,12 @@ impl Sink for &[Family] {
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for PerigeeSession<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         if n == 1 && self.ttl.is_none() {
             return fill(&mut self.families);
         }
-        let mut batched = Batched { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
+        let mut batched = PerigeeBatch { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
         fill(&mut batched)?;
         self.db.write(batched.batch)?;
         Ok(())
@@ -162,46 +162,46 @@ impl Session for Asking<'_> {
         see(found.as_deref());
         Ok(())
     }
-    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
-        let mut load = Loading(self.families[0].bulk_load()?);
+    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+        let mut load = PerigeeBulkSink(self.families[0].bulk_load()?);
         (0..n).try_for_each(|i| put(i, &mut load))?;
         load.0.finish()?;
         Ok(())
     }
-    fn view(&mut self, begin: bool) -> Result<bool> {
+    fn set_shared_view(&mut self, begin: bool) -> Result<bool> {
         self.view = if begin { Some(self.db.snapshot()?) } else { None };
         Ok(true)
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk(self.families[family].cursor()?))
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut PerigeeCursor(self.families[family].cursor()?))
     }
-    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+    fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         let options = match self.level {
             Level::Snapshot => TxnOptions::new(),
             Level::Serializable => TxnOptions::new().isolation(Isolation::Serializable),
             Level::Locks => TxnOptions::new().isolation(Isolation::ReadCommitted).pessimistic(true),
         };
         let txn = self.db.begin(options)?;
-        work(&mut Dealing { txn: &txn, families: self.families, locks: self.level == Level::Locks })?;
-        txn.commit().map(|_| ()).map_err(lost)
+        work(&mut PerigeeTxn { txn: &txn, families: self.families, locks: self.level == Level::Locks })?;
+        txn.commit().map(|_| ()).map_err(map_conflict)
     }
 }
 
 /// A conflict, the victim of a deadlock, a lock that was not to be had in time.
-fn lost(e: perigee::Error) -> Failure {
+fn map_conflict(e: perigee::Error) -> Failure {
     match e.kind() {
-        ErrorKind::Conflict | ErrorKind::Busy => Box::new(Lost),
+        ErrorKind::Conflict | ErrorKind::Busy => Box::new(TxnConflict),
         _ => e.into(),
     }
 }
 
-struct Dealing<'t> {
+struct PerigeeTxn<'t> {
     txn: &'t Txn,
     families: &'t [Family],
     locks: bool,
 }
 
-impl Deal for Dealing<'_> {
+impl TxnOps for PerigeeTxn<'_> {
     fn get(
         &mut self,
         family: usize,
@@ -211,21 +211,21 @@ impl Deal for Dealing<'_> {
     ) -> Result<()> {
         let family = &self.families[family];
         if change && self.locks {
-            let found = self.txn.get_for_update(family, key, LockMode::Exclusive).map_err(lost)?;
+            let found = self.txn.get_for_update(family, key, LockMode::Exclusive).map_err(map_conflict)?;
             see(found.as_deref());
         } else {
-            see(self.txn.get_pinned(family, key).map_err(lost)?.as_deref());
+            see(self.txn.get_pinned(family, key).map_err(map_conflict)?.as_deref());
         }
         Ok(())
     }
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.txn.put(&self.families[family], key, value).map_err(lost)
+        self.txn.put(&self.families[family], key, value).map_err(map_conflict)
     }
 }
 
-struct Walk(perigee::Cursor);
+struct PerigeeCursor(perigee::Cursor);
 
-impl Cursor for Walk {
+impl Cursor for PerigeeCursor {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.0.seek(key)?;
         while self.0.valid() {

@@ -2,114 +2,114 @@
 //!
 //! Operations of several threads go to the file in the order of their ends.
 
-use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
-use crate::trace::{Op, Writer};
+use crate::engine::{Cursor, Engine, TtlSupport, Result, Session, Sink, EffectiveOptions};
+use crate::trace::{TraceOp, TraceWriter};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Records what is asked of `engine` into `trace`; where it is filled first, what follows its first settling is marked.
-pub fn record(engine: Box<dyn Engine>, trace: Writer, filled: bool) -> Box<dyn Engine> {
-    Box::new(Recorded { engine, trace: Mutex::new(trace), filling: AtomicBool::new(filled) })
+pub fn record(engine: Box<dyn Engine>, trace: TraceWriter, filled: bool) -> Box<dyn Engine> {
+    Box::new(RecordedEngine { engine, trace: Mutex::new(trace), loading: AtomicBool::new(filled) })
 }
 
-struct Recorded {
+struct RecordedEngine {
     engine: Box<dyn Engine>,
-    trace: Mutex<Writer>,
-    filling: AtomicBool,
+    trace: Mutex<TraceWriter>,
+    loading: AtomicBool,
 }
 
-impl Engine for Recorded {
+impl Engine for RecordedEngine {
     fn version(&self) -> String {
         self.engine.version()
     }
-    fn told(&self) -> Told {
-        let mut told = self.engine.told();
+    fn effective_options(&self) -> EffectiveOptions {
+        let mut told = self.engine.effective_options();
         told.insert(
             "recorder".into(),
             "every operation goes to a trace: the figures are not those of the engine".into(),
         );
         told
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        self.engine.session(&mut |session| work(&mut Recording { session, trace: &self.trace }))
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        self.engine.with_session(&mut |session| work(&mut RecordingSession { session, trace: &self.trace }))
     }
-    fn settle(&self) -> Result<()> {
-        if self.filling.swap(false, Ordering::AcqRel) {
-            note(&self.trace, &[Op::Measure])?;
+    fn wait_idle(&self) -> Result<()> {
+        if self.loading.swap(false, Ordering::AcqRel) {
+            write_ops(&self.trace, &[TraceOp::Measure])?;
         }
-        self.engine.settle()
+        self.engine.wait_idle()
     }
     fn close(self: Box<Self>) -> Result<()> {
         self.trace.into_inner().map_err(|_| "a recording thread panicked")?.finish()?;
         self.engine.close()
     }
-    fn expiry(&self) -> Expiry {
-        self.engine.expiry()
+    fn ttl_support(&self) -> TtlSupport {
+        self.engine.ttl_support()
     }
-    fn largest_value(&self) -> u64 {
-        self.engine.largest_value()
+    fn max_value_bytes(&self) -> u64 {
+        self.engine.max_value_bytes()
     }
 }
 
 /// Writes operations as one piece.
-fn note(trace: &Mutex<Writer>, ops: &[Op]) -> Result<()> {
+fn write_ops(trace: &Mutex<TraceWriter>, ops: &[TraceOp]) -> Result<()> {
     let mut trace = trace.lock().map_err(|_| "a recording thread panicked")?;
     ops.iter().try_for_each(|op| trace.write(op))
 }
 
-struct Recording<'a> {
+struct RecordingSession<'a> {
     session: &'a mut dyn Session,
-    trace: &'a Mutex<Writer>,
+    trace: &'a Mutex<TraceWriter>,
 }
 
-struct Noting<'a> {
+struct RecordingSink<'a> {
     sink: &'a mut dyn Sink,
-    ops: &'a mut Vec<Op>,
+    ops: &'a mut Vec<TraceOp>,
 }
 
-impl Sink for Noting<'_> {
+impl Sink for RecordingSink<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.ops.push(Op::Put { family, key: key.to_vec(), bytes: value.len() });
+        self.ops.push(TraceOp::Put { family, key: key.to_vec(), bytes: value.len() });
         self.sink.put(family, key, value)
     }
     fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
-        self.ops.push(Op::Delete { family, key: key.to_vec() });
+        self.ops.push(TraceOp::Delete { family, key: key.to_vec() });
         self.sink.delete(family, key)
     }
 }
 
-impl Session for Recording<'_> {
+impl Session for RecordingSession<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let mut ops = Vec::with_capacity(n + 1);
-        self.session.write(n, &mut |sink| fill(&mut Noting { sink, ops: &mut ops }))?;
+        self.session.write(n, &mut |sink| fill(&mut RecordingSink { sink, ops: &mut ops }))?;
         if ops.len() > 1 {
-            ops.insert(0, Op::Batch { n: ops.len() });
+            ops.insert(0, TraceOp::Batch { n: ops.len() });
         }
-        note(self.trace, &ops)
+        write_ops(self.trace, &ops)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         self.session.get(family, key, see)?;
-        note(self.trace, &[Op::Get { family, key: key.to_vec() }])
+        write_ops(self.trace, &[TraceOp::Get { family, key: key.to_vec() }])
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let trace = self.trace;
-        self.session.cursor(family, &mut |cursor| work(&mut Walking { cursor, trace, family }))
+        self.session.with_cursor(family, &mut |cursor| work(&mut RecordingCursor { cursor, trace, family }))
     }
 }
 
-struct Walking<'a> {
+struct RecordingCursor<'a> {
     cursor: &'a mut dyn Cursor,
-    trace: &'a Mutex<Writer>,
+    trace: &'a Mutex<TraceWriter>,
     family: usize,
 }
 
-impl Cursor for Walking<'_> {
+impl Cursor for RecordingCursor<'_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let mut entries = 0;
         self.cursor.scan(key, &mut |k, v| {
             entries += 1;
             see(k, v)
         })?;
-        note(self.trace, &[Op::Scan { family: self.family, key: key.to_vec(), entries: entries.max(1) }])
+        write_ops(self.trace, &[TraceOp::Scan { family: self.family, key: key.to_vec(), entries: entries.max(1) }])
     }
 }

@@ -1,7 +1,7 @@
 //! redb, by its public API.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync, shown};
+use crate::engine::{Cursor, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::settings::{Compression, Settings, Sync, human_bytes};
 use redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
     WriteTransaction,
@@ -18,7 +18,7 @@ struct Redb {
     /// Names of the tables.
     names: Vec<String>,
     durability: Durability,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
@@ -32,7 +32,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         txn.open_table(table(name))?;
     }
     txn.commit()?;
-    let mut told = Told::new();
+    let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say(
         "durability",
@@ -43,14 +43,14 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
             _ => "Immediate".into(),
         },
     );
-    say("cache", format!("{}: cache and memtable together", shown(cache as u64)));
+    say("cache", format!("{}: cache and memtable together", human_bytes(cache as u64)));
     say("memtable", "not honoured: there is none; its bytes went to the cache".into());
     say("writers", "one at a time".into());
     if settings.compression != Compression::None {
         say("compression", "not honoured: there is none".into());
     }
     say("iterator", "a range on one read transaction for each seek".into());
-    Ok(Box::new(Redb { db, names, durability, told }))
+    Ok(Box::new(Redb { db, names, durability, options: told }))
 }
 
 impl Redb {
@@ -64,52 +64,52 @@ impl Redb {
 
 impl Engine for Redb {
     fn version(&self) -> String {
-        super::locked("redb")
+        super::locked_version("redb")
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { db: &self.db, names: &self.names, durability: self.durability })
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut RedbSession { db: &self.db, names: &self.names, durability: self.durability })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         self.persist()
     }
     fn close(self: Box<Self>) -> Result<()> {
         self.persist()
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         3 << 30
     }
 }
 
-struct Asking<'e> {
+struct RedbSession<'e> {
     db: &'e Database,
     names: &'e [String],
     durability: Durability,
 }
 
-type Open<'t> = Table<'t, &'static [u8], &'static [u8]>;
+type OpenTable<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
 /// A transaction with the table of the family that was named last.
-struct Writing<'t> {
+struct RedbWriteTxn<'t> {
     txn: &'t WriteTransaction,
     names: &'t [String],
-    open: Option<(usize, Open<'t>)>,
+    open_table: Option<(usize, OpenTable<'t>)>,
 }
 
-impl<'t> Writing<'t> {
-    fn table(&mut self, family: usize) -> Result<&mut Open<'t>> {
-        if self.open.as_ref().is_none_or(|(f, _)| *f != family) {
-            self.open = None;
-            self.open = Some((family, self.txn.open_table(table(&self.names[family]))?));
+impl<'t> RedbWriteTxn<'t> {
+    fn table(&mut self, family: usize) -> Result<&mut OpenTable<'t>> {
+        if self.open_table.as_ref().is_none_or(|(f, _)| *f != family) {
+            self.open_table = None;
+            self.open_table = Some((family, self.txn.open_table(table(&self.names[family]))?));
         }
-        let (_, table) = self.open.as_mut().ok_or("no table is open")?;
+        let (_, table) = self.open_table.as_mut().ok_or("no table is open")?;
         Ok(table)
     }
 }
 
-impl Sink for Writing<'_> {
+impl Sink for RedbWriteTxn<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.table(family)?.insert(key, value)?;
         Ok(())
@@ -120,11 +120,11 @@ impl Sink for Writing<'_> {
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for RedbSession<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(self.durability)?;
-        fill(&mut Writing { txn: &txn, names: self.names, open: None })?;
+        fill(&mut RedbWriteTxn { txn: &txn, names: self.names, open_table: None })?;
         Ok(txn.commit()?)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
@@ -132,14 +132,14 @@ impl Session for Asking<'_> {
         see(ReadableTable::get(&found, key)?.as_ref().map(|v| v.value()));
         Ok(())
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk(self.db.begin_read()?.open_table(table(&self.names[family]))?))
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut RedbCursor(self.db.begin_read()?.open_table(table(&self.names[family]))?))
     }
 }
 
-struct Walk(ReadOnlyTable<&'static [u8], &'static [u8]>);
+struct RedbCursor(ReadOnlyTable<&'static [u8], &'static [u8]>);
 
-impl Cursor for Walk {
+impl Cursor for RedbCursor {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         for entry in ReadableTable::range(&self.0, key..)? {
             let (key, value) = entry?;

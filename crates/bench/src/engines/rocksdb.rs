@@ -1,7 +1,7 @@
 //! RocksDB (feature `rocksdb`), tuned as the seed documents say: LZ4, 10-bit Bloom filter, eight background jobs.
 
-use crate::engine::{Cursor, Engine, Expiry, Result, Session, Sink, Told};
-use crate::settings::{Compression, Settings, Sync, shown};
+use crate::engine::{Cursor, Engine, TtlSupport, Result, Session, Sink, EffectiveOptions};
+use crate::settings::{Compression, Settings, Sync, human_bytes};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyTtl, DB, DBAccess,
     DBCompressionType, DBRawIteratorWithThreadMode, Options, WaitForCompactOptions, WriteBatch, WriteOptions,
@@ -9,16 +9,16 @@ use rocksdb::{
 use std::path::Path;
 use std::time::Duration;
 
-struct Rocks {
+struct RocksDb {
     db: DB,
     families: Vec<String>,
     sync: bool,
     ttl: bool,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 /// What this kind of database and the one with transactions are opened with, and the names of the families.
-pub fn configured(settings: &Settings) -> Result<(Options, Vec<String>, Told)> {
+pub fn build_options(settings: &Settings) -> Result<(Options, Vec<String>, EffectiveOptions)> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(usize::try_from(settings.cache)?));
     table.set_bloom_filter(10.0, false);
@@ -26,17 +26,17 @@ pub fn configured(settings: &Settings) -> Result<(Options, Vec<String>, Told)> {
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     options.set_block_based_table_factory(&table);
-    options.set_write_buffer_size(usize::try_from(settings.memtable_of_each())?);
+    options.set_write_buffer_size(usize::try_from(settings.memtable_per_family())?);
     options.set_max_background_jobs(8);
     options.set_compression_type(match settings.compression {
         Compression::None => DBCompressionType::None,
         Compression::Lz4 => DBCompressionType::Lz4,
     });
-    let mut told = Told::new();
+    let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say("durability", if settings.sync == Sync::None { "WAL, no sync" } else { "WAL, sync" }.into());
-    say("memtable", shown(settings.memtable_of_each()));
-    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
+    say("memtable", human_bytes(settings.memtable_per_family()));
+    say("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", "10 bits per key".into());
     say("background jobs", "8".into());
@@ -50,7 +50,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     if let Some(level) = settings.shape.level {
         return super::rocksdb_txn::open(dir, settings, level);
     }
-    let (options, families, mut told) = configured(settings)?;
+    let (options, families, mut told) = build_options(settings)?;
     let ttl =
         if settings.shape.ttl.is_some() { ColumnFamilyTtl::SameAsDb } else { ColumnFamilyTtl::Disabled };
     let all = families.iter().map(|name| ColumnFamilyDescriptor::new_with_ttl(name, options.clone(), ttl));
@@ -62,35 +62,35 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         }
         None => DB::open_cf_descriptors(&options, dir, all)?,
     };
-    Ok(Box::new(Rocks {
+    Ok(Box::new(RocksDb {
         db,
         families,
         sync: settings.sync == Sync::Full,
         ttl: settings.shape.ttl.is_some(),
-        told,
+        options: told,
     }))
 }
 
-impl Rocks {
+impl RocksDb {
     fn handles(&self) -> Result<Vec<&ColumnFamily>> {
         let find = |name: &String| self.db.cf_handle(name).ok_or_else(|| format!("no family {name}").into());
         self.families.iter().map(find).collect()
     }
 }
 
-impl Engine for Rocks {
+impl Engine for RocksDb {
     fn version(&self) -> String {
-        super::locked("librocksdb-sys")
+        super::locked_version("librocksdb-sys")
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
         let mut options = WriteOptions::default();
         options.set_sync(self.sync);
-        work(&mut Asking { db: &self.db, families: &self.handles()?, options })
+        work(&mut RocksDbSession { db: &self.db, families: &self.handles()?, options })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         let mut options = WaitForCompactOptions::default();
         options.set_flush(true);
         Ok(self.db.wait_for_compact(&options)?)
@@ -99,26 +99,26 @@ impl Engine for Rocks {
         self.db.flush_wal(true)?;
         Ok(())
     }
-    fn expiry(&self) -> Expiry {
-        if self.ttl { Expiry::AtCompaction } else { Expiry::None }
+    fn ttl_support(&self) -> TtlSupport {
+        if self.ttl { TtlSupport::AtCompaction } else { TtlSupport::None }
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         u64::from(u32::MAX)
     }
 }
 
-struct Asking<'e> {
+struct RocksDbSession<'e> {
     db: &'e DB,
     families: &'e [&'e ColumnFamily],
     options: WriteOptions,
 }
 
-struct Batched<'e> {
+struct RocksDbBatch<'e> {
     batch: WriteBatch,
     families: &'e [&'e ColumnFamily],
 }
 
-impl Sink for Batched<'_> {
+impl Sink for RocksDbBatch<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.batch.put_cf(self.families[family], key, value);
         Ok(())
@@ -129,9 +129,9 @@ impl Sink for Batched<'_> {
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for RocksDbSession<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        let mut batched = Batched { batch: WriteBatch::default(), families: self.families };
+        let mut batched = RocksDbBatch { batch: WriteBatch::default(), families: self.families };
         fill(&mut batched)?;
         Ok(self.db.write_opt(batched.batch, &self.options)?)
     }
@@ -139,15 +139,15 @@ impl Session for Asking<'_> {
         see(self.db.get_pinned_cf(self.families[family], key)?.as_deref());
         Ok(())
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        work(&mut Walk(self.db.raw_iterator_cf(self.families[family])))
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        work(&mut RocksDbCursor(self.db.raw_iterator_cf(self.families[family])))
     }
 }
 
 /// A cursor of any kind of database.
-pub struct Walk<'e, D: DBAccess>(pub DBRawIteratorWithThreadMode<'e, D>);
+pub struct RocksDbCursor<'e, D: DBAccess>(pub DBRawIteratorWithThreadMode<'e, D>);
 
-impl<D: DBAccess> Cursor for Walk<'_, D> {
+impl<D: DBAccess> Cursor for RocksDbCursor<'_, D> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.0.seek(key);
         while let Some((key, value)) = self.0.item() {

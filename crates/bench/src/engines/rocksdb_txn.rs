@@ -1,8 +1,8 @@
 //! RocksDB with transactions (feature `rocksdb`): its optimistic database for the levels that check at commit, its database
 //! with locks for the one that waits. Everything else is as in `rocksdb`.
 
-use super::rocksdb::{Walk, configured};
-use crate::engine::{Cursor, Deal, Engine, Failure, Lost, Result, Session, Sink, Told};
+use super::rocksdb::{RocksDbCursor, build_options};
+use crate::engine::{Cursor, TxnOps, Engine, Failure, TxnConflict, Result, Session, Sink, EffectiveOptions};
 use crate::settings::{Level, Settings, Sync};
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, ErrorKind, OptimisticTransactionDB, OptimisticTransactionOptions,
@@ -12,25 +12,25 @@ use rocksdb::{
 use std::path::Path;
 
 /// Milliseconds that one waits for a lock, as with the others.
-const PATIENCE: i64 = 1000;
+const LOCK_TIMEOUT_MS: i64 = 1000;
 
-enum Kind {
+enum TxnDatabase {
     /// Checked at commit.
     Optimistic(OptimisticTransactionDB<SingleThreaded>),
     /// With locks.
     Locking(TransactionDB<SingleThreaded>),
 }
 
-struct Rocks {
-    db: Kind,
+struct RocksDbTxn {
+    db: TxnDatabase,
     level: Level,
     families: Vec<String>,
     sync: bool,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Engine>> {
-    let (options, families, mut told) = configured(settings)?;
+    let (options, families, mut told) = build_options(settings)?;
     let all = families.iter().map(|name| ColumnFamilyDescriptor::new(name, options.clone()));
     let text = match level {
         Level::Snapshot => "optimistic; what will be written is read by get_for_update under a snapshot",
@@ -42,20 +42,20 @@ pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Eng
     told.insert("transactions".into(), text.into());
     let db = if level == Level::Locks {
         let mut how = TransactionDBOptions::default();
-        how.set_txn_lock_timeout(PATIENCE);
-        Kind::Locking(TransactionDB::open_cf_descriptors(&options, &how, dir, all)?)
+        how.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
+        TxnDatabase::Locking(TransactionDB::open_cf_descriptors(&options, &how, dir, all)?)
     } else {
-        Kind::Optimistic(OptimisticTransactionDB::open_cf_descriptors(&options, dir, all)?)
+        TxnDatabase::Optimistic(OptimisticTransactionDB::open_cf_descriptors(&options, dir, all)?)
     };
-    Ok(Box::new(Rocks { db, level, families, sync: settings.sync == Sync::Full, told }))
+    Ok(Box::new(RocksDbTxn { db, level, families, sync: settings.sync == Sync::Full, options: told }))
 }
 
-impl Rocks {
+impl RocksDbTxn {
     fn handles(&self) -> Result<Vec<&ColumnFamily>> {
         let find = |name: &String| {
             let handle = match &self.db {
-                Kind::Optimistic(db) => db.cf_handle(name),
-                Kind::Locking(db) => db.cf_handle(name),
+                TxnDatabase::Optimistic(db) => db.cf_handle(name),
+                TxnDatabase::Locking(db) => db.cf_handle(name),
             };
             handle.ok_or_else(|| format!("no family {name}").into())
         };
@@ -68,51 +68,51 @@ impl Rocks {
     }
 }
 
-impl Engine for Rocks {
+impl Engine for RocksDbTxn {
     fn version(&self) -> String {
-        super::locked("librocksdb-sys")
+        super::locked_version("librocksdb-sys")
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { rocks: self, families: self.handles()?, options: self.write_options() })
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut RocksTxnSession { rocks: self, families: self.handles()?, options: self.write_options() })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         match &self.db {
-            Kind::Optimistic(db) => {
+            TxnDatabase::Optimistic(db) => {
                 let mut options = WaitForCompactOptions::default();
                 options.set_flush(true);
                 Ok(db.wait_for_compact(&options)?)
             }
             // This kind cannot be asked whether it compacts.
-            Kind::Locking(db) => Ok(self.handles()?.into_iter().try_for_each(|f| db.flush_cf(f))?),
+            TxnDatabase::Locking(db) => Ok(self.handles()?.into_iter().try_for_each(|f| db.flush_cf(f))?),
         }
     }
     fn close(self: Box<Self>) -> Result<()> {
         match &self.db {
-            Kind::Optimistic(db) => db.flush_wal(true)?,
-            Kind::Locking(db) => db.flush_wal(true)?,
+            TxnDatabase::Optimistic(db) => db.flush_wal(true)?,
+            TxnDatabase::Locking(db) => db.flush_wal(true)?,
         }
         Ok(())
     }
-    fn transactions(&self, level: Level) -> bool {
+    fn supports_level(&self, level: Level) -> bool {
         level == self.level
     }
 }
 
-struct Asking<'e> {
-    rocks: &'e Rocks,
+struct RocksTxnSession<'e> {
+    rocks: &'e RocksDbTxn,
     families: Vec<&'e ColumnFamily>,
     options: WriteOptions,
 }
 
-struct Batched<'a, 'e> {
+struct RocksTxnBatch<'a, 'e> {
     batch: WriteBatchWithTransaction<true>,
     families: &'a [&'e ColumnFamily],
 }
 
-impl Sink for Batched<'_, '_> {
+impl Sink for RocksTxnBatch<'_, '_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.batch.put_cf(self.families[family], key, value);
         Ok(())
@@ -123,33 +123,33 @@ impl Sink for Batched<'_, '_> {
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for RocksTxnSession<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        let mut batched = Batched { batch: WriteBatchWithTransaction::default(), families: &self.families };
+        let mut batched = RocksTxnBatch { batch: WriteBatchWithTransaction::default(), families: &self.families };
         fill(&mut batched)?;
         match &self.rocks.db {
-            Kind::Optimistic(db) => db.write_opt(batched.batch, &self.options)?,
-            Kind::Locking(db) => db.write_opt(batched.batch, &self.options)?,
+            TxnDatabase::Optimistic(db) => db.write_opt(batched.batch, &self.options)?,
+            TxnDatabase::Locking(db) => db.write_opt(batched.batch, &self.options)?,
         }
         Ok(())
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         match &self.rocks.db {
-            Kind::Optimistic(db) => see(db.get_pinned_cf(self.families[family], key)?.as_deref()),
-            Kind::Locking(db) => see(db.get_pinned_cf(self.families[family], key)?.as_deref()),
+            TxnDatabase::Optimistic(db) => see(db.get_pinned_cf(self.families[family], key)?.as_deref()),
+            TxnDatabase::Locking(db) => see(db.get_pinned_cf(self.families[family], key)?.as_deref()),
         }
         Ok(())
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         match &self.rocks.db {
-            Kind::Optimistic(db) => work(&mut Walk(db.raw_iterator_cf(self.families[family]))),
-            Kind::Locking(db) => work(&mut Walk(db.raw_iterator_cf(self.families[family]))),
+            TxnDatabase::Optimistic(db) => work(&mut RocksDbCursor(db.raw_iterator_cf(self.families[family]))),
+            TxnDatabase::Locking(db) => work(&mut RocksDbCursor(db.raw_iterator_cf(self.families[family]))),
         }
     }
-    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+    fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         let (level, families) = (self.rocks.level, &self.families[..]);
         match &self.rocks.db {
-            Kind::Optimistic(db) => {
+            TxnDatabase::Optimistic(db) => {
                 let mut options = OptimisticTransactionOptions::default();
                 options.set_snapshot(true);
                 let txn = db.transaction_opt(&self.options, &options);
@@ -157,37 +157,37 @@ impl Session for Asking<'_> {
                     let snapshot = txn.snapshot();
                     let mut reads = ReadOptions::default();
                     reads.set_snapshot(&snapshot);
-                    work(&mut Dealing { txn: &txn, families, level, reads })?;
+                    work(&mut RocksTxnOps { txn: &txn, families, level, reads })?;
                 }
-                txn.commit().map_err(lost)
+                txn.commit().map_err(map_conflict)
             }
-            Kind::Locking(db) => {
+            TxnDatabase::Locking(db) => {
                 let mut options = TransactionOptions::default();
                 options.set_deadlock_detect(true);
                 let txn = db.transaction_opt(&self.options, &options);
-                work(&mut Dealing { txn: &txn, families, level, reads: ReadOptions::default() })?;
-                txn.commit().map_err(lost)
+                work(&mut RocksTxnOps { txn: &txn, families, level, reads: ReadOptions::default() })?;
+                txn.commit().map_err(map_conflict)
             }
         }
     }
 }
 
 /// A conflict, a deadlock, a lock that was not to be had in time, or too little history to be sure.
-fn lost(e: rocksdb::Error) -> Failure {
+fn map_conflict(e: rocksdb::Error) -> Failure {
     match e.kind() {
-        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => Box::new(Lost),
+        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => Box::new(TxnConflict),
         _ => e.into(),
     }
 }
 
-struct Dealing<'a, 'e, D> {
+struct RocksTxnOps<'a, 'e, D> {
     txn: &'a Transaction<'e, D>,
     families: &'a [&'e ColumnFamily],
     level: Level,
     reads: ReadOptions,
 }
 
-impl<D> Deal for Dealing<'_, '_, D> {
+impl<D> TxnOps for RocksTxnOps<'_, '_, D> {
     fn get(
         &mut self,
         family: usize,
@@ -201,10 +201,10 @@ impl<D> Deal for Dealing<'_, '_, D> {
         } else {
             self.txn.get_pinned_cf_opt(family, key, &self.reads)
         };
-        see(found.map_err(lost)?.as_deref());
+        see(found.map_err(map_conflict)?.as_deref());
         Ok(())
     }
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.txn.put_cf(self.families[family], key, value).map_err(lost)
+        self.txn.put_cf(self.families[family], key, value).map_err(map_conflict)
     }
 }

@@ -1,7 +1,7 @@
 //! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection for each thread.
 
-use crate::engine::{Cursor, Deal, Engine, Result, Session, Sink, Told};
-use crate::settings::{Compression, Level, Settings, Sync, shown};
+use crate::engine::{Cursor, TxnOps, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::settings::{Compression, Level, Settings, Sync, human_bytes};
 use rusqlite::{Connection, Statement};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ struct Sqlite {
     file: PathBuf,
     pragmas: String,
     tables: usize,
-    told: Told,
+    options: EffectiveOptions,
     /// SQLite lets one writer in and makes the others sleep and retry; a lock in front of it spares them that.
     writer: Mutex<()>,
     /// Keeps the log alive between sessions, and closes last.
@@ -33,10 +33,10 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         |f| format!("CREATE TABLE IF NOT EXISTS kv{f} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;");
     let tables = settings.families();
     main.execute_batch(&format!("BEGIN;{}COMMIT", (0..tables).map(create).collect::<String>()))?;
-    let mut told = Told::new();
+    let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
     say("durability", &format!("WAL, synchronous={synchronous}"));
-    let cache = shown(cache_kib << 10);
+    let cache = human_bytes(cache_kib << 10);
     say("cache", &format!("{cache} for each connection (its share of the cache), and the page cache"));
     say("memtable", &format!("wal_autocheckpoint={checkpoint_pages} pages (as large)"));
     say("table", "k BLOB PRIMARY KEY, v BLOB, WITHOUT ROWID");
@@ -47,7 +47,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     if settings.compression != Compression::None {
         say("compression", "not honoured: there is none");
     }
-    Ok(Box::new(Sqlite { file, pragmas, tables, told, writer: Mutex::new(()), main: Mutex::new(main) }))
+    Ok(Box::new(Sqlite { file, pragmas, tables, options: told, writer: Mutex::new(()), main: Mutex::new(main) }))
 }
 
 fn connect(file: &Path, pragmas: &str) -> Result<Connection> {
@@ -61,12 +61,12 @@ impl Engine for Sqlite {
     fn version(&self) -> String {
         rusqlite::version().to_owned()
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
         let connection = connect(&self.file, &self.pragmas)?;
-        work(&mut Asking {
+        work(&mut SqliteSession {
             writer: &self.writer,
             begin_read: connection.prepare("BEGIN")?,
             begin: connection.prepare("BEGIN IMMEDIATE")?,
@@ -76,7 +76,7 @@ impl Engine for Sqlite {
             connection: &connection,
         })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         let main = self.main.lock().map_err(|_| "a session panicked")?;
         Ok(main.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
     }
@@ -85,16 +85,16 @@ impl Engine for Sqlite {
         main.close().map_err(|(_, e)| e.into())
     }
     /// Whoever writes is alone: all levels are served alike.
-    fn transactions(&self, _level: Level) -> bool {
+    fn supports_level(&self, _level: Level) -> bool {
         true
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         // SQLITE_MAX_LENGTH counts the whole row.
         1_000_000_000 - 1000
     }
 }
 
-struct Asking<'c> {
+struct SqliteSession<'c> {
     writer: &'c Mutex<()>,
     begin_read: Statement<'c>,
     begin: Statement<'c>,
@@ -102,10 +102,10 @@ struct Asking<'c> {
     rollback: Statement<'c>,
     connection: &'c Connection,
     /// Statements of each table, prepared when it is first used.
-    tables: Vec<Option<Table<'c>>>,
+    tables: Vec<Option<TableStatements<'c>>>,
 }
 
-struct Table<'c> {
+struct TableStatements<'c> {
     put: Statement<'c>,
     delete: Statement<'c>,
     get: Statement<'c>,
@@ -113,15 +113,15 @@ struct Table<'c> {
 }
 
 /// The statements of a table.
-fn table<'a, 'c>(
+fn statements_of<'a, 'c>(
     connection: &'c Connection,
-    tables: &'a mut [Option<Table<'c>>],
+    tables: &'a mut [Option<TableStatements<'c>>],
     family: usize,
-) -> Result<&'a mut Table<'c>> {
+) -> Result<&'a mut TableStatements<'c>> {
     let place = tables.get_mut(family).ok_or("no such family")?;
     if place.is_none() {
         let prepare = |text: &str| connection.prepare(&text.replace("kv", &format!("kv{family}")));
-        *place = Some(Table {
+        *place = Some(TableStatements {
             put: prepare("INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?,
             delete: prepare("DELETE FROM kv WHERE k = ?1")?,
             get: prepare("SELECT v FROM kv WHERE k = ?1")?,
@@ -131,26 +131,26 @@ fn table<'a, 'c>(
     place.as_mut().ok_or_else(|| "prepared just now".into())
 }
 
-struct Writing<'a, 'c> {
+struct SqliteTxn<'a, 'c> {
     connection: &'c Connection,
-    tables: &'a mut [Option<Table<'c>>],
+    tables: &'a mut [Option<TableStatements<'c>>],
 }
 
-impl Sink for Writing<'_, '_> {
+impl Sink for SqliteTxn<'_, '_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        table(self.connection, self.tables, family)?.put.execute((key, value))?;
+        statements_of(self.connection, self.tables, family)?.put.execute((key, value))?;
         Ok(())
     }
     fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
-        table(self.connection, self.tables, family)?.delete.execute((key,))?;
+        statements_of(self.connection, self.tables, family)?.delete.execute((key,))?;
         Ok(())
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for SqliteSession<'_> {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         let _only = self.writer.lock().map_err(|_| "a writer panicked")?;
-        let mut writing = Writing { connection: self.connection, tables: &mut self.tables };
+        let mut writing = SqliteTxn { connection: self.connection, tables: &mut self.tables };
         if n == 1 {
             return fill(&mut writing);
         }
@@ -162,11 +162,11 @@ impl Session for Asking<'_> {
         self.commit.execute(())?;
         Ok(())
     }
-    fn bulk(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
         // One row needs no transaction of its own; the rest is one, however large.
         self.write(n.max(2) as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
     }
-    fn view(&mut self, begin: bool) -> Result<bool> {
+    fn set_shared_view(&mut self, begin: bool) -> Result<bool> {
         if begin {
             self.begin_read.execute(())?
         } else {
@@ -175,18 +175,18 @@ impl Session for Asking<'_> {
         Ok(true)
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        look(table(self.connection, &mut self.tables, family)?, key, see)
+        get_value(statements_of(self.connection, &mut self.tables, family)?, key, see)
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         self.begin_read.execute(())?;
-        let done = work(&mut Walk(&mut table(self.connection, &mut self.tables, family)?.scan));
+        let done = work(&mut SqliteCursor(&mut statements_of(self.connection, &mut self.tables, family)?.scan));
         self.commit.execute(())?;
         done
     }
-    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
+    fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         let _only = self.writer.lock().map_err(|_| "a writer panicked")?;
         self.begin.execute(())?;
-        let mut writing = Writing { connection: self.connection, tables: &mut self.tables };
+        let mut writing = SqliteTxn { connection: self.connection, tables: &mut self.tables };
         if let Err(e) = work(&mut writing) {
             self.rollback.execute(())?;
             return Err(e);
@@ -196,7 +196,7 @@ impl Session for Asking<'_> {
     }
 }
 
-fn look(table: &mut Table<'_>, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+fn get_value(table: &mut TableStatements<'_>, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
     let mut rows = table.get.query((key,))?;
     match rows.next()? {
         Some(row) => see(Some(row.get_ref(0)?.as_blob()?)),
@@ -205,7 +205,7 @@ fn look(table: &mut Table<'_>, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -
     Ok(())
 }
 
-impl Deal for Writing<'_, '_> {
+impl TxnOps for SqliteTxn<'_, '_> {
     fn get(
         &mut self,
         family: usize,
@@ -213,16 +213,16 @@ impl Deal for Writing<'_, '_> {
         _change: bool,
         see: &mut dyn FnMut(Option<&[u8]>),
     ) -> Result<()> {
-        look(table(self.connection, self.tables, family)?, key, see)
+        get_value(statements_of(self.connection, self.tables, family)?, key, see)
     }
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         Sink::put(self, family, key, value)
     }
 }
 
-struct Walk<'a, 'c>(&'a mut Statement<'c>);
+struct SqliteCursor<'a, 'c>(&'a mut Statement<'c>);
 
-impl Cursor for Walk<'_, '_> {
+impl Cursor for SqliteCursor<'_, '_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let mut rows = self.0.query((key,))?;
         while let Some(row) = rows.next()? {

@@ -4,8 +4,8 @@
 //! links followed), and the defaults that it returns must make sense in the layout below, or it is refused.
 //! Every return code counts: whatever is not success, or "not found" where that is an answer, is an error.
 
-use crate::engine::{Cursor, Deal, Engine, Expiry, Lost, Result, Session, Sink, Told};
-use crate::settings::{Compression, Level, Settings, Sync as SyncChoice, shown};
+use crate::engine::{Cursor, TxnOps, Engine, TtlSupport, TxnConflict, Result, Session, Sink, EffectiveOptions};
+use crate::settings::{Compression, Level, Settings, Sync as SyncChoice, human_bytes};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use std::ptr;
 use std::time::{Duration, SystemTime};
 
 /// Oldest major version whose layout this is.
-const OLDEST: u32 = 9;
+const OLDEST_MAJOR: u32 = 9;
 const NOT_FOUND: c_int = -3;
 const CONFLICT: c_int = -7;
 /// Its numbers of two levels of isolation.
@@ -23,9 +23,9 @@ const SERIALIZABLE: c_int = 4;
 const LOG_FATAL: c_int = 4;
 const LZ4: c_int = 2;
 /// Reads with one transaction before it is renewed, as its own benchmark does.
-const READS: u32 = 1000;
+const READS_PER_TXN: u32 = 1000;
 /// Room for fields that a newer version may have added at the end of what it returns by value.
-const SPARE: usize = 1024;
+const TRAILING_BYTES: usize = 1024;
 
 /// `tidesdb_config_t` of version 9.
 #[repr(C)]
@@ -49,7 +49,7 @@ struct Config {
     object_store_config: *mut c_void,
     max_concurrent_flushes: c_int,
     finish_compactions_on_close: c_int,
-    spare: MaybeUninit<[u8; SPARE]>,
+    spare: MaybeUninit<[u8; TRAILING_BYTES]>,
 }
 
 /// `tidesdb_column_family_config_t` of version 9.
@@ -87,7 +87,7 @@ struct FamilyConfig {
     object_bytes: usize,
     object_lazy: c_int,
     object_prefetch: c_int,
-    spare: MaybeUninit<[u8; SPARE]>,
+    spare: MaybeUninit<[u8; TRAILING_BYTES]>,
 }
 
 type Bytes = *mut u8;
@@ -146,7 +146,7 @@ interface! {
 }
 
 /// What a return code means, in words.
-fn success(code: c_int, what: &str) -> Result<()> {
+fn check_code(code: c_int, what: &str) -> Result<()> {
     let why = match code {
         0 => return Ok(()),
         -1 => "out of memory",
@@ -168,28 +168,28 @@ fn success(code: c_int, what: &str) -> Result<()> {
 }
 
 /// As `success`, where "not found" is an answer: whether it was found.
-fn found(code: c_int, what: &str) -> Result<bool> {
-    if code == NOT_FOUND { Ok(false) } else { success(code, what).map(|()| true) }
+fn check_found(code: c_int, what: &str) -> Result<bool> {
+    if code == NOT_FOUND { Ok(false) } else { check_code(code, what).map(|()| true) }
 }
 
 /// As `success`, where a conflict is another transaction's success.
-fn won(code: c_int, what: &str) -> Result<()> {
-    if code == CONFLICT { Err(Box::new(Lost)) } else { success(code, what) }
+fn check_conflict(code: c_int, what: &str) -> Result<()> {
+    if code == CONFLICT { Err(Box::new(TxnConflict)) } else { check_code(code, what) }
 }
 
-struct Tides {
+struct TidesDb {
     api: Api,
     level: Level,
     db: Handle,
     families: Vec<Handle>,
     version: String,
     ttl: Option<u64>,
-    told: Told,
+    options: EffectiveOptions,
 }
 
 // SAFETY: the handles are those of a database and its column families, which the library documents as usable by all threads
 // at once; transactions and iterators, which are not, never leave the session that made them.
-unsafe impl Sync for Tides {}
+unsafe impl Sync for TidesDb {}
 
 /// The version in the name of the library's file, links followed, and its major part.
 fn version(lib: &Path) -> Result<(String, u32)> {
@@ -197,16 +197,16 @@ fn version(lib: &Path) -> Result<(String, u32)> {
     let name = file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let version = name.split_once(".so.").map(|(_, v)| v.to_owned()).unwrap_or_default();
     match version.split('.').next().and_then(|major| major.parse().ok()) {
-        Some(major) if major >= OLDEST => Ok((version, major)),
+        Some(major) if major >= OLDEST_MAJOR => Ok((version, major)),
         Some(major) => {
-            Err(format!("{name}: major version {major}; {OLDEST} is the oldest that is understood").into())
+            Err(format!("{name}: major version {major}; {OLDEST_MAJOR} is the oldest that is understood").into())
         }
-        None => Ok(("unknown: the file's name has none".into(), OLDEST)),
+        None => Ok(("unknown: the file's name has none".into(), OLDEST_MAJOR)),
     }
 }
 
 /// Refuses a library whose defaults make no sense in the layouts of this file.
-fn fits(config: &Config, family: &FamilyConfig) -> Result<()> {
+fn check_layout(config: &Config, family: &FamilyConfig) -> Result<()> {
     let sizes = |bytes: usize| (64 << 10..=64 << 30).contains(&bytes);
     let right = sizes(config.block_cache)
         && (0..=4).contains(&config.log_level)
@@ -236,30 +236,30 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     // SAFETY: both return a structure by value, too large for registers: the caller gives the room, here `SPARE` bytes more
     // than version 9 fills, which may stay uninitialised.
     let (mut config, mut family) = unsafe { ((api.default_config)(), (api.default_column_family_config)()) };
-    fits(&config, &family)?;
+    check_layout(&config, &family)?;
     std::fs::create_dir_all(dir)?;
     let path = CString::new(dir.to_str().ok_or("a path that is not UTF-8")?)?;
     config.path = path.as_ptr();
     (config.flush_threads, config.compaction_threads) = (4, 4);
     config.log_level = LOG_FATAL;
     config.block_cache = usize::try_from(settings.cache)?;
-    family.write_buffer = usize::try_from(settings.memtable_of_each())?;
+    family.write_buffer = usize::try_from(settings.memtable_per_family())?;
     family.compression = if settings.compression == Compression::None { 0 } else { LZ4 };
     family.bloom = 1;
     family.bloom_rate = 0.01;
     family.sync = c_int::from(settings.sync == SyncChoice::Full);
-    let told = told(settings, &family, major, &version);
+    let told = effective_options(settings, &family, major, &version);
     let mut db = ptr::null_mut();
     // SAFETY: the configuration and the path in it live until the call returns; the library copies what it keeps.
-    success(unsafe { (api.open)(&raw const config, &raw mut db) }, "open")?;
-    let mut tides = Tides {
+    check_code(unsafe { (api.open)(&raw const config, &raw mut db) }, "open")?;
+    let mut tides = TidesDb {
         api,
         level: settings.level,
         db,
         families: Vec::new(),
         version,
         ttl: settings.shape.ttl,
-        told,
+        options: told,
     };
     for f in 0..settings.families() {
         let made = tides.family(&format!("bench{f}"), &family)?;
@@ -268,26 +268,26 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     Ok(Box::new(tides))
 }
 
-fn told(settings: &Settings, family: &FamilyConfig, major: u32, version: &str) -> Told {
-    let mut told = Told::new();
+fn effective_options(settings: &Settings, family: &FamilyConfig, major: u32, version: &str) -> EffectiveOptions {
+    let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     let sync = if settings.sync == SyncChoice::Full { "FULL" } else { "NONE" };
     say("durability", format!("log, sync mode {sync}"));
-    say("memtable", shown(settings.memtable_of_each()));
-    say("cache", format!("{} of blocks, and the page cache", shown(settings.cache)));
+    say("memtable", human_bytes(settings.memtable_per_family()));
+    say("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
     say("filter", format!("Bloom, false positive rate {} (10 bits per key)", family.bloom_rate));
     say("background jobs", "4 for flushes, 4 for compactions".into());
     say("isolation", "read committed (its default)".into());
-    say("reads", format!("{READS} with each transaction"));
-    say("layout", format!("of major version {OLDEST}, in a library of major version {major} ({version})"));
+    say("reads", format!("{READS_PER_TXN} with each transaction"));
+    say("layout", format!("of major version {OLDEST_MAJOR}, in a library of major version {major} ({version})"));
     if let Some(seconds) = settings.shape.ttl {
         say("time to live", format!("{seconds} s, rounded up to the next whole second"));
     }
     told
 }
 
-impl Tides {
+impl TidesDb {
     /// The column family of that name, made if it is not there.
     fn family(&self, name: &str, config: &FamilyConfig) -> Result<Handle> {
         let name = CString::new(name)?;
@@ -297,7 +297,7 @@ impl Tides {
             if !there.is_null() {
                 return Ok(there);
             }
-            success(
+            check_code(
                 (self.api.create_column_family)(self.db, name.as_ptr(), ptr::from_ref(config)),
                 "create_column_family",
             )?;
@@ -307,20 +307,20 @@ impl Tides {
     }
 }
 
-impl Engine for Tides {
+impl Engine for TidesDb {
     fn version(&self) -> String {
         self.version.clone()
     }
-    fn told(&self) -> Told {
-        self.told.clone()
+    fn effective_options(&self) -> EffectiveOptions {
+        self.options.clone()
     }
-    fn session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut Asking { tides: self, reading: None, reads: 0 })
+    fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+        work(&mut TidesSession { tides: self, read_txn: None, reads: 0 })
     }
-    fn settle(&self) -> Result<()> {
+    fn wait_idle(&self) -> Result<()> {
         for family in &self.families {
             // SAFETY: the handle is that of a family of this open database.
-            success(unsafe { (self.api.flush_memtable)(*family) }, "flush_memtable")?;
+            check_code(unsafe { (self.api.flush_memtable)(*family) }, "flush_memtable")?;
         }
         let mut quiet = 0;
         // Ten quiet looks in a row count as settled: flushes beget compactions.
@@ -336,24 +336,24 @@ impl Engine for Tides {
     fn close(mut self: Box<Self>) -> Result<()> {
         for family in &self.families {
             // SAFETY: the handle is that of a family of this open database.
-            success(unsafe { (self.api.sync_wal)(*family) }, "sync_wal")?;
+            check_code(unsafe { (self.api.sync_wal)(*family) }, "sync_wal")?;
         }
         let db = std::mem::replace(&mut self.db, ptr::null_mut());
         // SAFETY: the database is open, no session is left, and `drop` will find a null pointer.
-        success(unsafe { (self.api.close)(db) }, "close")
+        check_code(unsafe { (self.api.close)(db) }, "close")
     }
-    fn expiry(&self) -> Expiry {
-        if self.ttl.is_some() { Expiry::OnRead } else { Expiry::None }
+    fn ttl_support(&self) -> TtlSupport {
+        if self.ttl.is_some() { TtlSupport::OnRead } else { TtlSupport::None }
     }
-    fn transactions(&self, level: Level) -> bool {
+    fn supports_level(&self, level: Level) -> bool {
         level != Level::Locks
     }
-    fn largest_value(&self) -> u64 {
+    fn max_value_bytes(&self) -> u64 {
         u64::from(u32::MAX)
     }
 }
 
-impl Drop for Tides {
+impl Drop for TidesDb {
     fn drop(&mut self) {
         if !self.db.is_null() {
             // SAFETY: the database is open and nothing uses it any more; an error has been told already.
@@ -363,35 +363,35 @@ impl Drop for Tides {
 }
 
 /// A transaction, freed when dropped; what was not committed is rolled back.
-struct Txn<'e> {
+struct TidesTxn<'e> {
     api: &'e Api,
     txn: Handle,
 }
 
-impl<'e> Txn<'e> {
-    fn begin(tides: &'e Tides) -> Result<Txn<'e>> {
+impl<'e> TidesTxn<'e> {
+    fn begin(tides: &'e TidesDb) -> Result<TidesTxn<'e>> {
         let mut txn = ptr::null_mut();
         // SAFETY: the database is open as long as `tides` is borrowed.
-        success(unsafe { (tides.api.txn_begin)(tides.db, &raw mut txn) }, "txn_begin")?;
-        Ok(Txn { api: &tides.api, txn })
+        check_code(unsafe { (tides.api.txn_begin)(tides.db, &raw mut txn) }, "txn_begin")?;
+        Ok(TidesTxn { api: &tides.api, txn })
     }
     /// One of the settings' level.
-    fn protected(tides: &'e Tides) -> Result<Txn<'e>> {
+    fn begin_at_level(tides: &'e TidesDb) -> Result<TidesTxn<'e>> {
         let level = if tides.level == Level::Serializable { SERIALIZABLE } else { SNAPSHOT };
         let mut txn = ptr::null_mut();
         // SAFETY: as in `begin`.
         let code = unsafe { (tides.api.txn_begin_with_isolation)(tides.db, level, &raw mut txn) };
-        success(code, "txn_begin_with_isolation")?;
-        Ok(Txn { api: &tides.api, txn })
+        check_code(code, "txn_begin_with_isolation")?;
+        Ok(TidesTxn { api: &tides.api, txn })
     }
     /// The value of `key`, shown as long as it lives.
-    fn see(&self, cf: Handle, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+    fn get(&self, cf: Handle, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let (mut value, mut len) = (ptr::null_mut(), 0);
         // SAFETY: transaction and family belong to one open database, the key lives until the call returns.
         let code = unsafe {
             (self.api.txn_get)(self.txn, cf, key.as_ptr(), key.len(), &raw mut value, &raw mut len)
         };
-        if !found(code, "txn_get")? {
+        if !check_found(code, "txn_get")? {
             see(None);
             return Ok(());
         }
@@ -404,28 +404,28 @@ impl<'e> Txn<'e> {
     }
 }
 
-impl Drop for Txn<'_> {
+impl Drop for TidesTxn<'_> {
     fn drop(&mut self) {
         // SAFETY: begun by `begin`, freed here only.
         unsafe { (self.api.txn_free)(self.txn) };
     }
 }
 
-struct Asking<'e> {
-    tides: &'e Tides,
+struct TidesSession<'e> {
+    tides: &'e TidesDb,
     /// The transaction of the last reads.
-    reading: Option<Txn<'e>>,
+    read_txn: Option<TidesTxn<'e>>,
     reads: u32,
 }
 
-struct Writing<'e> {
-    txn: Txn<'e>,
-    tides: &'e Tides,
+struct TidesWriteTxn<'e> {
+    txn: TidesTxn<'e>,
+    tides: &'e TidesDb,
     /// Seconds since 1970 when this batch's entries end, or 0.
-    until: i64,
+    expires_at: i64,
 }
 
-impl Sink for Writing<'_> {
+impl Sink for TidesWriteTxn<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let cf = self.tides.families[family];
         // SAFETY: transaction and family belong to this open database; key and value live until the call has copied them.
@@ -437,61 +437,61 @@ impl Sink for Writing<'_> {
                 key.len(),
                 value.as_ptr(),
                 value.len(),
-                self.until,
+                self.expires_at,
             )
         };
-        success(code, "txn_put")
+        check_code(code, "txn_put")
     }
     fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
         let cf = self.tides.families[family];
         // SAFETY: as for `put`.
         let code = unsafe { (self.txn.api.txn_delete)(self.txn.txn, cf, key.as_ptr(), key.len()) };
-        success(code, "txn_delete")
+        check_code(code, "txn_delete")
     }
 }
 
-impl Session for Asking<'_> {
+impl Session for TidesSession<'_> {
     fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
         // It takes the moment when an entry ends, in whole seconds: the next one, so that none ends early.
         let until = match self.tides.ttl {
             Some(ttl) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs() + ttl + 1,
             None => 0,
         };
-        let txn = Txn::begin(self.tides)?;
-        let mut writing = Writing { txn, tides: self.tides, until: i64::try_from(until)? };
+        let txn = TidesTxn::begin(self.tides)?;
+        let mut writing = TidesWriteTxn { txn, tides: self.tides, expires_at: i64::try_from(until)? };
         fill(&mut writing)?;
         // SAFETY: the transaction was begun above and is freed when `writing` is dropped.
-        success(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
+        check_code(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        if self.reads.is_multiple_of(READS) {
-            self.reading = None;
+        if self.reads.is_multiple_of(READS_PER_TXN) {
+            self.read_txn = None;
         }
         self.reads = self.reads.wrapping_add(1);
-        let txn = match &self.reading {
+        let txn = match &self.read_txn {
             Some(txn) => txn,
-            None => self.reading.insert(Txn::begin(self.tides)?),
+            None => self.read_txn.insert(TidesTxn::begin(self.tides)?),
         };
-        txn.see(self.tides.families[family], key, see)
+        txn.get(self.tides.families[family], key, see)
     }
-    fn cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
-        let txn = Txn::begin(self.tides)?;
+    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        let txn = TidesTxn::begin(self.tides)?;
         let mut iter = ptr::null_mut();
         let cf = self.tides.families[family];
         // SAFETY: transaction and family belong to this open database.
-        success(unsafe { (txn.api.iter_new)(txn.txn, cf, &raw mut iter) }, "iter_new")?;
-        let mut walk = Walk { iter, txn };
+        check_code(unsafe { (txn.api.iter_new)(txn.txn, cf, &raw mut iter) }, "iter_new")?;
+        let mut walk = TidesCursor { iter, txn };
         work(&mut walk)
     }
-    fn transact(&mut self, work: &mut dyn FnMut(&mut dyn Deal) -> Result<()>) -> Result<()> {
-        let mut writing = Writing { txn: Txn::protected(self.tides)?, tides: self.tides, until: 0 };
+    fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
+        let mut writing = TidesWriteTxn { txn: TidesTxn::begin_at_level(self.tides)?, tides: self.tides, expires_at: 0 };
         work(&mut writing)?;
         // SAFETY: the transaction was begun above and is freed when `writing` is dropped.
-        won(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
+        check_conflict(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
     }
 }
 
-impl Deal for Writing<'_> {
+impl TxnOps for TidesWriteTxn<'_> {
     fn get(
         &mut self,
         family: usize,
@@ -499,20 +499,20 @@ impl Deal for Writing<'_> {
         _change: bool,
         see: &mut dyn FnMut(Option<&[u8]>),
     ) -> Result<()> {
-        self.txn.see(self.tides.families[family], key, see)
+        self.txn.get(self.tides.families[family], key, see)
     }
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         Sink::put(self, family, key, value)
     }
 }
 
-struct Walk<'e> {
+struct TidesCursor<'e> {
     iter: Handle,
     /// Outlives the iterator: `drop` frees that first.
-    txn: Txn<'e>,
+    txn: TidesTxn<'e>,
 }
 
-impl Drop for Walk<'_> {
+impl Drop for TidesCursor<'_> {
     fn drop(&mut self) {
         // SAFETY: made by `iter_new`, freed here only, before its transaction.
         unsafe { (self.txn.api.iter_free)(self.iter) };
@@ -520,13 +520,13 @@ impl Drop for Walk<'_> {
 }
 
 /// What the iterator stands on. The bytes are the iterator's, until it moves or is freed.
-type Part = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
+type IterGetter = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
 
-impl Walk<'_> {
-    fn part(&self, get: Part, what: &str) -> Result<&[u8]> {
+impl TidesCursor<'_> {
+    fn get_bytes(&self, get: IterGetter, what: &str) -> Result<&[u8]> {
         let (mut bytes, mut len) = (ptr::null_mut(), 0);
         // SAFETY: the iterator lives as long as `self`, and is valid as was asked before.
-        success(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
+        check_code(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
         if len == 0 {
             return Ok(&[]);
         }
@@ -535,7 +535,7 @@ impl Walk<'_> {
     }
 }
 
-impl Cursor for Walk<'_> {
+impl Cursor for TidesCursor<'_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let api = self.txn.api;
         // SAFETY: the iterator lives as long as `self`, the key until the call returns.
@@ -546,14 +546,14 @@ impl Cursor for Walk<'_> {
                 (api.iter_seek)(self.iter, key.as_ptr(), key.len())
             }
         };
-        let mut there = found(code, "iter_seek")?;
+        let mut there = check_found(code, "iter_seek")?;
         // SAFETY: as above.
         while there && unsafe { (api.iter_valid)(self.iter) } != 0 {
-            if !see(self.part(api.iter_key, "iter_key")?, self.part(api.iter_value, "iter_value")?) {
+            if !see(self.get_bytes(api.iter_key, "iter_key")?, self.get_bytes(api.iter_value, "iter_value")?) {
                 break;
             }
             // SAFETY: as above; nothing of the entry before is used any more.
-            there = found(unsafe { (api.iter_next)(self.iter) }, "iter_next")?;
+            there = check_found(unsafe { (api.iter_next)(self.iter) }, "iter_next")?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The report: one file that opens without a network, without scripts, on a phone and in the dark.
 
-use super::summary::{Group, groups, short, spread};
-use super::svg::{self, Bar, Line, escape};
-use super::views::{View, views};
+use super::summary::{RunGroup, groups, short_number, spread};
+use super::svg::{self, Bar, ChartLine, escape};
+use super::views::{SuiteView, views};
 use crate::record::Record;
 use std::fmt::Write;
 
@@ -12,12 +12,12 @@ const STYLE: &str = include_str!("style.css");
 pub fn page(records: &[Record]) -> String {
     let groups = groups(records);
     let mut engines: Vec<&str> = Vec::new();
-    let mut sections: Vec<&Group<'_>> = Vec::new();
+    let mut sections: Vec<&RunGroup<'_>> = Vec::new();
     for g in &groups {
         if !engines.contains(&g.engine) {
             engines.push(g.engine);
         }
-        if !sections.iter().any(|s| s.beside(g)) {
+        if !sections.iter().any(|s| s.same_workload(g)) {
             sections.push(g);
         }
     }
@@ -27,15 +27,15 @@ pub fn page(records: &[Record]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\"><title>perigee-bench</title><style>{STYLE}</style></head><body>\
          <h1>perigee-bench</h1>"
     );
-    s += &head(records);
+    s += &page_head(records);
     s += &legend(&engines);
     s += &summary(&groups, &engines, &sections);
     for view in views(records) {
-        s += &answer(&view);
+        s += &view_section(&view);
     }
     s += "<h2>Workloads</h2><div class=\"panels\">";
     for (at, section) in sections.iter().enumerate() {
-        let of: Vec<&Group<'_>> = groups.iter().filter(|g| g.beside(section)).collect();
+        let of: Vec<&RunGroup<'_>> = groups.iter().filter(|g| g.same_workload(section)).collect();
         s += &panel(at, section, &of, &engines);
     }
     s += "</div>";
@@ -47,7 +47,7 @@ fn colour(engine: &str, engines: &[&str]) -> usize {
     engines.iter().position(|e| *e == engine).unwrap_or(0) % 8
 }
 
-fn head(records: &[Record]) -> String {
+fn page_head(records: &[Record]) -> String {
     let failures: Vec<&Record> = records.iter().filter(|r| r.errors + r.wrong > 0).collect();
     let mut s = String::new();
     if !failures.is_empty() {
@@ -87,7 +87,7 @@ fn head(records: &[Record]) -> String {
             s,
             "<p class=\"where\">{} keys, {:?} keys, {:?} values, sync {:?}, {:?} compression, memtable {} MB, cache {} MB, seed {}. \
              Where runs differ, the difference stands beside the workload. Every value read and every key found was compared.</p>",
-            short(t.num as f64),
+            short_number(t.num as f64),
             t.keys,
             t.values,
             t.sync,
@@ -123,8 +123,8 @@ fn legend(engines: &[&str]) -> String {
 }
 
 /// A suite's answer: its tables, then its pictures side by side.
-fn answer(view: &View) -> String {
-    let mut s = format!("<h2>{}</h2><p>{}</p>", escape(view.title), code(&view.about));
+fn view_section(view: &SuiteView) -> String {
+    let mut s = format!("<h2>{}</h2><p>{}</p>", escape(view.title), code_spans(&view.about));
     for grid in &view.grids {
         let _ = write!(s, "<h4>{}</h4><div class=\"wide\"><table class=\"ratios\"><tr>", escape(&grid.title));
         grid.header.iter().for_each(|h| s += &format!("<th>{}</th>", escape(h)));
@@ -143,7 +143,7 @@ fn answer(view: &View) -> String {
 }
 
 /// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where the first is ahead.
-fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> String {
+fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]) -> String {
     let Some((base, peers)) = engines.split_first() else { return String::new() };
     let mut s = format!(
         "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above 1, {0} is faster. \
@@ -158,7 +158,7 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> S
     let mut last = "";
     for (at, section) in sections.iter().enumerate() {
         let find =
-            |e: &str| groups.iter().find(|g| g.engine == e && g.beside(section) && g.missing().is_none());
+            |e: &str| groups.iter().find(|g| g.engine == e && g.same_workload(section) && g.missing_reason().is_none());
         let Some(ours) = find(base) else { continue };
         if section.label != last {
             last = &section.label;
@@ -170,12 +170,12 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> S
             "<tr><td><a href=\"#w{at}\">{}</a></td><td class=\"more\">{}</td><td class=\"more\">{}</td>",
             escape(section.workload),
             section.threads,
-            short(ours.of(|r| r.ops_per_sec).median)
+            short_number(ours.spread_of(|r| r.ops_per_sec).median)
         );
         for p in peers {
             let theirs = find(p);
-            s += &match theirs.map(|theirs| ours.ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
-                _ if ours.failed() || theirs.is_some_and(Group::failed) => {
+            s += &match theirs.map(|theirs| ours.throughput_ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+                _ if ours.failed() || theirs.is_some_and(RunGroup::failed) => {
                     "<td class=\"wrong\">wrong</td>".to_owned()
                 }
                 Some(r) => ratio_cell(r),
@@ -188,13 +188,13 @@ fn summary(groups: &[Group<'_>], engines: &[&str], sections: &[&Group<'_>]) -> S
 }
 
 /// Text with what stands between backquotes in the letters of code.
-fn code(text: &str) -> String {
+fn code_spans(text: &str) -> String {
     let parts = text.split('`').enumerate();
     parts.map(|(i, t)| if i % 2 == 1 { format!("<code>{}</code>", escape(t)) } else { escape(t) }).collect()
 }
 
 /// What sets this apart from other runs of its workload, in small letters.
-fn label(g: &Group<'_>) -> String {
+fn label(g: &RunGroup<'_>) -> String {
     if g.label.is_empty() {
         String::new()
     } else {
@@ -214,29 +214,29 @@ fn ratio_cell(ratio: f64) -> String {
     )
 }
 
-fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]) -> String {
-    let about = crate::workload::find(section.workload).map_or("", |w| w.about);
+fn panel(at: usize, section: &RunGroup<'_>, groups: &[&RunGroup<'_>], engines: &[&str]) -> String {
+    let about = crate::workload::find_workload(section.workload).map_or("", |w| w.about);
     let mut s = format!(
         "<section id=\"w{at}\"><h3>{0} <small>{1} {2}</small></h3>{3}<p>{4}</p>",
         escape(section.workload),
         section.threads,
         if section.threads == 1 { "thread" } else { "threads" },
         label(section),
-        code(about)
+        code_spans(about)
     );
     for g in groups {
-        if let Some(why) = g.missing() {
+        if let Some(why) = g.missing_reason() {
             let _ = write!(s, "<p>{}: {}.</p>", escape(g.engine), escape(&why));
         }
     }
-    let groups: Vec<&Group<'_>> = groups.iter().copied().filter(|g| g.missing().is_none()).collect();
+    let groups: Vec<&RunGroup<'_>> = groups.iter().copied().filter(|g| g.missing_reason().is_none()).collect();
     if groups.is_empty() {
         return s + "</section>";
     }
     let bars = |title: &str, measure: fn(&Record) -> f64, label: fn(f64) -> String| {
         let bars: Vec<Bar<'_>> = (groups.iter())
             .map(|g| {
-                let value = g.of(measure);
+                let value = g.spread_of(measure);
                 let mark = if g.failed() { " WRONG" } else { "" };
                 let label = format!("{}{mark}", label(value.median));
                 Bar { name: g.engine, colour: colour(g.engine, engines), value, label }
@@ -244,21 +244,21 @@ fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]
             .collect();
         if bars.iter().all(|b| b.value.max <= 0.0) { String::new() } else { svg::bars(title, &bars) }
     };
-    s += &bars("operations per second (longer is better)", |r| r.ops_per_sec, short);
+    s += &bars("operations per second (longer is better)", |r| r.ops_per_sec, short_number);
     s += &bars(
         "CPU microseconds per operation (shorter is better)",
         |r| r.cpu_us_per_op,
         |v| format!("{v:.2}"),
     );
-    let middle = |g: &Group<'_>| -> Option<usize> {
-        let median = g.of(|r| r.ops_per_sec).median;
+    let middle = |g: &RunGroup<'_>| -> Option<usize> {
+        let median = g.spread_of(|r| r.ops_per_sec).median;
         let off = |r: &&Record| (r.ops_per_sec - median).abs();
         (0..g.records.len()).min_by(|a, b| off(&g.records[*a]).total_cmp(&off(&g.records[*b])))
     };
-    let lines = |points: Points| -> Vec<Line> {
-        let of = |g: &&Group<'_>| {
+    let lines = |points: CurveFn| -> Vec<ChartLine> {
+        let of = |g: &&RunGroup<'_>| {
             let r = g.records[middle(g)?];
-            Some(Line { colour: colour(g.engine, engines), points: points(r) })
+            Some(ChartLine { colour: colour(g.engine, engines), points: points(r) })
         };
         groups.iter().filter_map(of).collect()
     };
@@ -278,7 +278,7 @@ fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]
           <th>p99.9 us</th><th>max ms</th><th>write amp</th><th>read amp</th><th>disk MB</th><th>space amp</th><th>RSS MB</th><th>own MB</th><th>open ms</th>\
           <th>settle s</th><th>stalls</th></tr>";
     for g in &groups {
-        let of = |f: fn(&Record) -> f64| short(g.of(f).median);
+        let of = |f: fn(&Record) -> f64| short_number(g.spread_of(f).median);
         let cells = [
             of(|r| r.p50_us),
             of(|r| r.p99_us),
@@ -300,10 +300,10 @@ fn panel(at: usize, section: &Group<'_>, groups: &[&Group<'_>], engines: &[&str]
 }
 
 /// A curve of a record.
-type Points = fn(&Record) -> Vec<(f64, f64)>;
+type CurveFn = fn(&Record) -> Vec<(f64, f64)>;
 
 /// Amplification over time, where it was followed.
-fn amplification(lines: &dyn Fn(Points) -> Vec<Line>) -> String {
+fn amplification(lines: &dyn Fn(CurveFn) -> Vec<ChartLine>) -> String {
     let write = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.write)).collect());
     let space = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.space)).collect());
     let read = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.read)).collect());

@@ -1,11 +1,11 @@
 //! Medians over repetitions, with spread; ratios to the first engine, pair by pair.
 
 use crate::record::Record;
-use crate::settings::shown;
+use crate::settings::human_bytes;
 
 /// The repetitions of one workload on one engine at one number of threads.
 #[derive(Clone, Debug)]
-pub struct Group<'r> {
+pub struct RunGroup<'r> {
     pub engine: &'r str,
     pub workload: &'r str,
     pub threads: usize,
@@ -15,23 +15,23 @@ pub struct Group<'r> {
 }
 
 /// Settings that make measurements of one workload different ones.
-fn facets(r: &Record) -> Vec<(&'static str, String)> {
+fn distinguishing_settings(r: &Record) -> Vec<(&'static str, String)> {
     let Some(s) = &r.settings else { return Vec::new() };
-    let size = |n: Option<u64>| n.map_or("-".into(), shown);
+    let size = |n: Option<u64>| n.map_or("-".into(), human_bytes);
     vec![
         ("keys", format!("{:?}", s.keys)),
         ("values", format!("{:?}", s.values)),
-        ("num", short(s.num as f64)),
-        ("ops", s.ops.map_or("-".into(), |n| short(n as f64))),
+        ("num", short_number(s.num as f64)),
+        ("ops", s.ops.map_or("-".into(), |n| short_number(n as f64))),
         ("batch", format!("{:?}", s.batch)),
         ("pattern", s.pattern.map_or("-".into(), |p| format!("{p:?}"))),
         ("range", format!("{:?}", s.range)),
         ("value bytes", size(s.value_bytes.map(|b| b as u64))),
         ("compression", format!("{:?}", s.compression)),
-        ("memtable", shown(s.memtable)),
-        ("cache", shown(s.cache)),
+        ("memtable", human_bytes(s.memtable)),
+        ("cache", human_bytes(s.cache)),
         ("memory", size(s.memory)),
-        ("rate", s.rate.map_or("-".into(), |n| short(n as f64))),
+        ("rate", s.rate.map_or("-".into(), |n| short_number(n as f64))),
         ("seconds", s.seconds.map_or("-".into(), |n| n.to_string())),
         ("warm", s.warm.to_string()),
         ("cold", s.cold.to_string()),
@@ -39,28 +39,28 @@ fn facets(r: &Record) -> Vec<(&'static str, String)> {
 }
 
 /// Names of choices in small letters; numbers keep their unit.
-fn said(value: &str) -> String {
+fn setting_label(value: &str) -> String {
     if value.starts_with(|c: char| c.is_ascii_digit()) { value.to_owned() } else { value.to_lowercase() }
 }
 
 /// Groups in the order of their first records.
-pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
-    let all: Vec<_> = records.iter().map(facets).collect();
+pub fn groups(records: &[Record]) -> Vec<RunGroup<'_>> {
+    let all: Vec<_> = records.iter().map(distinguishing_settings).collect();
     // Of each workload, only what differs among its own records is worth a word.
     let differs = |r: &Record, at: usize, value: &str| {
         let mut same = records.iter().zip(&all).filter(|(o, _)| o.workload == r.workload);
         same.any(|(_, f)| f.get(at).is_some_and(|(_, v)| v != value))
     };
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<RunGroup<'_>> = Vec::new();
     for (r, facets) in records.iter().zip(&all) {
         let words = facets.iter().enumerate().filter(|(at, (_, v))| differs(r, *at, v));
-        let label = words.map(|(_, (name, v))| format!("{name} {}", said(v))).collect::<Vec<_>>().join(", ");
-        let same = |g: &&mut Group<'_>| {
+        let label = words.map(|(_, (name, v))| format!("{name} {}", setting_label(v))).collect::<Vec<_>>().join(", ");
+        let same = |g: &&mut RunGroup<'_>| {
             g.engine == r.engine && g.workload == r.workload && g.threads == r.threads && g.label == label
         };
         match groups.iter_mut().find(same) {
             Some(g) => g.records.push(r),
-            None => groups.push(Group {
+            None => groups.push(RunGroup {
                 engine: &r.engine,
                 workload: &r.workload,
                 threads: r.threads,
@@ -87,9 +87,9 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
     Spread { median: (values[(n - 1) / 2] + values[n / 2]) / 2.0, min: *min, max: *max }
 }
 
-impl Group<'_> {
+impl RunGroup<'_> {
     /// Whether the other measured the same with another engine, or is this one.
-    pub fn beside(&self, other: &Group<'_>) -> bool {
+    pub fn same_workload(&self, other: &RunGroup<'_>) -> bool {
         self.workload == other.workload && self.threads == other.threads && self.label == other.label
     }
     /// The workload, and what sets it apart.
@@ -100,11 +100,11 @@ impl Group<'_> {
             format!("{} ({})", self.workload, self.label)
         }
     }
-    pub fn of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
+    pub fn spread_of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
         spread(self.records.iter().map(|r| measure(r)).collect())
     }
     /// Why there are no figures of it: not run, or killed.
-    pub fn missing(&self) -> Option<String> {
+    pub fn missing_reason(&self) -> Option<String> {
         self.records.iter().find_map(|r| match (&r.skipped, &r.killed) {
             (Some(why), _) => Some(format!("not run: {why}")),
             (_, Some(why)) => Some(format!("killed: {why}")),
@@ -123,7 +123,7 @@ impl Group<'_> {
         self.records.iter().fold((0, 0), |(e, w), r| (e + r.errors, w + r.wrong))
     }
     /// Throughput over another group's, as the median of the pairs that ran next to each other.
-    pub fn ratio(&self, other: &Group<'_>) -> f64 {
+    pub fn throughput_ratio(&self, other: &RunGroup<'_>) -> f64 {
         let pairs = self.records.iter().filter_map(|r| {
             let o = other.records.iter().find(|o| o.rep == r.rep)?;
             (o.ops_per_sec > 0.0).then(|| r.ops_per_sec / o.ops_per_sec)
@@ -138,7 +138,7 @@ pub fn failed(records: &[Record]) -> bool {
 }
 
 /// `12.3M`, `4.56k`, `789`.
-pub fn short(x: f64) -> String {
+pub fn short_number(x: f64) -> String {
     let (x, unit) = match x.abs() {
         a if a >= 1e9 => (x / 1e9, "G"),
         a if a >= 1e6 => (x / 1e6, "M"),
@@ -158,9 +158,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_with_other_settings_are_not_thrown_together() {
+    fn runs_with_different_settings_are_separate_groups() {
         let record = |values: &str, rep: u32| -> Record {
-            let settings = crate::settings::tests::with(&["--values", values]);
+            let settings = crate::settings::tests::parse_settings(&["--values", values]);
             Record {
                 workload: "w".into(),
                 engine: "e".into(),
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(spread(vec![1.0, 2.0]).median, 1.5);
         assert_eq!(spread(vec![]).median, 0.0);
         assert_eq!(
-            (short(1234.0), short(0.5), short(12.34e6)),
+            (short_number(1234.0), short_number(0.5), short_number(12.34e6)),
             ("1.23k".into(), "0.50".into(), "12.3M".into())
         );
     }

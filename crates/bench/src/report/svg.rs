@@ -2,7 +2,7 @@
 //!
 //! Each chart is 100 % wide with a viewBox, so it fits a phone; text sizes are those of the viewBox.
 
-use super::summary::{Spread, short};
+use super::summary::{Spread, short_number};
 use std::fmt::Write;
 
 /// Width of every chart in its own units.
@@ -29,7 +29,7 @@ pub fn bars(title: &str, bars: &[Bar<'_>]) -> String {
     let most = bars.iter().map(|b| b.value.max).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let scale = |v: f64| v / most * (WIDTH - LEFT - 62.0);
     let height = bars.len() as f64 * 20.0 + 4.0;
-    let mut s = begin(title, height);
+    let mut s = svg_open(title, height);
     for (i, b) in bars.iter().enumerate() {
         let (y, w) = (i as f64 * 20.0 + 2.0, scale(b.value.median).max(1.0));
         let (c, name, label) = (b.colour, escape(b.name), escape(&b.label));
@@ -57,16 +57,16 @@ pub fn bars(title: &str, bars: &[Bar<'_>]) -> String {
 
 /// A line for each engine.
 #[derive(Debug)]
-pub struct Line {
+pub struct ChartLine {
     pub colour: usize,
     pub points: Vec<(f64, f64)>,
 }
 
 /// Latency over percentile: both axes in powers of ten (`x` is how many nines).
-pub fn latency(title: &str, lines: &[Line]) -> String {
+pub fn latency(title: &str, lines: &[ChartLine]) -> String {
     let nines = |p: f64| -((1.0 - p / 100.0).max(1e-5)).log10();
-    let drawn: Vec<Line> = (lines.iter())
-        .map(|l| Line {
+    let drawn: Vec<ChartLine> = (lines.iter())
+        .map(|l| ChartLine {
             colour: l.colour,
             points: l.points.iter().filter(|p| p.1 > 0.0).map(|p| (nines(p.0), p.1.log10())).collect(),
         })
@@ -94,7 +94,7 @@ pub(super) fn micros(us: f64) -> String {
 }
 
 /// Operations per second over time, in seconds.
-pub fn timeline(title: &str, lines: &[Line]) -> String {
+pub fn timeline(title: &str, lines: &[ChartLine]) -> String {
     let points = || lines.iter().flat_map(|l| l.points.iter());
     let x = points().map(|p| p.0).fold(0.0, f64::max);
     let y = points().map(|p| p.1).fold(0.0, f64::max);
@@ -102,12 +102,12 @@ pub fn timeline(title: &str, lines: &[Line]) -> String {
         return String::new();
     }
     let x_ticks = [0.0, 0.5, 1.0].map(|f| (x * f, format!("{:.1} s", x * f)));
-    let y_ticks = [0.0, 0.5, 1.0].map(|f| (y * f, short(y * f)));
+    let y_ticks = [0.0, 0.5, 1.0].map(|f| (y * f, short_number(y * f)));
     plot(title, lines, (0.0, x), (0.0, y), &x_ticks, &y_ticks)
 }
 
 /// A ratio over time in seconds, in powers of ten where engines lie far apart.
-pub fn ratio_over_time(title: &str, lines: &[Line]) -> String {
+pub fn ratio_over_time(title: &str, lines: &[ChartLine]) -> String {
     // Nought has no logarithm; a hundredth is as good as nothing here.
     const NOTHING: f64 = 0.01;
     let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1.max(NOTHING)));
@@ -116,20 +116,20 @@ pub fn ratio_over_time(title: &str, lines: &[Line]) -> String {
     if high / low < 8.0 || x <= 0.0 {
         return timeline(title, lines);
     }
-    let logged = |l: &Line| Line {
+    let logged = |l: &ChartLine| ChartLine {
         colour: l.colour,
         points: l.points.iter().map(|p| (p.0, p.1.max(NOTHING).log10())).collect(),
     };
     let (low, high) = (low.log10().floor(), high.log10().ceil());
     let x_ticks = [0.0, 0.5, 1.0].map(|f| (x * f, format!("{:.1} s", x * f)));
     let y_ticks: Vec<(f64, String)> =
-        (low as i32..=high as i32).map(|e| (f64::from(e), short(10f64.powi(e)))).collect();
+        (low as i32..=high as i32).map(|e| (f64::from(e), short_number(10f64.powi(e)))).collect();
     plot(title, &lines.iter().map(logged).collect::<Vec<_>>(), (0.0, x), (low, high), &x_ticks, &y_ticks)
 }
 
 pub(super) fn plot(
     title: &str,
-    lines: &[Line],
+    lines: &[ChartLine],
     x: (f64, f64),
     y: (f64, f64),
     x_ticks: &[(f64, String)],
@@ -142,7 +142,7 @@ pub(super) fn plot(
     const HEIGHT: f64 = 150.0;
     let px = |v: f64| LEFT + (v - x.0) / (x.1 - x.0) * (WIDTH - LEFT - RIGHT);
     let py = |v: f64| HEIGHT - BOTTOM - (v - y.0) / (y.1 - y.0) * (HEIGHT - BOTTOM - TOP);
-    let mut s = begin(title, HEIGHT);
+    let mut s = svg_open(title, HEIGHT);
     for (v, text) in y_ticks {
         let at = py(*v);
         let _ = write!(
@@ -171,7 +171,7 @@ pub(super) fn plot(
     s + "</svg>"
 }
 
-pub(super) fn begin(title: &str, height: f64) -> String {
+pub(super) fn svg_open(title: &str, height: f64) -> String {
     format!(
         "<h4>{0}</h4><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\">",
         escape(title)

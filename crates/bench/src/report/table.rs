@@ -1,7 +1,7 @@
 //! The table on the terminal, and CSV.
 
-use super::summary::{groups, short};
-use super::views::View;
+use super::summary::{groups, short_number};
+use super::views::SuiteView;
 use crate::record::Record;
 use comfy_table::{CellAlignment, Table};
 
@@ -29,30 +29,30 @@ pub fn table(records: &[Record]) -> String {
     ]);
     let groups = groups(records);
     for g in &groups {
-        let first = groups.iter().find(|f| f.missing().is_none() && f.beside(g)).unwrap_or(g);
-        if let Some(why) = g.missing() {
+        let first = groups.iter().find(|f| f.missing_reason().is_none() && f.same_workload(g)).unwrap_or(g);
+        if let Some(why) = g.missing_reason() {
             let mut row = vec![g.title(), g.engine.to_owned(), g.threads.to_string()];
             row.extend(std::iter::repeat_n("-".to_owned(), 12));
             row.push(why);
             table.add_row(row);
             continue;
         }
-        let rate = g.of(|r| r.ops_per_sec);
-        let of = |f: fn(&Record) -> f64| short(g.of(f).median);
+        let rate = g.spread_of(|r| r.ops_per_sec);
+        let of = |f: fn(&Record) -> f64| short_number(g.spread_of(f).median);
         let (errors, wrong) = g.failures();
         table.add_row([
             g.title(),
             g.engine.to_owned(),
             g.threads.to_string(),
-            short(rate.median),
-            format!("{}..{}", short(rate.min), short(rate.max)),
-            if g.failed() || first.failed() { "-".into() } else { format!("{:.2}", g.ratio(first)) },
-            format!("{:.2}", g.of(|r| r.cpu_us_per_op).median),
+            short_number(rate.median),
+            format!("{}..{}", short_number(rate.min), short_number(rate.max)),
+            if g.failed() || first.failed() { "-".into() } else { format!("{:.2}", g.throughput_ratio(first)) },
+            format!("{:.2}", g.spread_of(|r| r.cpu_us_per_op).median),
             of(|r| r.p50_us),
             of(|r| r.p99_us),
             of(|r| r.p999_us),
             of(|r| r.max_us / 1e3),
-            format!("{:.2}", g.of(|r| r.write_amp).median),
+            format!("{:.2}", g.spread_of(|r| r.write_amp).median),
             of(|r| r.db_bytes as f64 / 1e6),
             of(|r| r.peak_rss_mb),
             of(|r| r.open_ms),
@@ -74,7 +74,7 @@ pub fn table(records: &[Record]) -> String {
 }
 
 /// A suite's answer: what it is, and its tables.
-pub fn view(view: &View) -> String {
+pub fn view(view: &SuiteView) -> String {
     let mut text = format!("{}\n{}\n", view.title, view.about);
     for grid in &view.grids {
         let mut table = Table::new();
@@ -157,24 +157,24 @@ pub fn compare(before: &[Record], after: &[Record]) -> String {
     ]);
     let before = groups(before);
     for g in groups(after) {
-        let same = |b: &&super::summary::Group<'_>| b.engine == g.engine && b.beside(&g);
+        let same = |b: &&super::summary::RunGroup<'_>| b.engine == g.engine && b.same_workload(&g);
         let Some(b) = before.iter().find(same) else { continue };
-        let pair = |f: fn(&Record) -> f64| (b.of(f).median, g.of(f).median);
+        let pair = |f: fn(&Record) -> f64| (b.spread_of(f).median, g.spread_of(f).median);
         let (rate, cpu, p99) = (pair(|r| r.ops_per_sec), pair(|r| r.cpu_us_per_op), pair(|r| r.p99_us));
         let disk = pair(|r| r.db_bytes as f64 / 1e6);
         table.add_row([
             g.title(),
             g.engine.to_owned(),
             g.threads.to_string(),
-            short(rate.0),
-            short(rate.1),
+            short_number(rate.0),
+            short_number(rate.1),
             format!("{:.2}", rate.1 / rate.0),
-            short(cpu.0),
-            short(cpu.1),
-            short(p99.0),
-            short(p99.1),
-            short(disk.0),
-            short(disk.1),
+            short_number(cpu.0),
+            short_number(cpu.1),
+            short_number(p99.0),
+            short_number(p99.1),
+            short_number(disk.0),
+            short_number(disk.1),
         ]);
     }
     table.to_string()

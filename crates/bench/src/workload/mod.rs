@@ -2,20 +2,20 @@
 //!
 //! Names are stable; results under one name stay comparable.
 
-pub mod run;
+pub mod worker;
 mod bulk;
 mod replay;
 mod series;
 pub mod txns;
 
-pub use replay::Replay;
-pub use series::visible;
+pub use replay::TraceReplay;
+pub use series::count_visible;
 
 use crate::settings::{Pattern, Sync};
 
 /// In which order keys are loaded and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum KeyLayout {
     /// Ascending.
     Sequential,
     /// As `--keys` says.
@@ -28,7 +28,7 @@ pub enum Layout {
 
 /// Which key an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pick {
+pub enum KeyDistribution {
     /// All, in the order they were numbered.
     InOrder,
     Uniform,
@@ -42,14 +42,14 @@ pub enum Pick {
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Act {
+pub enum OpKind {
     Write,
     /// Everything at once, in the way that the engine has for it.
     Bulk,
     Delete,
     Read,
     /// Reads in one view (snapshot, read transaction).
-    ReadView,
+    ReadSharedView,
     /// Reads of keys that were never written.
     ReadMissing,
     /// A cursor finds a key.
@@ -70,7 +70,7 @@ pub enum Act {
     /// Batches at the tail of a series whose entries expire, and looks at the newest.
     Series,
     /// Transactions, of the level that the settings say.
-    Txn(txns::Kind),
+    Txn(txns::TxnKind),
     /// What a trace says.
     Replay,
 }
@@ -80,11 +80,11 @@ pub enum Act {
 pub struct Workload {
     pub name: &'static str,
     pub about: &'static str,
-    pub layout: Layout,
+    pub layout: KeyLayout,
     /// Whether all keys are there before measuring begins.
-    pub loaded: bool,
-    pub act: Act,
-    pub pick: Pick,
+    pub preloaded: bool,
+    pub op_kind: OpKind,
+    pub distribution: KeyDistribution,
     pub batch: usize,
     pub key_bytes: usize,
     pub value_bytes: usize,
@@ -100,13 +100,13 @@ pub struct Workload {
     pub sync: Option<Sync>,
 }
 
-const PLAIN: Workload = Workload {
+const DEFAULT_WORKLOAD: Workload = Workload {
     name: "",
     about: "",
-    layout: Layout::Scattered,
-    loaded: true,
-    act: Act::Read,
-    pick: Pick::Uniform,
+    layout: KeyLayout::Scattered,
+    preloaded: true,
+    op_kind: OpKind::Read,
+    distribution: KeyDistribution::Uniform,
     batch: 1,
     key_bytes: 16,
     value_bytes: 100,
@@ -118,56 +118,56 @@ const PLAIN: Workload = Workload {
 };
 
 const fn write(name: &'static str, about: &'static str, batch: usize) -> Workload {
-    Workload { name, about, loaded: false, act: Act::Write, pick: Pick::InOrder, batch, ..PLAIN }
+    Workload { name, about, preloaded: false, op_kind: OpKind::Write, distribution: KeyDistribution::InOrder, batch, ..DEFAULT_WORKLOAD }
 }
 
-const fn read(name: &'static str, about: &'static str, act: Act, pick: Pick) -> Workload {
-    Workload { name, about, act, pick, ..PLAIN }
+const fn read(name: &'static str, about: &'static str, act: OpKind, pick: KeyDistribution) -> Workload {
+    Workload { name, about, op_kind: act, distribution: pick, ..DEFAULT_WORKLOAD }
 }
 
-const fn mix(name: &'static str, about: &'static str, pick: Pick, percent: [u8; 4]) -> Workload {
+const fn mix(name: &'static str, about: &'static str, pick: KeyDistribution, percent: [u8; 4]) -> Workload {
     let [read, update, insert, scan] = percent;
-    Workload { name, about, act: Act::Mix { read, update, insert, scan }, pick, ..PLAIN }
+    Workload { name, about, op_kind: OpKind::Mix { read, update, insert, scan }, distribution: pick, ..DEFAULT_WORKLOAD }
 }
 
-const fn giant(name: &'static str, about: &'static str, loaded: bool, act: Act, ops: u8) -> Workload {
+const fn giant(name: &'static str, about: &'static str, loaded: bool, act: OpKind, ops: u8) -> Workload {
     let ops: fn(u64) -> u64 = match ops {
         2 => |_| 2,
         4 => |_| 4,
         _ => |_| 8,
     };
-    Workload { name, about, loaded, act, pick: Pick::InOrder, keys: |_| 4, ops, giant: true, ..PLAIN }
+    Workload { name, about, preloaded: loaded, op_kind: act, distribution: KeyDistribution::InOrder, keys: |_| 4, ops, giant: true, ..DEFAULT_WORKLOAD }
 }
 
-const fn txn(name: &'static str, about: &'static str, kind: txns::Kind) -> Workload {
-    Workload { name, about, act: Act::Txn(kind), keys: |n| (n / 4).max(2), ops: |n| (n / 2).max(1), ..PLAIN }
+const fn txn(name: &'static str, about: &'static str, kind: txns::TxnKind) -> Workload {
+    Workload { name, about, op_kind: OpKind::Txn(kind), keys: |n| (n / 4).max(2), ops: |n| (n / 2).max(1), ..DEFAULT_WORKLOAD }
 }
 
 const fn counters(name: &'static str, about: &'static str, hot: u64) -> Workload {
-    txn(name, about, txns::Kind::Rmw { hot })
+    txn(name, about, txns::TxnKind::Rmw { hot })
 }
 
 /// Every workload.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
-        layout: Layout::Sequential,
+        layout: KeyLayout::Sequential,
         ..write("write_seq", "ascending keys into an empty database", 1000)
     },
     Workload {
-        layout: Layout::Timestamp,
+        layout: KeyLayout::Timestamp,
         ..write("write_timestamp", "keys that begin with ascending times, into an empty database", 1000)
     },
     Workload {
-        layout: Layout::Reverse,
+        layout: KeyLayout::Reverse,
         ..write("write_reverse", "descending keys into an empty database", 1000)
     },
     Workload {
-        layout: Layout::Sequential,
-        act: Act::Bulk,
+        layout: KeyLayout::Sequential,
+        op_kind: OpKind::Bulk,
         ..write("bulk_seq", "ascending keys, by the engine's own way to fill a database", 1)
     },
     Workload {
-        act: Act::Bulk,
+        op_kind: OpKind::Bulk,
         ..write("bulk_random", "scattered keys, by the engine's own way to fill a database", 1)
     },
     write("write_random", "scattered keys, each once, into an empty database", 1000),
@@ -181,37 +181,37 @@ pub const WORKLOADS: &[Workload] = &[
     },
     write("write_random_b100", "scattered keys, each once, a hundred at a time", 100),
     Workload {
-        pick: Pick::Zipf,
+        distribution: KeyDistribution::Zipf,
         ..write("write_zipf", "hot keys again and again, into an empty database", 1000)
     },
-    read("read_random", "uniform reads of keys that are there", Act::Read, Pick::Uniform),
-    read("read_zipf", "Zipfian reads of keys that are there", Act::Read, Pick::Zipf),
+    read("read_random", "uniform reads of keys that are there", OpKind::Read, KeyDistribution::Uniform),
+    read("read_zipf", "Zipfian reads of keys that are there", OpKind::Read, KeyDistribution::Zipf),
     read(
         "read_hot",
         "reads of a few keys whose blocks the cache holds (`--cache` / 16 KiB of them)",
-        Act::Read,
-        Pick::Hot,
+        OpKind::Read,
+        KeyDistribution::Hot,
     ),
     read(
         "read_view",
         "uniform reads in one snapshot or read transaction for each thread",
-        Act::ReadView,
-        Pick::Uniform,
+        OpKind::ReadSharedView,
+        KeyDistribution::Uniform,
     ),
-    read("read_missing", "reads of keys that were never written", Act::ReadMissing, Pick::Uniform),
-    read("seek_random", "a cursor goes to uniform keys", Act::Seek, Pick::Uniform),
+    read("read_missing", "reads of keys that were never written", OpKind::ReadMissing, KeyDistribution::Uniform),
+    read("seek_random", "a cursor goes to uniform keys", OpKind::Seek, KeyDistribution::Uniform),
     Workload {
-        layout: Layout::Sequential,
-        ..read("seek_seq", "a cursor goes to ascending keys", Act::Seek, Pick::InOrder)
+        layout: KeyLayout::Sequential,
+        ..read("seek_seq", "a cursor goes to ascending keys", OpKind::Seek, KeyDistribution::InOrder)
     },
-    read("seek_zipf", "a cursor goes to Zipfian keys", Act::Seek, Pick::Zipf),
+    read("seek_zipf", "a cursor goes to Zipfian keys", OpKind::Seek, KeyDistribution::Zipf),
     Workload {
         ops: |n| (n / 20).max(1),
         ..read(
             "range100_random",
             "a new cursor reads 100 entries from a uniform key",
-            Act::Range(100),
-            Pick::Uniform,
+            OpKind::Range(100),
+            KeyDistribution::Uniform,
         )
     },
     Workload {
@@ -219,20 +219,20 @@ pub const WORKLOADS: &[Workload] = &[
         ..read(
             "range1000_random",
             "a new cursor reads 1000 entries from a uniform key",
-            Act::Range(1000),
-            Pick::Uniform,
+            OpKind::Range(1000),
+            KeyDistribution::Uniform,
         )
     },
     Workload {
         batch: 1000,
-        ..read("delete_b1000", "every key deleted, a thousand at a time", Act::Delete, Pick::InOrder)
+        ..read("delete_b1000", "every key deleted, a thousand at a time", OpKind::Delete, KeyDistribution::InOrder)
     },
     Workload {
         ops: |n| (n / 4).max(1),
-        ..read("delete_b1", "keys deleted one at a time", Act::Delete, Pick::InOrder)
+        ..read("delete_b1", "keys deleted one at a time", OpKind::Delete, KeyDistribution::InOrder)
     },
-    mix("mixed_random", "half reads, half overwrites, uniform, one at a time", Pick::Uniform, [50, 50, 0, 0]),
-    read("iterate", "everything in order, once for each thread", Act::Iterate, Pick::InOrder),
+    mix("mixed_random", "half reads, half overwrites, uniform, one at a time", KeyDistribution::Uniform, [50, 50, 0, 0]),
+    read("iterate", "everything in order, once for each thread", OpKind::Iterate, KeyDistribution::InOrder),
     Workload {
         key_bytes: 256,
         value_bytes: 4096,
@@ -241,33 +241,33 @@ pub const WORKLOADS: &[Workload] = &[
         ..write("large_4k", "256-byte keys with 4 KB values, scattered, a tenth as many", 1000)
     },
     Workload { value_bytes: 64, ..write("small_64", "64-byte values, scattered", 1000) },
-    giant("giant_put", "values of 1 GB (`--giant-bytes`), put one at a time", false, Act::Write, 4),
-    giant("giant_get", "values of 1 GB, each read twice", true, Act::Read, 8),
-    giant("giant_range", "a new cursor reads two values of 1 GB", true, Act::Range(2), 2),
-    mix("ycsb_a", "YCSB A: half reads, half updates, Zipfian", Pick::Zipf, [50, 50, 0, 0]),
-    mix("ycsb_b", "YCSB B: 95 % reads, 5 % updates, Zipfian", Pick::Zipf, [95, 5, 0, 0]),
-    mix("ycsb_c", "YCSB C: reads, Zipfian", Pick::Zipf, [100, 0, 0, 0]),
-    mix("ycsb_d", "YCSB D: 95 % reads of the latest, 5 % inserts", Pick::Latest, [95, 0, 5, 0]),
+    giant("giant_put", "values of 1 GB (`--giant-bytes`), put one at a time", false, OpKind::Write, 4),
+    giant("giant_get", "values of 1 GB, each read twice", true, OpKind::Read, 8),
+    giant("giant_range", "a new cursor reads two values of 1 GB", true, OpKind::Range(2), 2),
+    mix("ycsb_a", "YCSB A: half reads, half updates, Zipfian", KeyDistribution::Zipf, [50, 50, 0, 0]),
+    mix("ycsb_b", "YCSB B: 95 % reads, 5 % updates, Zipfian", KeyDistribution::Zipf, [95, 5, 0, 0]),
+    mix("ycsb_c", "YCSB C: reads, Zipfian", KeyDistribution::Zipf, [100, 0, 0, 0]),
+    mix("ycsb_d", "YCSB D: 95 % reads of the latest, 5 % inserts", KeyDistribution::Latest, [95, 0, 5, 0]),
     Workload {
         ops: |n| (n / 20).max(1),
-        ..mix("ycsb_e", "YCSB E: 95 % scans of 1 to 100, 5 % inserts", Pick::Zipf, [0, 0, 5, 95])
+        ..mix("ycsb_e", "YCSB E: 95 % scans of 1 to 100, 5 % inserts", KeyDistribution::Zipf, [0, 0, 5, 95])
     },
-    mix("ycsb_f", "YCSB F: half reads, half read-modify-writes, Zipfian", Pick::Zipf, [50, 0, 0, 0]),
+    mix("ycsb_f", "YCSB F: half reads, half read-modify-writes, Zipfian", KeyDistribution::Zipf, [50, 0, 0, 0]),
     Workload {
         ops: |n| n * 4,
         batch: 100,
         ..read(
             "churn",
             "every key overwritten four times over, uniform, batches of 100",
-            Act::Write,
-            Pick::Uniform,
+            OpKind::Write,
+            KeyDistribution::Uniform,
         )
     },
     Workload {
-        layout: Layout::Sequential,
-        loaded: false,
+        layout: KeyLayout::Sequential,
+        preloaded: false,
         ops: |n| (n / 4).max(1),
-        ..read("queue", "insert at the tail, scan for the head, delete it", Act::Queue, Pick::InOrder)
+        ..read("queue", "insert at the tail, scan for the head, delete it", OpKind::Queue, KeyDistribution::InOrder)
     },
     Workload {
         families: true,
@@ -275,18 +275,18 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         families: true,
-        ..read("families_read", "uniform reads over 1,000 families", Act::Read, Pick::Uniform)
+        ..read("families_read", "uniform reads over 1,000 families", OpKind::Read, KeyDistribution::Uniform)
     },
     Workload {
-        layout: Layout::Timestamp,
-        loaded: false,
+        layout: KeyLayout::Timestamp,
+        preloaded: false,
         batch: 100,
         ops: |n| n * 2,
         ..read(
             "series_ttl",
             "a time series whose entries expire (`--ttl`): batches of 100 at the tail, looks at the newest",
-            Act::Series,
-            Pick::InOrder,
+            OpKind::Series,
+            KeyDistribution::InOrder,
         )
     },
     Workload {
@@ -311,20 +311,20 @@ pub const WORKLOADS: &[Workload] = &[
     txn(
         "txn_smallbank",
         "SmallBank: six kinds of transactions over two families, nine tenths of them on 1,000 customers",
-        txns::Kind::SmallBank,
+        txns::TxnKind::SmallBank,
     ),
     txn(
         "txn_neworder",
         "as TPC-C: orders of 5 to 15 lines and payments by halves, over six families",
-        txns::Kind::NewOrder,
+        txns::TxnKind::NewOrder,
     ),
     Workload {
-        loaded: true,
+        preloaded: true,
         ..read(
             REPLAY,
             "the operations of `--trace FILE`, in their order, by one thread",
-            Act::Replay,
-            Pick::InOrder,
+            OpKind::Replay,
+            KeyDistribution::InOrder,
         )
     },
 ];
@@ -333,42 +333,42 @@ pub const WORKLOADS: &[Workload] = &[
 pub const REPLAY: &str = "replay";
 
 /// The workload of that name.
-pub fn find(name: &str) -> Option<&'static Workload> {
+pub fn find_workload(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|w| w.name == name)
 }
 
 impl Workload {
     /// This workload with the order and choice of keys that a pattern asks for, where it leaves them open.
-    pub fn with(mut self, pattern: Option<Pattern>) -> Workload {
+    pub fn with_pattern(mut self, pattern: Option<Pattern>) -> Workload {
         let Some(pattern) = pattern else { return self };
-        if matches!(self.act, Act::Queue | Act::Series | Act::Txn(_) | Act::Replay) {
+        if matches!(self.op_kind, OpKind::Queue | OpKind::Series | OpKind::Txn(_) | OpKind::Replay) {
             return self;
         }
         let (layout, pick) = match pattern {
-            Pattern::Seq => (Layout::Sequential, Pick::InOrder),
-            Pattern::Random => (Layout::Scattered, self.pick),
-            Pattern::Zipfian => (Layout::Scattered, Pick::Zipf),
-            Pattern::Uniform => (Layout::Scattered, Pick::Uniform),
-            Pattern::Timestamp => (Layout::Timestamp, self.pick),
-            Pattern::Reverse => (Layout::Reverse, self.pick),
+            Pattern::Seq => (KeyLayout::Sequential, KeyDistribution::InOrder),
+            Pattern::Random => (KeyLayout::Scattered, self.distribution),
+            Pattern::Zipfian => (KeyLayout::Scattered, KeyDistribution::Zipf),
+            Pattern::Uniform => (KeyLayout::Scattered, KeyDistribution::Uniform),
+            Pattern::Timestamp => (KeyLayout::Timestamp, self.distribution),
+            Pattern::Reverse => (KeyLayout::Reverse, self.distribution),
         };
         self.layout = layout;
-        if !matches!(self.act, Act::Bulk | Act::Delete | Act::Iterate) {
-            self.pick = pick;
+        if !matches!(self.op_kind, OpKind::Bulk | OpKind::Delete | OpKind::Iterate) {
+            self.distribution = pick;
         }
         self
     }
     /// Whether the measured phase reads and writes, one at a time.
-    pub fn mixed(&self) -> bool {
-        matches!(self.act, Act::Mix { read, scan, .. } if read + scan > 0 && read + scan < 100)
+    pub fn is_mixed(&self) -> bool {
+        matches!(self.op_kind, OpKind::Mix { read, scan, .. } if read + scan > 0 && read + scan < 100)
     }
     /// Whether the measured phase changes the database.
-    pub fn writes(&self) -> bool {
-        match self.act {
-            Act::Write | Act::Bulk | Act::Delete | Act::Queue | Act::Series | Act::Txn(_) | Act::Replay => {
+    pub fn is_writing(&self) -> bool {
+        match self.op_kind {
+            OpKind::Write | OpKind::Bulk | OpKind::Delete | OpKind::Queue | OpKind::Series | OpKind::Txn(_) | OpKind::Replay => {
                 true
             }
-            Act::Mix { read, scan, .. } => read + scan < 100,
+            OpKind::Mix { read, scan, .. } => read + scan < 100,
             _ => false,
         }
     }

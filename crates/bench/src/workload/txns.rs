@@ -3,16 +3,16 @@
 //! Who loses to another tries again, the same once more, until it has committed. Every kind keeps sums that lost or doubled updates
 //! would break; they are compared when the database has been opened again.
 
-use super::run::{Part, Plan};
-use crate::engine::{Deal, Engine, Lost, Result, Session};
+use super::worker::{WorkerThread, WorkloadPlan};
+use crate::engine::{TxnOps, Engine, TxnConflict, Result, Session};
 use crate::meter::Meter;
-use crate::pick::Rng;
+use crate::random::Rng;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum TxnKind {
     /// Two counters are read and written one higher: one of the first `hot`, and any.
     Rmw { hot: u64 },
     /// Two accounts for each customer; six kinds of transactions, nine tenths of them on a thousand customers.
@@ -23,12 +23,12 @@ pub enum Kind {
 
 /// What all threads have committed, as sums.
 #[derive(Debug, Default)]
-pub struct Tally([AtomicI64; 3]);
+pub struct CommittedSums([AtomicI64; 3]);
 
 /// What one transaction adds to the sums.
 type Sums = [i64; 3];
 
-const START: i64 = 10_000;
+const INITIAL_BALANCE: i64 = 10_000;
 const BUSY_CUSTOMERS: u64 = 1000;
 const DISTRICTS: u64 = 10;
 const CUSTOMERS: u64 = 300;
@@ -47,62 +47,62 @@ const STOCK: usize = 3;
 const ORDER: usize = 4;
 const LINE: usize = 5;
 
-impl Kind {
+impl TxnKind {
     /// Families that it works on.
     pub fn families(self) -> u64 {
         match self {
-            Kind::Rmw { .. } => 1,
-            Kind::SmallBank => 2,
-            Kind::NewOrder => 6,
+            TxnKind::Rmw { .. } => 1,
+            TxnKind::SmallBank => 2,
+            TxnKind::NewOrder => 6,
         }
     }
 }
 
-fn warehouses(plan: &Plan) -> u64 {
+fn warehouses(plan: &WorkloadPlan) -> u64 {
     (plan.n / 20_000).max(1)
 }
 
 /// Reads and writes rows: three numbers at the front of a value.
-struct Desk<'d> {
-    deal: &'d mut dyn Deal,
-    rows: &'d mut Rows,
-    plan: &'d Plan,
+struct RowTxn<'d> {
+    txn: &'d mut dyn TxnOps,
+    rows: &'d mut RowBuffers,
+    plan: &'d WorkloadPlan,
 }
 
 /// Room for a key and a value, and how many rows were written.
 #[derive(Default)]
-struct Rows {
+struct RowBuffers {
     key: Vec<u8>,
     value: Vec<u8>,
     written: u64,
 }
 
-fn numbers(value: &[u8]) -> Option<Sums> {
+fn decode_row(value: &[u8]) -> Option<Sums> {
     let at = |i: usize| Some(i64::from_le_bytes(*value.get(8 * i..)?.first_chunk()?));
     Some([at(0)?, at(1)?, at(2)?])
 }
 
-fn row<'a>(plan: &Plan, id: u64, of: Sums, value: &'a mut Vec<u8>) -> &'a [u8] {
-    plan.values.write(id, 1, value);
+fn encode_row<'a>(plan: &WorkloadPlan, id: u64, of: Sums, value: &'a mut Vec<u8>) -> &'a [u8] {
+    plan.values.write_value(id, 1, value);
     value.resize(value.len().max(24), 0);
     value.chunks_exact_mut(8).zip(of).for_each(|(to, n)| to.copy_from_slice(&n.to_le_bytes()));
     value
 }
 
-impl Desk<'_> {
+impl RowTxn<'_> {
     fn read(&mut self, family: usize, id: u64, change: bool) -> Result<Sums> {
-        let key = self.plan.keys.write(id, &mut self.rows.key);
+        let key = self.plan.keys.write_key(id, &mut self.rows.key);
         let mut found = None;
-        self.deal.get(family, key, change, &mut |value| found = value.and_then(numbers))?;
+        self.txn.get(family, key, change, &mut |value| found = value.and_then(decode_row))?;
         found.ok_or_else(|| format!("row {id} of family {family} is not there").into())
     }
     fn write(&mut self, family: usize, id: u64, of: Sums) -> Result<()> {
-        let key = self.plan.keys.write(id, &mut self.rows.key);
+        let key = self.plan.keys.write_key(id, &mut self.rows.key);
         self.rows.written += 1;
-        self.deal.put(family, key, row(self.plan, id, of, &mut self.rows.value))
+        self.txn.put(family, key, encode_row(self.plan, id, of, &mut self.rows.value))
     }
     /// Reads a row that is changed, and writes it.
-    fn change(&mut self, family: usize, id: u64, change: impl FnOnce(&mut Sums)) -> Result<Sums> {
+    fn update(&mut self, family: usize, id: u64, change: impl FnOnce(&mut Sums)) -> Result<Sums> {
         let mut of = self.read(family, id, true)?;
         change(&mut of);
         self.write(family, id, of)?;
@@ -112,46 +112,46 @@ impl Desk<'_> {
 
 /// One transaction, with everything that chance has to say about it: tried again it is the same.
 #[derive(Debug)]
-enum Plot {
+enum TxnScript {
     Rmw(u64, u64),
     Balance(u64),
     Deposit(u64, i64),
-    Save(u64, i64),
+    TransactSavings(u64, i64),
     Amalgamate(u64, u64),
-    Check(u64, i64),
-    Send(u64, u64, i64),
-    Order { district: u64, customer: u64, lines: Vec<(u64, i64)> },
-    Pay { district: u64, customer: u64, amount: i64 },
+    WriteCheck(u64, i64),
+    SendPayment(u64, u64, i64),
+    NewOrder { district: u64, customer: u64, lines: Vec<(u64, i64)> },
+    Payment { district: u64, customer: u64, amount: i64 },
 }
 
-fn plot(kind: Kind, plan: &Plan, rng: &mut Rng) -> Plot {
+fn random_script(kind: TxnKind, plan: &WorkloadPlan, rng: &mut Rng) -> TxnScript {
     match kind {
-        Kind::Rmw { hot } => {
+        TxnKind::Rmw { hot } => {
             let (a, b) = (rng.below(hot.clamp(1, plan.n)), rng.below(plan.n));
             // In one order, so that those who wait for locks do not wait in a circle.
-            Plot::Rmw(a.min(b), a.max(b))
+            TxnScript::Rmw(a.min(b), a.max(b))
         }
-        Kind::SmallBank => {
+        TxnKind::SmallBank => {
             let busy = rng.below(10) > 0;
             let among = if busy { plan.n.min(BUSY_CUSTOMERS) } else { plan.n };
             let (a, b) = (rng.below(among), rng.below(among));
             let amount = 1 + rng.below(50) as i64;
             match rng.below(100) {
-                0..15 => Plot::Balance(a),
-                15..30 => Plot::Deposit(a, amount),
-                30..45 => Plot::Save(a, amount),
-                45..60 => Plot::Amalgamate(a, b),
-                60..75 => Plot::Check(a, amount),
-                _ => Plot::Send(a, b, amount),
+                0..15 => TxnScript::Balance(a),
+                15..30 => TxnScript::Deposit(a, amount),
+                30..45 => TxnScript::TransactSavings(a, amount),
+                45..60 => TxnScript::Amalgamate(a, b),
+                60..75 => TxnScript::WriteCheck(a, amount),
+                _ => TxnScript::SendPayment(a, b, amount),
             }
         }
-        Kind::NewOrder => {
+        TxnKind::NewOrder => {
             let all = warehouses(plan);
             let warehouse = rng.below(all);
             let district = warehouse * DISTRICTS + rng.below(DISTRICTS);
             let customer = district * CUSTOMERS + rng.below(CUSTOMERS);
             if rng.below(2) == 0 {
-                return Plot::Pay { district, customer, amount: 1 + rng.below(5000) as i64 };
+                return TxnScript::Payment { district, customer, amount: 1 + rng.below(5000) as i64 };
             }
             let mut lines: Vec<(u64, i64)> = (0..5 + rng.below(11))
                 .map(|_| {
@@ -162,75 +162,75 @@ fn plot(kind: Kind, plan: &Plan, rng: &mut Rng) -> Plot {
                 .collect();
             lines.sort_unstable();
             lines.dedup_by_key(|(item, _)| *item);
-            Plot::Order { district, customer, lines }
+            TxnScript::NewOrder { district, customer, lines }
         }
     }
 }
 
-impl Plot {
+impl TxnScript {
     /// What it does, and what it adds to the sums.
-    fn run(&self, desk: &mut Desk<'_>) -> Result<Sums> {
+    fn run(&self, desk: &mut RowTxn<'_>) -> Result<Sums> {
         match self {
-            Plot::Rmw(a, b) if a == b => desk.change(0, *a, |n| n[0] += 2).map(|_| [2, 0, 0]),
-            Plot::Rmw(a, b) => {
-                desk.change(0, *a, |n| n[0] += 1)?;
-                desk.change(0, *b, |n| n[0] += 1)?;
+            TxnScript::Rmw(a, b) if a == b => desk.update(0, *a, |n| n[0] += 2).map(|_| [2, 0, 0]),
+            TxnScript::Rmw(a, b) => {
+                desk.update(0, *a, |n| n[0] += 1)?;
+                desk.update(0, *b, |n| n[0] += 1)?;
                 Ok([2, 0, 0])
             }
-            Plot::Balance(a) => {
+            TxnScript::Balance(a) => {
                 desk.read(SAVINGS, *a, false)?;
                 desk.read(CHECKING, *a, false)?;
                 Ok([0; 3])
             }
-            Plot::Deposit(a, amount) => {
-                desk.change(CHECKING, *a, |n| n[0] += amount)?;
+            TxnScript::Deposit(a, amount) => {
+                desk.update(CHECKING, *a, |n| n[0] += amount)?;
                 Ok([*amount, 0, 0])
             }
-            Plot::Save(a, amount) => {
-                desk.change(SAVINGS, *a, |n| n[0] += amount)?;
+            TxnScript::TransactSavings(a, amount) => {
+                desk.update(SAVINGS, *a, |n| n[0] += amount)?;
                 Ok([*amount, 0, 0])
             }
-            Plot::Amalgamate(a, b) if a == b => Ok([0; 3]),
-            Plot::Amalgamate(a, b) => {
+            TxnScript::Amalgamate(a, b) if a == b => Ok([0; 3]),
+            TxnScript::Amalgamate(a, b) => {
                 let mut all = 0;
-                desk.change(SAVINGS, *a, |n| all += std::mem::take(&mut n[0]))?;
-                desk.change(CHECKING, *a, |n| all += std::mem::take(&mut n[0]))?;
-                desk.change(CHECKING, *b, |n| n[0] += all)?;
+                desk.update(SAVINGS, *a, |n| all += std::mem::take(&mut n[0]))?;
+                desk.update(CHECKING, *a, |n| all += std::mem::take(&mut n[0]))?;
+                desk.update(CHECKING, *b, |n| n[0] += all)?;
                 Ok([0; 3])
             }
-            Plot::Check(a, amount) => {
+            TxnScript::WriteCheck(a, amount) => {
                 let saved = desk.read(SAVINGS, *a, false)?[0];
                 let mut taken = *amount;
-                desk.change(CHECKING, *a, |n| {
+                desk.update(CHECKING, *a, |n| {
                     taken += i64::from(saved + n[0] < *amount);
                     n[0] -= taken;
                 })?;
                 Ok([-taken, 0, 0])
             }
-            Plot::Send(a, b, _) if a == b => Ok([0; 3]),
-            Plot::Send(a, b, amount) => {
+            TxnScript::SendPayment(a, b, _) if a == b => Ok([0; 3]),
+            TxnScript::SendPayment(a, b, amount) => {
                 let mut sent = 0;
-                desk.change(CHECKING, *a, |n| {
+                desk.update(CHECKING, *a, |n| {
                     sent = if n[0] >= *amount { *amount } else { 0 };
                     n[0] -= sent;
                 })?;
-                desk.change(CHECKING, *b, |n| n[0] += sent)?;
+                desk.update(CHECKING, *b, |n| n[0] += sent)?;
                 Ok([0; 3])
             }
-            Plot::Pay { district, customer, amount } => {
-                desk.change(WAREHOUSE, district / DISTRICTS, |n| n[0] += amount)?;
-                desk.change(DISTRICT, *district, |n| n[1] += amount)?;
-                desk.change(CUSTOMER, *customer, |n| n[0] -= amount)?;
+            TxnScript::Payment { district, customer, amount } => {
+                desk.update(WAREHOUSE, district / DISTRICTS, |n| n[0] += amount)?;
+                desk.update(DISTRICT, *district, |n| n[1] += amount)?;
+                desk.update(CUSTOMER, *customer, |n| n[0] -= amount)?;
                 Ok([0, 0, *amount])
             }
-            Plot::Order { district, customer, lines } => {
+            TxnScript::NewOrder { district, customer, lines } => {
                 desk.read(WAREHOUSE, district / DISTRICTS, false)?;
                 desk.read(CUSTOMER, *customer, false)?;
-                let next = desk.change(DISTRICT, *district, |n| n[0] += 1)?[0];
+                let next = desk.update(DISTRICT, *district, |n| n[0] += 1)?[0];
                 let order = district * ORDERS + next as u64;
                 let mut pieces = 0;
                 for (at, (item, count)) in lines.iter().enumerate() {
-                    desk.change(STOCK, *item, |n| {
+                    desk.update(STOCK, *item, |n| {
                         n[0] = if n[0] >= count + 10 { n[0] - count } else { n[0] - count + 91 };
                         n[1] += count;
                     })?;
@@ -245,26 +245,26 @@ impl Plot {
 }
 
 /// Fills the families with what they begin from.
-pub fn load(kind: Kind, plan: &Plan, session: &mut dyn Session) -> Result<()> {
+pub fn load(kind: TxnKind, plan: &WorkloadPlan, session: &mut dyn Session) -> Result<()> {
     let mut fill = |family: usize, n: u64, of: Sums| -> Result<()> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for from in (0..n).step_by(1000) {
             let to = n.min(from + 1000);
             session.write((to - from) as usize, &mut |sink| {
                 (from..to).try_for_each(|id| {
-                    sink.put(family, plan.keys.write(id, &mut key), row(plan, id, of, &mut value))
+                    sink.put(family, plan.keys.write_key(id, &mut key), encode_row(plan, id, of, &mut value))
                 })
             })?;
         }
         Ok(())
     };
     match kind {
-        Kind::Rmw { .. } => fill(0, plan.n, [0; 3]),
-        Kind::SmallBank => {
-            fill(SAVINGS, plan.n, [START, 0, 0])?;
-            fill(CHECKING, plan.n, [START, 0, 0])
+        TxnKind::Rmw { .. } => fill(0, plan.n, [0; 3]),
+        TxnKind::SmallBank => {
+            fill(SAVINGS, plan.n, [INITIAL_BALANCE, 0, 0])?;
+            fill(CHECKING, plan.n, [INITIAL_BALANCE, 0, 0])
         }
-        Kind::NewOrder => {
+        TxnKind::NewOrder => {
             let all = warehouses(plan);
             fill(WAREHOUSE, all, [0; 3])?;
             fill(DISTRICT, all * DISTRICTS, [0; 3])?;
@@ -274,34 +274,34 @@ pub fn load(kind: Kind, plan: &Plan, session: &mut dyn Session) -> Result<()> {
     }
 }
 
-impl Part<'_> {
-    pub(super) fn transact(&mut self, kind: Kind, session: &mut dyn Session, meter: &mut Meter<'_>) {
-        let mut rows = Rows::default();
-        self.each(meter, |part, meter, _| {
+impl WorkerThread<'_> {
+    pub(super) fn run_txns(&mut self, kind: TxnKind, session: &mut dyn Session, meter: &mut Meter<'_>) {
+        let mut rows = RowBuffers::default();
+        self.for_each_op(meter, |part, meter, _| {
             let (plan, errors) = (part.plan, meter.errors);
-            let plot = plot(kind, plan, &mut part.rng);
+            let plot = random_script(kind, plan, &mut part.rng);
             let (mut lost, mut sums) = (0, [0; 3]);
             let rng = &mut part.rng;
-            meter.call(1, || {
+            meter.time_call(1, || {
                 loop {
-                    let tried = session.transact(&mut |deal| {
+                    let tried = session.run_txn(&mut |deal| {
                         rows.written = 0;
-                        sums = plot.run(&mut Desk { deal, rows: &mut rows, plan })?;
+                        sums = plot.run(&mut RowTxn { txn: deal, rows: &mut rows, plan })?;
                         Ok(())
                     });
                     match tried {
-                        Err(e) if e.is::<Lost>() => {
+                        Err(e) if e.is::<TxnConflict>() => {
                             lost += 1;
-                            pause(lost, rng);
+                            back_off(lost, rng);
                         }
                         done => return done,
                     }
                 }
             });
             meter.aborts += lost;
-            meter.given += std::mem::take(&mut rows.written) * plan.entry_bytes();
+            meter.written_bytes += std::mem::take(&mut rows.written) * plan.entry_bytes();
             if meter.errors == errors {
-                for (sum, n) in plan.tally.0.iter().zip(sums) {
+                for (sum, n) in plan.committed.0.iter().zip(sums) {
                     sum.fetch_add(n, Relaxed);
                 }
             }
@@ -310,7 +310,7 @@ impl Part<'_> {
 }
 
 /// Who has lost waits a moment before it tries again, at random up to twice as long each time.
-fn pause(lost: u64, rng: &mut Rng) {
+fn back_off(lost: u64, rng: &mut Rng) {
     match lost {
         ..3 => std::thread::yield_now(),
         _ => std::thread::sleep(Duration::from_micros(1 + rng.below(10 << lost.min(7)))),
@@ -318,21 +318,21 @@ fn pause(lost: u64, rng: &mut Rng) {
 }
 
 /// Why the sums of what is there are not those of what was committed.
-pub fn broken(kind: Kind, plan: &Plan, engine: &dyn Engine) -> Result<Option<String>> {
-    let tally: Vec<i64> = plan.tally.0.iter().map(|n| n.load(Relaxed)).collect();
+pub fn check_sums(kind: TxnKind, plan: &WorkloadPlan, engine: &dyn Engine) -> Result<Option<String>> {
+    let tally: Vec<i64> = plan.committed.0.iter().map(|n| n.load(Relaxed)).collect();
     let mut found = Vec::new();
-    engine.session(&mut |session| {
-        found = (0..kind.families() as usize).map(|f| sums(session, f)).collect::<Result<_>>()?;
+    engine.with_session(&mut |session| {
+        found = (0..kind.families() as usize).map(|f| sum_rows(session, f)).collect::<Result<_>>()?;
         Ok(())
     })?;
     let n = plan.n as i64;
     let checks: Vec<(&str, i64, i64)> = match kind {
-        Kind::Rmw { .. } => vec![("counters", tally[0], found[0].1[0]), ("rows", n, found[0].0)],
-        Kind::SmallBank => {
+        TxnKind::Rmw { .. } => vec![("counters", tally[0], found[0].1[0]), ("rows", n, found[0].0)],
+        TxnKind::SmallBank => {
             let there = found[SAVINGS].1[0] + found[CHECKING].1[0];
-            vec![("money", 2 * n * START + tally[0], there), ("rows", 2 * n, found[0].0 + found[1].0)]
+            vec![("money", 2 * n * INITIAL_BALANCE + tally[0], there), ("rows", 2 * n, found[0].0 + found[1].0)]
         }
-        Kind::NewOrder => vec![
+        TxnKind::NewOrder => vec![
             ("orders counted by districts", tally[0], found[DISTRICT].1[0]),
             ("orders", tally[0], found[ORDER].0),
             ("lines of orders", found[ORDER].1[1], found[LINE].0),
@@ -349,12 +349,12 @@ pub fn broken(kind: Kind, plan: &Plan, engine: &dyn Engine) -> Result<Option<Str
 }
 
 /// Rows of a family, and the sums of their numbers.
-fn sums(session: &mut dyn Session, family: usize) -> Result<(i64, Sums)> {
+fn sum_rows(session: &mut dyn Session, family: usize) -> Result<(i64, Sums)> {
     let (mut count, mut all) = (0, [0; 3]);
-    session.cursor(family, &mut |cursor| {
+    session.with_cursor(family, &mut |cursor| {
         cursor.scan(&[], &mut |_, value| {
             count += 1;
-            let of = numbers(value).unwrap_or([i64::MIN / 4; 3]);
+            let of = decode_row(value).unwrap_or([i64::MIN / 4; 3]);
             all.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
             true
         })

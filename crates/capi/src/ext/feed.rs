@@ -1,10 +1,10 @@
 //! The feed of changes: every commit and every change of families from a position on, as arrays that live until the next call.
 
 use crate::abi::Handle;
-use crate::border::{call, out};
-use crate::catalog::{SETTINGS, outside};
+use crate::ffi::{call, out_param};
+use crate::catalog::{SETTINGS_FAMILY, c_name};
 use crate::code::NOT_FOUND;
-use crate::handle::Table;
+use crate::handle::HandleTable;
 use crate::state::database;
 use perigee::{Change, ChangeKind, ChangeOperation, Changes, FamilyChangeKind};
 use std::ffi::{c_char, c_int};
@@ -50,32 +50,32 @@ pub struct ChangeInfo {
 /// A feed with what it told last.
 pub struct Feed {
     changes: Changes,
-    told: Option<Box<Told>>,
+    delivered: Option<Box<DeliveredChange>>,
 }
 
-struct Told {
+struct DeliveredChange {
     change: Change,
     ops: Vec<ChangeOp>,
     info: ChangeInfo,
 }
 
 // SAFETY: the pointers in it lead into `change`, which is not changed and lives as long.
-unsafe impl Send for Told {}
+unsafe impl Send for DeliveredChange {}
 // SAFETY: the same.
-unsafe impl Sync for Told {}
+unsafe impl Sync for DeliveredChange {}
 
-static FEEDS: Table<Feed> = Table::new(5);
+static FEEDS: HandleTable<Feed> = HandleTable::new(5);
 
-const COMMIT: c_int = 0;
-const CREATED: c_int = 1;
-const DROPPED: c_int = 2;
-const RENAMED: c_int = 3;
-const CLEARED: c_int = 4;
-const CLONED: c_int = 5;
-const LOADED: c_int = 6;
-const OTHER: c_int = 99;
+const KIND_COMMIT: c_int = 0;
+const KIND_CREATED: c_int = 1;
+const KIND_DROPPED: c_int = 2;
+const KIND_RENAMED: c_int = 3;
+const KIND_CLEARED: c_int = 4;
+const KIND_CLONED: c_int = 5;
+const KIND_LOADED: c_int = 6;
+const KIND_OTHER: c_int = 99;
 
-fn bound<'a>(b: &Bound<&'a [u8]>) -> &'a [u8] {
+fn bound_key<'a>(b: &Bound<&'a [u8]>) -> &'a [u8] {
     match b {
         Bound::Included(k) | Bound::Excluded(k) => k,
         Bound::Unbounded => &[],
@@ -83,17 +83,17 @@ fn bound<'a>(b: &Bound<&'a [u8]>) -> &'a [u8] {
 }
 
 /// 0 put, 1 delete, 2 delete of a range, 3 merge, 4 single delete: the numbers of hooks.
-fn operation(op: &ChangeOperation<'_>) -> ChangeOp {
+fn to_change_op(op: &ChangeOperation<'_>) -> ChangeOp {
     let none: &[u8] = &[];
     let (kind, key, value, expires) = match &op.kind {
         ChangeKind::Put { key, value, expires_ms } => (0, *key, *value, *expires_ms),
         ChangeKind::Delete { key } => (1, *key, none, None),
-        ChangeKind::DeleteRange { start, end } => (2, bound(start), bound(end), None),
+        ChangeKind::DeleteRange { start, end } => (2, bound_key(start), bound_key(end), None),
         ChangeKind::Merge { key, operand } => (3, *key, *operand, None),
         ChangeKind::SingleDelete { key } => (4, *key, none, None),
-        _ => (OTHER, none, none, None),
+        _ => (KIND_OTHER, none, none, None),
     };
-    let name = outside(op.family_name);
+    let name = c_name(op.family_name);
     ChangeOp {
         seq: op.sequence,
         family: op.family,
@@ -109,22 +109,22 @@ fn operation(op: &ChangeOperation<'_>) -> ChangeOp {
 }
 
 /// Whether a change is about the settings that the library keeps for itself.
-fn ours(change: &Change) -> bool {
+fn is_internal(change: &Change) -> bool {
     match change {
-        Change::Commit(commit) => commit.operations().all(|op| op.family_name == SETTINGS),
+        Change::Commit(commit) => commit.operations().all(|op| op.family_name == SETTINGS_FAMILY),
         Change::Family(family) => {
-            matches!(&family.kind, FamilyChangeKind::Created { name } if name == SETTINGS)
+            matches!(&family.kind, FamilyChangeKind::Created { name } if name == SETTINGS_FAMILY)
         }
         _ => false,
     }
 }
 
-fn told(change: Change, position: u64) -> Box<Told> {
+fn to_delivered(change: Change, position: u64) -> Box<DeliveredChange> {
     let empty = ChangeInfo {
         first_seq: 0,
         seq: 0,
         position,
-        kind: COMMIT,
+        kind: KIND_COMMIT,
         family: 0,
         ops: null(),
         num_ops: 0,
@@ -135,33 +135,33 @@ fn told(change: Change, position: u64) -> Box<Told> {
         source: 0,
         reserved: 0,
     };
-    let mut told = Box::new(Told { change, ops: Vec::new(), info: empty });
+    let mut told = Box::new(DeliveredChange { change, ops: Vec::new(), info: empty });
     // The box is where it stays: what is pointed to from here on does not move.
-    let Told { change, ops, info } = &mut *told;
+    let DeliveredChange { change, ops, info } = &mut *told;
     match change {
         Change::Commit(commit) => {
-            let seen = commit.operations().filter(|op| op.family_name != SETTINGS);
-            *ops = seen.map(|op| operation(&op)).collect();
+            let seen = commit.operations().filter(|op| op.family_name != SETTINGS_FAMILY);
+            *ops = seen.map(|op| to_change_op(&op)).collect();
             (info.first_seq, info.seq) = (commit.first_sequence(), commit.sequence());
             (info.ops, info.num_ops) = (ops.as_ptr(), ops.len());
         }
         Change::Family(family) => {
             (info.first_seq, info.seq, info.family) = (family.sequence, family.sequence, family.family);
             let (kind, name, from, source) = match &family.kind {
-                FamilyChangeKind::Created { name } => (CREATED, &name[..], "", 0),
-                FamilyChangeKind::Dropped { name } => (DROPPED, &name[..], "", 0),
-                FamilyChangeKind::Renamed { from, to } => (RENAMED, &to[..], &from[..], 0),
-                FamilyChangeKind::Cleared => (CLEARED, "", "", 0),
-                FamilyChangeKind::Cloned { name, source } => (CLONED, &name[..], "", *source),
-                FamilyChangeKind::Loaded => (LOADED, "", "", 0),
-                _ => (OTHER, "", "", 0),
+                FamilyChangeKind::Created { name } => (KIND_CREATED, &name[..], "", 0),
+                FamilyChangeKind::Dropped { name } => (KIND_DROPPED, &name[..], "", 0),
+                FamilyChangeKind::Renamed { from, to } => (KIND_RENAMED, &to[..], &from[..], 0),
+                FamilyChangeKind::Cleared => (KIND_CLEARED, "", "", 0),
+                FamilyChangeKind::Cloned { name, source } => (KIND_CLONED, &name[..], "", *source),
+                FamilyChangeKind::Loaded => (KIND_LOADED, "", "", 0),
+                _ => (KIND_OTHER, "", "", 0),
             };
-            let (name, from) = (outside(name), outside(from));
+            let (name, from) = (c_name(name), c_name(from));
             (info.kind, info.source) = (kind, source);
             (info.name, info.name_size) = (name.as_ptr().cast(), name.len());
             (info.from, info.from_size) = (from.as_ptr().cast(), from.len());
         }
-        _ => info.kind = OTHER,
+        _ => info.kind = KIND_OTHER,
     }
     told
 }
@@ -175,10 +175,10 @@ pub unsafe extern "C" fn perigee_changes_new(db: Handle, since: u64, feed: *mut 
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let place = unsafe { out(feed) }?;
+        let place = unsafe { out_param(feed) }?;
         *place = null_mut();
         let changes = db.engine()?.changes(since)?;
-        *place = FEEDS.insert(Feed { changes, told: None })? as Handle;
+        *place = FEEDS.insert(Feed { changes, delivered: None })? as Handle;
         Ok(())
     })
 }
@@ -195,22 +195,22 @@ pub unsafe extern "C" fn perigee_changes_next(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let place = unsafe { out(change) }?;
+        let place = unsafe { out_param(change) }?;
         *place = null();
-        let mut feed = FEEDS.hold(feed as usize)?;
-        feed.told = None;
+        let mut feed = FEEDS.lock(feed as usize)?;
+        feed.delivered = None;
         let change = loop {
             let next = match timeout_us {
                 0 => feed.changes.next_change()?,
                 us => feed.changes.wait(Duration::from_micros(us))?,
             };
             match next {
-                Some(change) if ours(&change) => {}
-                next => break next.ok_or_else(|| NOT_FOUND.because("no change has come yet"))?,
+                Some(change) if is_internal(&change) => {}
+                next => break next.ok_or_else(|| NOT_FOUND.with_message("no change has come yet"))?,
             }
         };
         let position = feed.changes.position();
-        let told = feed.told.insert(told(change, position));
+        let told = feed.delivered.insert(to_delivered(change, position));
         *place = &raw const told.info;
         Ok(())
     })

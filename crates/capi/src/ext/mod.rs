@@ -5,4 +5,4 @@ pub mod txn;
 pub mod snapshot;
 pub mod value;
 pub mod feed;
-pub mod observe;
+pub mod info;

@@ -1,7 +1,7 @@
 //! Opening with options that TidesDB's configuration has no field for, and users' merge operators.
 
 use crate::abi::{Config, Handle};
-use crate::border::{Within, call, given, out, text};
+use crate::ffi::{CallbackScope, call, struct_param, out_param, text};
 use crate::code::{INVALID_ARGS, Result};
 use crate::database;
 use crate::state::family;
@@ -73,16 +73,16 @@ pub extern "C" fn perigee_default_options() -> OpenOptions {
     }
 }
 
-struct User {
+struct UserMergeOperator {
     name: String,
     merge: MergeFn,
     context: *mut c_void,
 }
 
 // SAFETY: the program has given function and context for use by any thread, as the interface says.
-unsafe impl Send for User {}
+unsafe impl Send for UserMergeOperator {}
 // SAFETY: the same.
-unsafe impl Sync for User {}
+unsafe impl Sync for UserMergeOperator {}
 
 /// What a user's operator appends with.
 unsafe extern "C" fn append(out: *mut c_void, bytes: *const u8, size: usize) {
@@ -93,12 +93,12 @@ unsafe extern "C" fn append(out: *mut c_void, bytes: *const u8, size: usize) {
     unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes, size)) }
 }
 
-impl MergeOperator for User {
+impl MergeOperator for UserMergeOperator {
     fn name(&self) -> &str {
         &self.name
     }
     fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> perigee::Result<()> {
-        let _within = Within::comparator();
+        let _within = CallbackScope::comparator();
         let (below, size) = left.map_or((std::ptr::null(), 0), |l| (l.as_ptr(), l.len()));
         let to: *mut Vec<u8> = out;
         // SAFETY: the program has given the function for such calls; everything passed lives through the call.
@@ -129,12 +129,12 @@ impl MergeOperator for User {
 ///
 /// # Safety
 /// `merge_operators` has as many elements as is said; their names are null or text.
-unsafe fn with(mut all: Options, o: &OpenOptions) -> Result<Options> {
+unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Options> {
     if o.size != size_of::<OpenOptions>() {
-        return Err(INVALID_ARGS.because("begin with perigee_default_options() and change what is to change"));
+        return Err(INVALID_ARGS.with_message("begin with perigee_default_options() and change what is to change"));
     }
     if o.history_operations > 0 && o.history_us > 0 {
-        return Err(INVALID_ARGS.because("history_operations or history_us, not both"));
+        return Err(INVALID_ARGS.with_message("history_operations or history_us, not both"));
     }
     all = all.read_only(o.read_only != 0).salvage_readonly(o.salvage_readonly != 0);
     all = all.error_if_exists(o.error_if_exists != 0).create_if_missing(o.must_exist == 0);
@@ -152,7 +152,7 @@ unsafe fn with(mut all: Options, o: &OpenOptions) -> Result<Options> {
         all = all.space_amplification(o.space_amplification);
     }
     if o.num_merge_operators > 256 || (o.num_merge_operators > 0 && o.merge_operators.is_null()) {
-        return Err(INVALID_ARGS.because("merge_operators: at most 256, in an array"));
+        return Err(INVALID_ARGS.with_message("merge_operators: at most 256, in an array"));
     }
     for i in 0..o.num_merge_operators as usize {
         // SAFETY: the caller says that the array has so many.
@@ -160,8 +160,8 @@ unsafe fn with(mut all: Options, o: &OpenOptions) -> Result<Options> {
         // SAFETY: null or text, says the caller.
         let name = unsafe { text(operator.name) }?.to_owned();
         let merge =
-            operator.merge.ok_or_else(|| INVALID_ARGS.because("a merge operator without a function"))?;
-        all = all.register_merge_operator(Arc::new(User { name, merge, context: operator.ctx }));
+            operator.merge.ok_or_else(|| INVALID_ARGS.with_message("a merge operator without a function"))?;
+        all = all.register_merge_operator(Arc::new(UserMergeOperator { name, merge, context: operator.ctx }));
     }
     Ok(all)
 }
@@ -176,13 +176,13 @@ pub unsafe extern "C" fn perigee_open(
     options: *const OpenOptions,
     db: *mut Handle,
 ) -> c_int {
-    alloc::ensure();
+    alloc::ensure_initialized();
     let code = call(|| {
         // SAFETY: says the caller.
-        let (c, o, place) = unsafe { (given(config)?, given(options)?, out(db)?) };
+        let (c, o, place) = unsafe { (struct_param(config)?, struct_param(options)?, out_param(db)?) };
         *place = null_mut();
         // SAFETY: says the caller.
-        *place = database::open(c, |all| unsafe { with(all, o) })? as Handle;
+        *place = database::open_database(c, |all| unsafe { apply_open_options(all, o) })? as Handle;
         Ok(())
     });
     if code != 0 {
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn perigee_cf_set_merge_operator(cf: Handle, rule: *const 
     call(|| {
         let cf = family(cf)?;
         // SAFETY: says the caller.
-        let rule = MergeRule::of_word(unsafe { text(rule) }?)?;
+        let rule = MergeRule::from_stored_name(unsafe { text(rule) }?)?;
         Ok(cf.inner.set_options(cf.inner.options().merge_operator(rule))?)
     })
 }

@@ -2,10 +2,10 @@
 
 use crate::abi::Handle;
 use crate::alloc;
-use crate::border::{call, key, out, text, value};
-use crate::code::{INVALID_ARGS, Result, absent};
-use crate::handle::Table;
-use crate::iter::insert;
+use crate::ffi::{call, key, out_param, text, call_or};
+use crate::code::{INVALID_ARGS, Result, key_not_found};
+use crate::handle::HandleTable;
+use crate::iter::insert_cursor;
 use crate::state::{Database, database, family};
 use perigee::Snapshot;
 use std::ffi::{c_char, c_int};
@@ -13,21 +13,21 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// A snapshot and whose it is.
-pub struct Taken(Arc<Database>, Snapshot);
+pub struct OwnedSnapshot(Arc<Database>, Snapshot);
 
-static SNAPSHOTS: Table<Taken> = Table::new(6);
+static SNAPSHOTS: HandleTable<OwnedSnapshot> = HandleTable::new(6);
 
 /// Gives a snapshot a handle.
 ///
 /// # Safety
 /// `place` is null or may be written to.
-unsafe fn give(db: Handle, place: *mut Handle, take: impl FnOnce(&perigee::Db) -> Result<Snapshot>) -> c_int {
+unsafe fn insert_snapshot(db: Handle, place: *mut Handle, take: impl FnOnce(&perigee::Db) -> Result<Snapshot>) -> c_int {
     call(|| {
         let db = database(db)?;
         // SAFETY: the caller's caller says that it is null or a place.
-        let place = unsafe { out(place) }?;
+        let place = unsafe { out_param(place) }?;
         *place = null_mut();
-        let taken = Taken(Arc::clone(&db), take(db.engine()?)?);
+        let taken = OwnedSnapshot(Arc::clone(&db), take(db.engine()?)?);
         *place = SNAPSHOTS.insert(taken)? as Handle;
         Ok(())
     })
@@ -40,7 +40,7 @@ unsafe fn give(db: Handle, place: *mut Handle, take: impl FnOnce(&perigee::Db) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_new(db: Handle, snapshot: *mut Handle) -> c_int {
     // SAFETY: passed on.
-    unsafe { give(db, snapshot, |db| Ok(db.snapshot()?)) }
+    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.snapshot()?)) }
 }
 
 /// The database as it was at a number.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn perigee_snapshot_new(db: Handle, snapshot: *mut Handle)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_at(db: Handle, seq: u64, snapshot: *mut Handle) -> c_int {
     // SAFETY: passed on.
-    unsafe { give(db, snapshot, |db| Ok(db.snapshot_at(seq)?)) }
+    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.snapshot_at(seq)?)) }
 }
 
 /// The database as it was when the snapshot of that name was made.
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn perigee_snapshot_open(
     snapshot: *mut Handle,
 ) -> c_int {
     // SAFETY: passed on.
-    unsafe { give(db, snapshot, |db| Ok(db.named_snapshot(text(name)?)?)) }
+    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.named_snapshot(text(name)?)?)) }
 }
 
 /// Makes a snapshot with a name, which stays until it is dropped; `seq` may be null.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn perigee_snapshot_drop(db: Handle, name: *const c_char) 
 /// The number of the last operation that a snapshot sees; 0 for a bad handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_snapshot_seq(snapshot: Handle) -> u64 {
-    value(0, || Ok(SNAPSHOTS.pin(snapshot as usize)?.1.sequence()))
+    call_or(0, || Ok(SNAPSHOTS.pin(snapshot as usize)?.1.sequence()))
 }
 
 /// The value of a key in a snapshot, to be given back.
@@ -118,11 +118,11 @@ pub unsafe extern "C" fn perigee_snapshot_get(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, place, size) = unsafe { (key(key_, key_size)?, out(value)?, out(value_size)?) };
+        let (key, place, size) = unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
-        check(&snapshot, &cf.database)?;
-        let found = snapshot.1.get_pinned(&cf.inner, key)?.ok_or_else(absent)?;
-        *place = alloc::copy(&found)?;
+        check_same_database(&snapshot, &cf.database)?;
+        let found = snapshot.1.get_pinned(&cf.inner, key)?.ok_or_else(key_not_found)?;
+        *place = alloc::copy_bytes(&found)?;
         *size = found.len();
         Ok(())
     })
@@ -136,20 +136,20 @@ pub unsafe extern "C" fn perigee_snapshot_get(
 pub unsafe extern "C" fn perigee_snapshot_iter(snapshot: Handle, cf: Handle, iter: *mut Handle) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let place = unsafe { out(iter) }?;
+        let place = unsafe { out_param(iter) }?;
         *place = null_mut();
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
-        check(&snapshot, &cf.database)?;
-        *place = insert(snapshot.1.cursor(&cf.inner)?)?;
+        check_same_database(&snapshot, &cf.database)?;
+        *place = insert_cursor(snapshot.1.cursor(&cf.inner)?)?;
         Ok(())
     })
 }
 
-fn check(snapshot: &Taken, database: &Arc<Database>) -> Result<()> {
+fn check_same_database(snapshot: &OwnedSnapshot, database: &Arc<Database>) -> Result<()> {
     if Arc::ptr_eq(&snapshot.0, database) {
         return Ok(());
     }
-    Err(INVALID_ARGS.because("the column family is of another database than the snapshot"))
+    Err(INVALID_ARGS.with_message("the column family is of another database than the snapshot"))
 }
 
 /// Frees a snapshot; what it kept alive may go.

@@ -1,7 +1,7 @@
 //! Transactions beyond TidesDB's: options, locks, range deletes, merges, two-phase commit.
 
 use crate::abi::Handle;
-use crate::border::{bytes, call, given, key, out, range};
+use crate::ffi::{bytes, call, struct_param, key, out_param, range};
 use crate::code::{INVALID_ARGS, Result};
 use crate::state::database;
 use crate::txn::{TXNS, Txn, get};
@@ -27,7 +27,7 @@ pub struct TransactionOptions {
     pub spill_bytes: u64,
 }
 
-const DEFAULT: TransactionOptions = TransactionOptions {
+const DEFAULT_OPTIONS: TransactionOptions = TransactionOptions {
     size: size_of::<TransactionOptions>(),
     isolation: 3,
     read_only: 0,
@@ -42,13 +42,13 @@ const DEFAULT: TransactionOptions = TransactionOptions {
 /// Options to start from: snapshot isolation.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_txn_default_options() -> TransactionOptions {
-    DEFAULT
+    DEFAULT_OPTIONS
 }
 
-fn options(o: &TransactionOptions) -> Result<TxnOptions> {
+fn txn_options(o: &TransactionOptions) -> Result<TxnOptions> {
     if o.size != size_of::<TransactionOptions>() || o.reserved != 0 {
         return Err(
-            INVALID_ARGS.because("begin with perigee_txn_default_options() and change what is to change")
+            INVALID_ARGS.with_message("begin with perigee_txn_default_options() and change what is to change")
         );
     }
     let mut all = TxnOptions::new().read_only(o.read_only != 0).pessimistic(o.pessimistic != 0);
@@ -77,9 +77,9 @@ pub unsafe extern "C" fn perigee_txn_begin(
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let (o, place) = unsafe { (given(options_)?, out(txn)?) };
+        let (o, place) = unsafe { (struct_param(options_)?, out_param(txn)?) };
         *place = null_mut();
-        let txn = Txn::begin(&db, config::isolation(o.isolation)?, options(o)?)?;
+        let txn = Txn::begin(&db, config::isolation_from_c(o.isolation)?, txn_options(o)?)?;
         *place = TXNS.insert(txn)? as Handle;
         Ok(())
     })
@@ -93,19 +93,19 @@ pub unsafe extern "C" fn perigee_txn_begin(
 pub unsafe extern "C" fn perigee_txn_commit(txn: Handle, seq: *mut u64) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let place = unsafe { out(seq) }?;
-        *place = TXNS.hold(txn as usize)?.commit()?;
+        let place = unsafe { out_param(seq) }?;
+        *place = TXNS.lock(txn as usize)?.commit()?;
         Ok(())
     })
 }
 
-fn mode(mode: c_int) -> Result<LockMode> {
+fn lock_mode(mode: c_int) -> Result<LockMode> {
     Ok(match mode {
         1 => LockMode::Shared,
         2 => LockMode::Exclusive,
         3 => LockMode::Gap,
         4 => LockMode::Insert,
-        _ => return Err(INVALID_ARGS.because("a lock is 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)")),
+        _ => return Err(INVALID_ARGS.with_message("a lock is 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)")),
     })
 }
 
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn perigee_txn_lock(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, mode) = (unsafe { key(key_, key_size) }?, mode(lock)?);
-        TXNS.hold(txn as usize)?.read(cf, |t, f| t.lock(f, key, mode))
+        let (key, mode) = (unsafe { key(key_, key_size) }?, lock_mode(lock)?);
+        TXNS.lock(txn as usize)?.read(cf, |t, f| t.lock(f, key, mode))
     })
 }
 
@@ -144,8 +144,8 @@ pub unsafe extern "C" fn perigee_txn_lock_range(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (range, mode) = (unsafe { range(start, start_size, end, end_size) }?, mode(lock)?);
-        TXNS.hold(txn as usize)?.read(cf, |t, f| t.lock_range::<&[u8]>(f, range, mode))
+        let (range, mode) = (unsafe { range(start, start_size, end, end_size) }?, lock_mode(lock)?);
+        TXNS.lock(txn as usize)?.read(cf, |t, f| t.lock_range::<&[u8]>(f, range, mode))
     })
 }
 
@@ -163,8 +163,8 @@ pub unsafe extern "C" fn perigee_txn_get_for_update(
     value: *mut *mut u8,
     value_size: *mut usize,
 ) -> c_int {
-    match mode(lock) {
-        Err(_) => call(|| mode(lock).map(drop)),
+    match lock_mode(lock) {
+        Err(_) => call(|| lock_mode(lock).map(drop)),
         Ok(mode) => {
             // SAFETY: passed on.
             unsafe {
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn perigee_txn_delete_range(
     call(|| {
         // SAFETY: says the caller.
         let range = unsafe { range(start, start_size, end, end_size) }?;
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.delete_range::<&[u8]>(f, range))
+        TXNS.lock(txn as usize)?.write(cf, |t, f| t.delete_range::<&[u8]>(f, range))
     })
 }
 
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn perigee_txn_delete_prefix(
     call(|| {
         // SAFETY: says the caller.
         let prefix = unsafe { key(prefix, prefix_size) }?;
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.delete_prefix(f, prefix))
+        TXNS.lock(txn as usize)?.write(cf, |t, f| t.delete_prefix(f, prefix))
     })
 }
 
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn perigee_txn_merge(
         // SAFETY: says the caller.
         let (key, operand) =
             unsafe { (key(key_, key_size)?, bytes(operand, operand_size, limits::VALUE_BYTES_MAX)?) };
-        TXNS.hold(txn as usize)?.write(cf, |t, f| t.merge(f, key, operand))
+        TXNS.lock(txn as usize)?.write(cf, |t, f| t.merge(f, key, operand))
     })
 }
 
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn perigee_txn_prepare(txn: Handle, gid: *const u8, gid_si
     call(|| {
         // SAFETY: says the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
-        TXNS.hold(txn as usize)?.prepare(gid)
+        TXNS.lock(txn as usize)?.prepare(gid)
     })
 }
 
@@ -308,14 +308,14 @@ pub unsafe extern "C" fn perigee_list_prepared(
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
-        let (place, n) = unsafe { (out(list)?, out(count)?) };
+        let (place, n) = unsafe { (out_param(list)?, out_param(count)?) };
         (*place, *n) = (null_mut(), 0);
         let all = db.engine()?.recover_prepared()?;
         if all.is_empty() {
             return Ok(());
         }
         let head = all.len() * size_of::<PreparedTransaction>();
-        let block = alloc::take(head + all.iter().map(|p| p.gid.len()).sum::<usize>())?;
+        let block = alloc::allocate(head + all.iter().map(|p| p.gid.len()).sum::<usize>())?;
         let array = block.cast::<PreparedTransaction>();
         let mut gids = block.cast::<u8>().wrapping_add(head);
         for (i, p) in all.iter().enumerate() {

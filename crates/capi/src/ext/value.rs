@@ -1,24 +1,24 @@
 //! Values in pieces: read where they lie, without a copy of the whole, and written piece by piece.
 
 use crate::abi::Handle;
-use crate::border::{bytes, call, key, out};
-use crate::code::{INVALID_ARGS, Result, TOO_LARGE, absent};
-use crate::handle::Table;
+use crate::ffi::{bytes, call, key, out_param};
+use crate::code::{INVALID_ARGS, Result, TOO_LARGE, key_not_found};
+use crate::handle::HandleTable;
 use crate::txn::{TXNS, put_until};
 use perigee::{Slice, limits};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
 /// A value that is held, or one that is being written.
-pub enum Stream {
+pub enum ValueStream {
     /// Read.
     Value(Slice),
     /// Written.
-    Writer(Writer),
+    Writer(ValueWriter),
 }
 
 /// A value on its way in.
-pub struct Writer {
+pub struct ValueWriter {
     txn: usize,
     family: usize,
     key: Vec<u8>,
@@ -26,10 +26,10 @@ pub struct Writer {
     value: Vec<u8>,
 }
 
-static STREAMS: Table<Stream> = Table::new(7);
+static STREAMS: HandleTable<ValueStream> = HandleTable::new(7);
 
-fn wrong<T>() -> Result<T> {
-    Err(INVALID_ARGS.because("a handle of another kind: values are read, writers are written"))
+fn wrong_handle_kind<T>() -> Result<T> {
+    Err(INVALID_ARGS.with_message("a handle of another kind: values are read, writers are written"))
 }
 
 /// Opens the value of a key for reading in pieces.
@@ -47,12 +47,12 @@ pub unsafe extern "C" fn perigee_value_open(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, place, size) = unsafe { (key(key_, key_size)?, out(stream)?, out(size)?) };
+        let (key, place, size) = unsafe { (key(key_, key_size)?, out_param(stream)?, out_param(size)?) };
         *place = null_mut();
-        let found = TXNS.hold(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key))?;
-        let found = found.ok_or_else(absent)?;
+        let found = TXNS.lock(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key))?;
+        let found = found.ok_or_else(key_not_found)?;
         *size = found.len() as u64;
-        *place = STREAMS.insert(Stream::Value(found))? as Handle;
+        *place = STREAMS.insert(ValueStream::Value(found))? as Handle;
         Ok(())
     })
 }
@@ -71,12 +71,12 @@ pub unsafe extern "C" fn perigee_value_read(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let got = unsafe { out(got) }?;
+        let got = unsafe { out_param(got) }?;
         if buffer.is_null() {
-            return Err(INVALID_ARGS.because("a null pointer where a buffer is needed"));
+            return Err(INVALID_ARGS.with_message("a null pointer where a buffer is needed"));
         }
         let stream = STREAMS.pin(stream as usize)?;
-        let Stream::Value(value) = &*stream else { return wrong() };
+        let ValueStream::Value(value) = &*stream else { return wrong_handle_kind() };
         let rest = usize::try_from(offset).ok().and_then(|at| value.get(at..)).unwrap_or(&[]);
         let piece = &rest[..rest.len().min(size)];
         // SAFETY: the buffer has room for so many, and is not the value's.
@@ -94,9 +94,9 @@ pub unsafe extern "C" fn perigee_value_read(
 pub unsafe extern "C" fn perigee_value_data(stream: Handle, data: *mut *const u8, size: *mut usize) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (data, size) = unsafe { (out(data)?, out(size)?) };
+        let (data, size) = unsafe { (out_param(data)?, out_param(size)?) };
         let stream = STREAMS.pin(stream as usize)?;
-        let Stream::Value(value) = &*stream else { return wrong() };
+        let ValueStream::Value(value) = &*stream else { return wrong_handle_kind() };
         (*data, *size) = (value.as_ptr(), value.len());
         Ok(())
     })
@@ -124,17 +124,17 @@ pub unsafe extern "C" fn perigee_writer_new(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, place) = unsafe { (key(key_, key_size)?, out(writer)?) };
+        let (key, place) = unsafe { (key(key_, key_size)?, out_param(writer)?) };
         *place = null_mut();
         if size_hint > limits::VALUE_BYTES_MAX as u64 {
-            return Err(TOO_LARGE.because("a value has at most 1 GiB"));
+            return Err(TOO_LARGE.with_message("a value has at most 1 GiB"));
         }
         let mut value = Vec::new();
         if value.try_reserve_exact(size_hint as usize).is_err() {
-            return Err(crate::code::MEMORY.because("no memory for the value"));
+            return Err(crate::code::MEMORY.with_message("no memory for the value"));
         }
-        let new = Writer { txn: txn as usize, family: cf as usize, key: key.to_vec(), ttl, value };
-        *place = STREAMS.insert(Stream::Writer(new))? as Handle;
+        let new = ValueWriter { txn: txn as usize, family: cf as usize, key: key.to_vec(), ttl, value };
+        *place = STREAMS.insert(ValueStream::Writer(new))? as Handle;
         Ok(())
     })
 }
@@ -148,13 +148,13 @@ pub unsafe extern "C" fn perigee_writer_append(writer: Handle, piece: *const u8,
     call(|| {
         // SAFETY: says the caller.
         let piece = unsafe { bytes(piece, piece_size, limits::VALUE_BYTES_MAX) }?;
-        let mut stream = STREAMS.hold(writer as usize)?;
-        let Stream::Writer(w) = &mut *stream else { return wrong() };
+        let mut stream = STREAMS.lock(writer as usize)?;
+        let ValueStream::Writer(w) = &mut *stream else { return wrong_handle_kind() };
         if w.value.len() + piece.len() > limits::VALUE_BYTES_MAX {
-            return Err(TOO_LARGE.because("a value has at most 1 GiB"));
+            return Err(TOO_LARGE.with_message("a value has at most 1 GiB"));
         }
         if w.value.try_reserve(piece.len()).is_err() {
-            return Err(crate::code::MEMORY.because("no memory for the value"));
+            return Err(crate::code::MEMORY.with_message("no memory for the value"));
         }
         w.value.extend_from_slice(piece);
         Ok(())
@@ -166,9 +166,9 @@ pub unsafe extern "C" fn perigee_writer_append(writer: Handle, piece: *const u8,
 pub extern "C" fn perigee_writer_finish(writer: Handle) -> c_int {
     call(|| {
         {
-            let stream = STREAMS.hold(writer as usize)?;
-            let Stream::Writer(w) = &*stream else { return wrong() };
-            let mut txn = TXNS.hold(w.txn)?;
+            let stream = STREAMS.lock(writer as usize)?;
+            let ValueStream::Writer(w) = &*stream else { return wrong_handle_kind() };
+            let mut txn = TXNS.lock(w.txn)?;
             txn.write(w.family as Handle, |t, f| put_until(t, f, &w.key, &w.value, w.ttl))?;
         }
         STREAMS.remove(writer as usize).map(drop)

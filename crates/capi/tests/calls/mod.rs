@@ -7,7 +7,7 @@
 
 mod input;
 mod model;
-mod wrong;
+mod invalid_handles;
 
 use input::Input;
 use model::{Entries, Family, Model, Txn, Write};
@@ -15,7 +15,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use tidesdb::abi::Handle;
-use tidesdb::{database::*, families::*, iter::*, maintain::*, stats::*, txn::*};
+use tidesdb::{database::*, families::*, iter::*, maintenance::*, stats::*, txn::*};
 
 const SUCCESS: c_int = 0;
 const NOT_FOUND: c_int = -3;
@@ -25,13 +25,13 @@ const LAST: c_int = -15;
 
 /// Runs the bytes as calls, in a directory that is empty and stays the caller's to remove.
 pub fn run(bytes: &[u8], dir: &Path) {
-    let mut world = World::new(dir);
+    let mut world = CallInterpreter::new(dir);
     let mut input = Input::new(bytes);
     world.open(0);
     while !input.is_over() {
         world.step(&mut input);
     }
-    world.end();
+    world.finish();
 }
 
 struct Iter {
@@ -41,7 +41,7 @@ struct Iter {
     live: bool,
 }
 
-struct World {
+struct CallInterpreter {
     dir: PathBuf,
     dbs: [Handle; 2],
     families: Vec<Family>,
@@ -54,20 +54,20 @@ struct World {
 }
 
 /// A code of the public set, which it gives back.
-fn public(code: c_int) -> c_int {
+fn assert_public_code(code: c_int) -> c_int {
     assert!((LAST..=SUCCESS).contains(&code), "{code} is no code of the API");
     code
 }
 
 /// The code of a call that has no reason to fail.
-fn good(code: c_int, what: &str) {
-    assert_eq!(public(code), SUCCESS, "{what}: {}", tidesdb::code::last_error());
+fn assert_success(code: c_int, what: &str) {
+    assert_eq!(assert_public_code(code), SUCCESS, "{what}: {}", tidesdb::code::last_error());
 }
 
 /// Whether an operation of a transaction was done. It may lose early: the family may be newer than its snapshot.
-fn done(code: c_int, what: &str) -> bool {
-    if public(code) != CONFLICT {
-        good(code, what);
+fn succeeded_or_conflicted(code: c_int, what: &str) -> bool {
+    if assert_public_code(code) != CONFLICT {
+        assert_success(code, what);
     }
     code == SUCCESS
 }
@@ -76,7 +76,7 @@ fn text(name: &CStr) -> String {
     String::from_utf8(name.to_bytes().to_vec()).unwrap()
 }
 
-impl World {
+impl CallInterpreter {
     fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_path_buf(),
@@ -112,8 +112,8 @@ impl World {
             30 | 31 => self.check_key(input),
             32 => self.check_all(input.below(2)),
             33 if input.byte() < 60 => self.copy(input),
-            34..=37 => self.wrong_handle(input),
-            _ => self.look_up(input),
+            34..=37 => self.call_with_invalid_handle(input),
+            _ => self.look_up_random_name(input),
         }
     }
 
@@ -127,10 +127,10 @@ impl World {
         // SAFETY: as a C program calls it.
         let code = unsafe { tidesdb_open(&config, &mut handle) };
         if self.dbs[db].is_null() {
-            good(code, "open");
+            assert_success(code, "open");
             self.dbs[db] = handle;
         } else {
-            assert_ne!(public(code), SUCCESS, "an open database was opened again");
+            assert_ne!(assert_public_code(code), SUCCESS, "an open database was opened again");
         }
     }
 
@@ -139,7 +139,7 @@ impl World {
         if self.dbs[db].is_null() {
             return;
         }
-        good(tidesdb_close(self.dbs[db]), "close");
+        assert_success(tidesdb_close(self.dbs[db]), "close");
         let of_db = |d: usize| d == db;
         self.stale.push(std::mem::replace(&mut self.dbs[db], null_mut()));
         self.stale.extend(self.families.iter().filter(|f| of_db(f.db)).map(|f| f.handle));
@@ -151,13 +151,13 @@ impl World {
         self.check_all(db);
     }
 
-    fn family(&self, input: &mut Input) -> Option<&Family> {
+    fn random_family(&self, input: &mut Input) -> Option<&Family> {
         let n = input.below(self.families.len());
         self.families.get(n)
     }
 
     /// A transaction that takes operations, and a family of its database.
-    fn pair(&self, input: &mut Input) -> Option<(usize, Handle, usize)> {
+    fn random_txn_and_family(&self, input: &mut Input) -> Option<(usize, Handle, usize)> {
         let open: Vec<usize> = (0..self.txns.len()).filter(|n| self.txns[*n].open).collect();
         let txn = *open.get(input.below(open.len()))?;
         let of_db: Vec<&Family> = self.families.iter().filter(|f| f.db == self.txns[txn].db).collect();
@@ -175,12 +175,12 @@ impl World {
         config.use_btree = (input.byte() & 1).into();
         config.klog_value_threshold = usize::from(input.byte());
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { tidesdb_create_column_family(self.dbs[db], name.as_ptr(), &config) });
+        let code = assert_public_code(unsafe { tidesdb_create_column_family(self.dbs[db], name.as_ptr(), &config) });
         let name = text(&name);
         let sound = !name.is_empty() && !name.contains('/') && name != ".." && name.len() < 128;
         match self.model.id(db, &name) {
             Some(_) => assert_eq!(code, EXISTS, "{name} was made twice"),
-            None if name.starts_with("family") => good(code, "create"),
+            None if name.starts_with("family") => assert_success(code, "create"),
             None => assert!(sound || code != SUCCESS, "{name:?} was accepted"),
         }
         if code == SUCCESS {
@@ -202,12 +202,12 @@ impl World {
         }
     }
 
-    fn look_up(&mut self, input: &mut Input) {
+    fn look_up_random_name(&mut self, input: &mut Input) {
         let (db, name) = (input.below(2), text(&input.name()));
         self.look_up_name(db, &name);
     }
 
-    fn forget(&mut self, id: usize) {
+    fn mark_stale(&mut self, id: usize) {
         self.stale.extend(self.families.iter().filter(|f| f.id == id).map(|f| f.handle));
         self.families.retain(|f| f.id != id);
         self.model.drop_id(id);
@@ -215,25 +215,25 @@ impl World {
 
     fn drop_family(&mut self, input: &mut Input) {
         if input.byte() & 1 == 0 {
-            let Some(Family { handle, db, id }) = self.family(input) else { return };
+            let Some(Family { handle, db, id }) = self.random_family(input) else { return };
             let (id, code) = (*id, tidesdb_delete_column_family(self.dbs[*db], *handle));
-            good(code, "delete a family");
-            return self.forget(id);
+            assert_success(code, "delete a family");
+            return self.mark_stale(id);
         }
         let (db, name) = (input.below(2), input.name());
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { tidesdb_drop_column_family(self.dbs[db], name.as_ptr()) });
+        let code = assert_public_code(unsafe { tidesdb_drop_column_family(self.dbs[db], name.as_ptr()) });
         let id = self.model.id(db, &text(&name));
         assert_eq!(code == SUCCESS, id.is_some(), "drop {name:?}: {code}");
         if let Some(id) = id {
-            self.forget(id);
+            self.mark_stale(id);
         }
     }
 
     fn rename(&mut self, input: &mut Input) {
         let (db, old, new) = (input.below(2), input.name(), input.name());
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { tidesdb_rename_column_family(self.dbs[db], old.as_ptr(), new.as_ptr()) });
+        let code = assert_public_code(unsafe { tidesdb_rename_column_family(self.dbs[db], old.as_ptr(), new.as_ptr()) });
         if code == SUCCESS && old != new {
             self.model.rename(db, &text(&old), &text(&new));
         }
@@ -242,7 +242,7 @@ impl World {
     fn clone_family(&mut self, input: &mut Input) {
         let (db, from, to) = (input.below(2), input.name(), input.name());
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { tidesdb_clone_column_family(self.dbs[db], from.as_ptr(), to.as_ptr()) });
+        let code = assert_public_code(unsafe { tidesdb_clone_column_family(self.dbs[db], from.as_ptr(), to.as_ptr()) });
         if code == SUCCESS {
             let source = self.model.id(db, &text(&from)).expect("a family that is not there was cloned");
             let entries = self.model.entries(source).unwrap().clone();
@@ -257,7 +257,7 @@ impl World {
         }
         let mut handle = null_mut();
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { tidesdb_txn_begin_with_isolation(self.dbs[db], level, &mut handle) });
+        let code = assert_public_code(unsafe { tidesdb_txn_begin_with_isolation(self.dbs[db], level, &mut handle) });
         let may = !self.dbs[db].is_null() && level >= 0;
         assert_eq!(code == SUCCESS, may, "begin at level {level}: {code}");
         if may {
@@ -266,14 +266,14 @@ impl World {
                 db,
                 open: true,
                 writes: Vec::new(),
-                saves: Vec::new(),
+                savepoints: Vec::new(),
                 drops: self.model.drops,
             });
         }
     }
 
     fn put(&mut self, input: &mut Input) {
-        let Some((txn, family, id)) = self.pair(input) else { return };
+        let Some((txn, family, id)) = self.random_txn_and_family(input) else { return };
         let (key, value, ttl) = (input.key(), input.value(), input.byte());
         let expires = if ttl < 240 { -1 } else { 1_000_000_000 };
         let handle = self.txns[txn].handle;
@@ -281,17 +281,17 @@ impl World {
         let code = unsafe {
             tidesdb_txn_put(handle, family, key.as_ptr(), key.len(), value.as_ptr(), value.len(), expires)
         };
-        if done(code, "put") {
+        if succeeded_or_conflicted(code, "put") {
             let value = (expires == -1).then_some(value);
             self.txns[txn].writes.push(Write { family: id, key, value });
         }
     }
 
     fn delete(&mut self, input: &mut Input) {
-        let Some((txn, family, id)) = self.pair(input) else { return };
+        let Some((txn, family, id)) = self.random_txn_and_family(input) else { return };
         let (key, handle) = (input.key(), self.txns[txn].handle);
         // SAFETY: as a C program calls it.
-        if done(unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) }, "delete") {
+        if succeeded_or_conflicted(unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) }, "delete") {
             self.txns[txn].writes.push(Write { family: id, key, value: None });
         }
     }
@@ -301,11 +301,11 @@ impl World {
         let (mut value, mut size) = (null_mut(), 0);
         let call = if track { tidesdb_txn_get } else { tidesdb_txn_get_notrack };
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { call(txn, family, key.as_ptr(), key.len(), &mut value, &mut size) });
+        let code = assert_public_code(unsafe { call(txn, family, key.as_ptr(), key.len(), &mut value, &mut size) });
         if code == NOT_FOUND {
             return Ok(None);
         }
-        if !done(code, "get") {
+        if !succeeded_or_conflicted(code, "get") {
             return Err(());
         }
         // SAFETY: the library gave `size` bytes there, which are ours to free.
@@ -316,22 +316,22 @@ impl World {
     }
 
     fn get(&mut self, input: &mut Input) {
-        let Some((txn, family, id)) = self.pair(input) else { return };
+        let Some((txn, family, id)) = self.random_txn_and_family(input) else { return };
         let key = input.key();
         let track = input.byte() & 1 == 0;
         let Ok(found) = Self::read(self.txns[txn].handle, family, &key, track) else { return };
-        if let Some(own) = self.txns[txn].own(id, &key) {
+        if let Some(own) = self.txns[txn].last_write(id, &key) {
             assert_eq!(found, own.value, "a transaction's own write");
         }
         // SAFETY: as a C program calls it.
         let there = unsafe { tidesdb_txn_contains(self.txns[txn].handle, family, key.as_ptr(), key.len()) };
-        assert_eq!(public(there) == SUCCESS, found.is_some(), "contains and get");
+        assert_eq!(assert_public_code(there) == SUCCESS, found.is_some(), "contains and get");
     }
 
     fn commit(&mut self, input: &mut Input) {
         let n = input.below(self.txns.len());
         let Some(txn) = self.txns.get_mut(n) else { return };
-        let code = public(tidesdb_txn_commit(txn.handle));
+        let code = assert_public_code(tidesdb_txn_commit(txn.handle));
         assert!(txn.open || code != SUCCESS, "a transaction was committed twice");
         // It may have touched what is gone since.
         let dropped = self.model.drops > txn.drops;
@@ -351,7 +351,7 @@ impl World {
         let n = input.below(self.txns.len());
         let Some(txn) = self.txns.get_mut(n) else { return };
         if input.byte() & 1 == 0 {
-            let code = public(tidesdb_txn_rollback(txn.handle));
+            let code = assert_public_code(tidesdb_txn_rollback(txn.handle));
             assert!(!txn.open || code == SUCCESS, "rollback: {code}");
             return txn.clear(false);
         }
@@ -364,7 +364,7 @@ impl World {
         let n = input.below(self.txns.len());
         let level = c_int::from(input.byte() % 6);
         let Some(txn) = self.txns.get_mut(n) else { return };
-        let code = public(tidesdb_txn_reset(txn.handle, level));
+        let code = assert_public_code(tidesdb_txn_reset(txn.handle, level));
         assert_eq!(code == SUCCESS, !txn.open && level < 5, "reset to {level}: {code}");
         if code == SUCCESS {
             txn.clear(true);
@@ -377,32 +377,32 @@ impl World {
         let (name, what) = (format!("s{}", input.byte() % 3), input.byte() % 3);
         let Some(txn) = self.txns.get_mut(n) else { return };
         let (c_name, at) =
-            (CString::new(name.as_str()).unwrap(), txn.saves.iter().position(|(s, _)| *s == name));
+            (CString::new(name.as_str()).unwrap(), txn.savepoints.iter().position(|(s, _)| *s == name));
         let call = [tidesdb_txn_savepoint, tidesdb_txn_rollback_to_savepoint, tidesdb_txn_release_savepoint];
         // SAFETY: as a C program calls it.
-        let code = public(unsafe { call[usize::from(what)](txn.handle, c_name.as_ptr()) });
+        let code = assert_public_code(unsafe { call[usize::from(what)](txn.handle, c_name.as_ptr()) });
         assert_eq!(code == SUCCESS, txn.open && (what == 0 || at.is_some()), "savepoint {what}: {code}");
         match (what, at) {
             _ if code != SUCCESS => {}
             // An existing name is moved; whether it keeps its place in the order is not promised, so those that
             // stood after it are forgotten here too only when it is rolled back to.
-            (0, Some(at)) => txn.saves[at].1 = txn.writes.len(),
-            (0, None) => txn.saves.push((name, txn.writes.len())),
+            (0, Some(at)) => txn.savepoints[at].1 = txn.writes.len(),
+            (0, None) => txn.savepoints.push((name, txn.writes.len())),
             (1, Some(at)) => {
-                txn.writes.truncate(txn.saves[at].1);
-                txn.saves.truncate(at);
+                txn.writes.truncate(txn.savepoints[at].1);
+                txn.savepoints.truncate(at);
             }
-            (_, Some(at)) => drop(txn.saves.remove(at)),
+            (_, Some(at)) => drop(txn.savepoints.remove(at)),
             (_, None) => {}
         }
     }
 
     fn iterate(&mut self, input: &mut Input) {
         if self.iters.len() < 8 && input.byte() & 1 == 0 {
-            let Some((txn, family, _)) = self.pair(input) else { return };
+            let Some((txn, family, _)) = self.random_txn_and_family(input) else { return };
             let mut it = null_mut();
             // SAFETY: as a C program calls it.
-            if done(unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) }, "iterator") {
+            if succeeded_or_conflicted(unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) }, "iterator") {
                 self.iters.push(Iter { handle: it, db: self.txns[txn].db, live: true });
             }
         }
@@ -412,7 +412,7 @@ impl World {
         for _ in 0..input.byte() % 12 {
             let key = input.key();
             // SAFETY: as a C program calls it; what is borrowed is read before the next call.
-            public(unsafe {
+            assert_public_code(unsafe {
                 match input.byte() % 8 {
                     0 => tidesdb_iter_seek(it, key.as_ptr(), key.len()),
                     1 => tidesdb_iter_seek_for_prev(it, key.as_ptr(), key.len()),
@@ -424,7 +424,7 @@ impl World {
             });
             let (mut key, mut key_size, mut value, mut value_size) = (null_mut(), 0, null_mut(), 0);
             // SAFETY: as above.
-            let code = public(unsafe {
+            let code = assert_public_code(unsafe {
                 tidesdb_iter_key_value(it, &mut key, &mut key_size, &mut value, &mut value_size)
             });
             let valid = tidesdb_iter_valid(it) == 1;
@@ -446,7 +446,7 @@ impl World {
 
     fn maintain(&mut self, input: &mut Input) {
         let (a, b, what) = (input.key(), input.key(), input.byte() % 6);
-        let Some(Family { handle: cf, db, .. }) = self.family(input) else { return };
+        let Some(Family { handle: cf, db, .. }) = self.random_family(input) else { return };
         // SAFETY: as a C program calls it.
         let code = unsafe {
             match what {
@@ -460,23 +460,23 @@ impl World {
         };
         // Two ends the wrong way round are an error.
         assert!(what == 2 || code == SUCCESS, "maintenance {what}: {code}: {}", tidesdb::code::last_error());
-        public(code);
+        assert_public_code(code);
     }
 
     fn statistics(&mut self, input: &mut Input) {
         let (mut stats, mut cost, mut count) = (null_mut(), 0.0, 0);
         let (a, b) = (input.key(), input.key());
-        let Some(Family { handle: cf, db, .. }) = self.family(input) else { return };
+        let Some(Family { handle: cf, db, .. }) = self.random_family(input) else { return };
         let (mut all, mut cache) =
             (Box::<tidesdb::abi::DbStats>::new_uninit(), std::mem::MaybeUninit::uninit());
         // SAFETY: as a C program calls it.
         unsafe {
-            good(tidesdb_get_stats(*cf, &mut stats), "statistics");
+            assert_success(tidesdb_get_stats(*cf, &mut stats), "statistics");
             tidesdb_free_stats(stats);
-            good(tidesdb_get_db_stats(self.dbs[*db], all.as_mut_ptr()), "statistics of the database");
-            good(tidesdb_get_cache_stats(self.dbs[*db], cache.as_mut_ptr()), "statistics of the cache");
-            good(tidesdb_range_cost(*cf, a.as_ptr(), a.len(), b.as_ptr(), b.len(), &mut cost), "cost");
-            good(tidesdb_cf_estimate_cardinality(*cf, &mut count), "cardinality");
+            assert_success(tidesdb_get_db_stats(self.dbs[*db], all.as_mut_ptr()), "statistics of the database");
+            assert_success(tidesdb_get_cache_stats(self.dbs[*db], cache.as_mut_ptr()), "statistics of the cache");
+            assert_success(tidesdb_range_cost(*cf, a.as_ptr(), a.len(), b.as_ptr(), b.len(), &mut cost), "cost");
+            assert_success(tidesdb_cf_estimate_cardinality(*cf, &mut count), "cardinality");
         }
         assert!(cost >= 0.0);
     }
@@ -486,7 +486,7 @@ impl World {
         self.copies += 1;
         let path = CString::new(self.dir.join(format!("copy{}", self.copies)).to_str().unwrap()).unwrap();
         // SAFETY: as a C program calls it.
-        let code = public(unsafe {
+        let code = assert_public_code(unsafe {
             if checkpoint {
                 tidesdb_checkpoint(self.dbs[db], path.as_ptr())
             } else {
@@ -497,17 +497,17 @@ impl World {
     }
 
     /// A transaction of its own for a look at what is committed.
-    fn fresh(&self, db: usize) -> Handle {
+    fn new_txn(&self, db: usize) -> Handle {
         let mut txn = null_mut();
         // SAFETY: as a C program calls it.
-        good(unsafe { tidesdb_txn_begin(self.dbs[db], &mut txn) }, "begin");
+        assert_success(unsafe { tidesdb_txn_begin(self.dbs[db], &mut txn) }, "begin");
         txn
     }
 
     fn check_key(&mut self, input: &mut Input) {
         let key = input.key();
-        let Some(Family { handle, db, id }) = self.family(input) else { return };
-        let txn = self.fresh(*db);
+        let Some(Family { handle, db, id }) = self.random_family(input) else { return };
+        let txn = self.new_txn(*db);
         let expected = self.model.entries(*id).and_then(|e| e.get(&key)).cloned();
         assert_eq!(Self::read(txn, *handle, &key, true), Ok(expected), "{key:?}");
         tidesdb_txn_free(txn);
@@ -521,7 +521,7 @@ impl World {
         let (mut names, mut count) = (null_mut::<*mut c_char>(), 0);
         // SAFETY: as a C program calls it; the names are ours to free.
         let mut listed = unsafe {
-            good(tidesdb_list_column_families(self.dbs[db], &mut names, &mut count), "list");
+            assert_success(tidesdb_list_column_families(self.dbs[db], &mut names, &mut count), "list");
             let all: Vec<_> = (0..count as usize).map(|i| *names.add(i)).collect();
             let texts: Vec<_> = all.iter().map(|n| text(CStr::from_ptr(*n))).collect();
             all.into_iter().for_each(|n| tidesdb_free(n.cast()));
@@ -534,7 +534,7 @@ impl World {
             self.look_up_name(db, &name);
             let id = self.model.id(db, &name).unwrap();
             let family = self.families.iter().find(|f| f.id == id).unwrap().handle;
-            let txn = self.fresh(db);
+            let txn = self.new_txn(db);
             let found = Self::scan(txn, family);
             tidesdb_txn_free(txn);
             let expected: Vec<_> = self.model.entries(id).unwrap().clone().into_iter().collect();
@@ -546,11 +546,11 @@ impl World {
         let (mut it, mut all) = (null_mut(), Vec::new());
         // SAFETY: as a C program calls it; what is borrowed is copied before the next step.
         unsafe {
-            good(tidesdb_iter_new(txn, family, &mut it), "iterator");
+            assert_success(tidesdb_iter_new(txn, family, &mut it), "iterator");
             tidesdb_iter_seek_to_first(it);
             while tidesdb_iter_valid(it) == 1 {
                 let (mut key, mut key_size, mut value, mut value_size) = (null_mut(), 0, null_mut(), 0);
-                good(
+                assert_success(
                     tidesdb_iter_key_value(it, &mut key, &mut key_size, &mut value, &mut value_size),
                     "entry",
                 );
@@ -563,11 +563,11 @@ impl World {
         all
     }
 
-    fn end(&mut self) {
+    fn finish(&mut self) {
         for db in 0..2 {
             self.check_all(db);
             if !self.dbs[db].is_null() {
-                good(tidesdb_close(self.dbs[db]), "close");
+                assert_success(tidesdb_close(self.dbs[db]), "close");
             }
         }
         // What was open in a database when it was closed is still to be freed; a second time does nothing.

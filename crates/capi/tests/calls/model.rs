@@ -6,30 +6,30 @@ use tidesdb::abi::Handle;
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A family by the number it was born with: names change, it stays.
-pub type Id = usize;
+pub type FamilyId = usize;
 
 #[derive(Default)]
 pub struct Model {
-    names: BTreeMap<(usize, String), Id>,
-    entries: BTreeMap<Id, Entries>,
-    next: Id,
+    names: BTreeMap<(usize, String), FamilyId>,
+    entries: BTreeMap<FamilyId, Entries>,
+    next: FamilyId,
     /// How many families went away so far.
     pub drops: usize,
 }
 
 impl Model {
-    pub fn create(&mut self, db: usize, name: &str, entries: Entries) -> Id {
+    pub fn create(&mut self, db: usize, name: &str, entries: Entries) -> FamilyId {
         self.next += 1;
         assert!(self.names.insert((db, name.to_owned()), self.next).is_none(), "{name} was made twice");
         self.entries.insert(self.next, entries);
         self.next
     }
 
-    pub fn id(&self, db: usize, name: &str) -> Option<Id> {
+    pub fn id(&self, db: usize, name: &str) -> Option<FamilyId> {
         self.names.get(&(db, name.to_owned())).copied()
     }
 
-    pub fn drop_id(&mut self, id: Id) {
+    pub fn drop_id(&mut self, id: FamilyId) {
         self.drops += 1;
         self.names.retain(|_, i| *i != id);
         self.entries.remove(&id);
@@ -40,7 +40,7 @@ impl Model {
         assert!(self.names.insert((db, new.to_owned()), id).is_none(), "renamed over {new}");
     }
 
-    pub fn entries(&self, id: Id) -> Option<&Entries> {
+    pub fn entries(&self, id: FamilyId) -> Option<&Entries> {
         self.entries.get(&id)
     }
 
@@ -60,7 +60,7 @@ impl Model {
 }
 
 pub struct Write {
-    pub family: Id,
+    pub family: FamilyId,
     pub key: Vec<u8>,
     /// None is a delete, or a value that has expired.
     pub value: Option<Vec<u8>>,
@@ -72,26 +72,26 @@ pub struct Txn {
     /// Whether it takes operations: neither committed nor rolled back.
     pub open: bool,
     pub writes: Vec<Write>,
-    pub saves: Vec<(String, usize)>,
+    pub savepoints: Vec<(String, usize)>,
     /// [`Model::drops`] when it began.
     pub drops: usize,
 }
 
 impl Txn {
     /// What the transaction itself wrote last under the key.
-    pub fn own(&self, family: Id, key: &[u8]) -> Option<&Write> {
+    pub fn last_write(&self, family: FamilyId, key: &[u8]) -> Option<&Write> {
         self.writes.iter().rev().find(|w| w.family == family && w.key == key)
     }
 
     pub fn clear(&mut self, open: bool) {
         self.open = open;
         self.writes.clear();
-        self.saves.clear();
+        self.savepoints.clear();
     }
 }
 
 pub struct Family {
     pub handle: Handle,
     pub db: usize,
-    pub id: Id,
+    pub id: FamilyId,
 }

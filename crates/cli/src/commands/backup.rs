@@ -1,8 +1,8 @@
 //! `perigee backup`: generations of a database in a directory of their own.
 
 use crate::failure::{EXIT_DAMAGED, Result};
-use crate::output::{Out, table};
-use crate::place::Place;
+use crate::output::{Output, table};
+use crate::database_args::DatabaseArg;
 use crate::progress::Progress;
 use crate::size;
 use clap::{Args, Subcommand};
@@ -19,7 +19,7 @@ Examples:
   perigee restore /backup/db ./db2           the newest generation as a database";
 
 /// What to do about a database that a program has open.
-const IN_USE: &str = "the program that has it open can make one while it runs: `db.backup(\"BACKUP\")` (in C \
+const IN_USE_HINT: &str = "the program that has it open can make one while it runs: `db.backup(\"BACKUP\")` (in C \
                       `tidesdb_backup`); or close it first; `perigee export DB entries.jsonl` writes the entries out meanwhile";
 
 /// Make, list, check and prune backups
@@ -27,11 +27,11 @@ const IN_USE: &str = "the program that has it open can make one while it runs: `
 #[command(after_help = EXAMPLES)]
 pub struct BackupArgs {
     #[command(subcommand)]
-    act: Act,
+    command: BackupCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Act {
+enum BackupCommand {
     /// Make a new generation of a database
     #[command(after_help = "Example: perigee backup create ./db /backup/db")]
     Create(CreateArgs),
@@ -49,7 +49,7 @@ enum Act {
 #[derive(Args, Debug)]
 struct CreateArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Directory of the backup, made if it does not exist
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
@@ -86,21 +86,21 @@ struct PruneArgs {
 }
 
 /// Does one of them.
-pub fn run(args: &BackupArgs, out: &mut Out) -> Result<u8> {
-    match &args.act {
-        Act::Create(args) => create(args, out),
-        Act::List(args) => list(args, out),
-        Act::Verify(args) => verify(args, out),
-        Act::Prune(args) => prune(args, out),
+pub fn run(args: &BackupArgs, out: &mut Output) -> Result<u8> {
+    match &args.command {
+        BackupCommand::Create(args) => create(args, out),
+        BackupCommand::List(args) => list(args, out),
+        BackupCommand::Verify(args) => verify(args, out),
+        BackupCommand::Prune(args) => prune(args, out),
     }
 }
 
-fn create(args: &CreateArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_to_change().map_err(|e| e.hint_if_locked(IN_USE))?;
+fn create(args: &CreateArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_write().map_err(|e| e.hint_if_locked(IN_USE_HINT))?;
     let mut progress = Progress::bytes("backing up", 0);
     let made = db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
-        progress.total(total);
-        progress.at(done);
+        progress.set_total(total);
+        progress.set_position(done);
     })?;
     drop(progress);
     db.close()?;
@@ -117,22 +117,22 @@ fn create(args: &CreateArgs, out: &mut Out) -> Result<u8> {
         "generation": made.generation, "sequence": made.sequence, "new_files": made.new_files,
         "new_bytes": made.new_bytes, "shared_files": made.shared_files, "shared_bytes": made.shared_bytes,
     });
-    out.either(&value, text)?;
+    out.json_or_text(&value, text)?;
     Ok(0)
 }
 
-fn list(args: &ListArgs, out: &mut Out) -> Result<u8> {
+fn list(args: &ListArgs, out: &mut Output) -> Result<u8> {
     let (good, bad) = Backups::open(&args.backup).list_readable()?;
     if out.json {
         let errors: Vec<_> = bad.iter().map(ToString::to_string).collect();
-        out.value(&json!({"generations": good.iter().map(info).collect::<Vec<_>>(), "errors": errors}))?;
+        out.json_line(&json!({"generations": good.iter().map(info_json).collect::<Vec<_>>(), "errors": errors}))?;
     } else {
         let mut t = table(&[">generation", ">operation", ">made", ">files", ">size", "database"]);
         for g in &good {
             t.add_row([
                 g.generation.to_string(),
                 g.sequence.to_string(),
-                date(g.created_ms),
+                utc_date(g.created_ms),
                 g.files.len().to_string(),
                 size::bytes(g.bytes),
                 format!("{:016x}", g.database),
@@ -146,7 +146,7 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<u8> {
     Ok(if bad.is_empty() { 0 } else { EXIT_DAMAGED })
 }
 
-fn info(g: &BackupInfo) -> Value {
+fn info_json(g: &BackupInfo) -> Value {
     let file = |f: &perigee::BackupFile| json!({"name": f.name, "bytes": f.bytes});
     json!({
         "generation": g.generation, "sequence": g.sequence, "created_ms": g.created_ms, "bytes": g.bytes,
@@ -155,7 +155,7 @@ fn info(g: &BackupInfo) -> Value {
 }
 
 /// Universal time as `2026-11-21 05:21:47`: days since 1970 to a date by the civil calendar.
-fn date(ms: u64) -> String {
+fn utc_date(ms: u64) -> String {
     let (days, second) = ((ms / 86_400_000) as i64, ms / 1000 % 86_400);
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -169,16 +169,16 @@ fn date(ms: u64) -> String {
     format!("{year:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
 }
 
-fn verify(args: &VerifyArgs, out: &mut Out) -> Result<u8> {
+fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::bytes("verifying", 0);
     let report = Backups::open(&args.backup).verify_with(args.generation, |done, total| {
-        progress.total(total);
-        progress.at(done);
+        progress.set_total(total);
+        progress.set_position(done);
     })?;
     drop(progress);
     if out.json {
         let error = |(e, needed): &(perigee::Error, Vec<u64>)| json!({"message": e.message(), "file": e.file(), "generations": needed});
-        out.value(&json!({
+        out.json_line(&json!({
             "ok": report.errors.is_empty(), "generations": report.generations, "files": report.files,
             "bytes": report.bytes, "errors": report.errors.iter().map(error).collect::<Vec<_>>(),
         }))?;
@@ -201,7 +201,7 @@ fn verify(args: &VerifyArgs, out: &mut Out) -> Result<u8> {
     Ok(if report.errors.is_empty() { 0 } else { EXIT_DAMAGED })
 }
 
-fn prune(args: &PruneArgs, out: &mut Out) -> Result<u8> {
+fn prune(args: &PruneArgs, out: &mut Output) -> Result<u8> {
     let pruned = Backups::open(&args.backup).prune(args.keep)?;
     let text = format!(
         "{} removed, {} kept; {} that nothing needed any more removed ({})",
@@ -213,7 +213,7 @@ fn prune(args: &PruneArgs, out: &mut Out) -> Result<u8> {
     let value = json!({
         "removed": pruned.removed, "kept": pruned.kept, "files": pruned.files, "bytes": pruned.bytes,
     });
-    out.either(&value, text)?;
+    out.json_or_text(&value, text)?;
     Ok(0)
 }
 
@@ -222,9 +222,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates() {
-        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(date(951_782_400_000), "2000-02-29 00:00:00 UTC");
-        assert_eq!(date(1_795_238_507_000), "2026-11-21 05:21:47 UTC");
+    fn utc_dates_are_formatted() {
+        assert_eq!(utc_date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc_date(951_782_400_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc_date(1_795_238_507_000), "2026-11-21 05:21:47 UTC");
     }
 }

@@ -1,8 +1,8 @@
 //! `perigee checkpoint`: a second database by hard links.
 
 use crate::failure::Result;
-use crate::output::Out;
-use crate::place::Place;
+use crate::output::Output;
+use crate::database_args::DatabaseArg;
 use crate::size;
 use clap::Args;
 use serde_json::json;
@@ -14,7 +14,7 @@ Examples:
   perigee checkpoint ./db /mnt/other/db --json    another file system: files are copied";
 
 /// What to do about a database that a program has open.
-const IN_USE: &str = "the program that has it open can make one while it runs: `db.checkpoint(\"TARGET\")` (in C \
+const IN_USE_HINT: &str = "the program that has it open can make one while it runs: `db.checkpoint(\"TARGET\")` (in C \
                       `tidesdb_checkpoint`); or close it first; `perigee export DB entries.jsonl` writes the entries out meanwhile";
 
 /// Make a second database with the same contents, by hard links
@@ -22,15 +22,15 @@ const IN_USE: &str = "the program that has it open can make one while it runs: `
 #[command(after_help = EXAMPLES)]
 pub struct CheckpointArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Where to make it: a directory that does not exist or is empty
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 }
 
 /// Makes it.
-pub fn run(args: &CheckpointArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_to_change().map_err(|e| e.hint_if_locked(IN_USE))?;
+pub fn run(args: &CheckpointArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_write().map_err(|e| e.hint_if_locked(IN_USE_HINT))?;
     let made = db.checkpoint(&args.target)?;
     db.close()?;
     let text = format!(
@@ -46,6 +46,6 @@ pub fn run(args: &CheckpointArgs, out: &mut Out) -> Result<u8> {
         "sequence": made.sequence, "linked_files": made.linked_files, "linked_bytes": made.linked_bytes,
         "copied_files": made.copied_files, "copied_bytes": made.copied_bytes, "own_bytes": made.own_bytes,
     });
-    out.either(&value, text)?;
+    out.json_or_text(&value, text)?;
     Ok(0)
 }

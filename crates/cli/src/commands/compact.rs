@@ -1,8 +1,8 @@
 //! `perigee compact`: merge everything, or a range, down.
 
 use crate::failure::Result;
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size;
 use clap::Args;
 use serde_json::json;
@@ -22,7 +22,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct CompactArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Only this family
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
@@ -30,21 +30,21 @@ pub struct CompactArgs {
     #[arg(long, num_args = 2, value_names = ["FIRST", "LAST"], allow_hyphen_values = true)]
     range: Option<Vec<OsString>>,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// Compacts.
-pub fn run(args: &CompactArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_to_change()?;
+pub fn run(args: &CompactArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_write()?;
     let before = db.stats().disk_bytes;
     let started = Instant::now();
     match (&args.range, &args.family) {
         (Some(range), family) => {
             let name = family.clone().unwrap_or_else(|| "default".into());
-            FamilyArg { family: name }.of(&db)?.compact_range(bounds(range, args.form)?)?;
+            FamilyArg { family: name }.open_family(&db)?.compact_range(parse_bounds(range, args.form)?)?;
         }
         (None, None) => db.compact()?,
-        (None, Some(name)) => FamilyArg { family: name.clone() }.of(&db)?.compact()?,
+        (None, Some(name)) => FamilyArg { family: name.clone() }.open_family(&db)?.compact()?,
     }
     db.wait_idle()?;
     let after = db.stats().disk_bytes;
@@ -57,13 +57,13 @@ pub fn run(args: &CompactArgs, out: &mut Out) -> Result<u8> {
         size::micros(elapsed.as_micros() as u64)
     );
     let value = json!({"bytes_before": before, "bytes_after": after, "seconds": elapsed.as_secs_f64()});
-    out.either(&value, text)?;
+    out.json_or_text(&value, text)?;
     Ok(0)
 }
 
-fn bounds(range: &[OsString], form: KeyForm) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+fn parse_bounds(range: &[OsString], form: KeyFormat) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
     let end = |word: &OsString| {
-        if word == "-" { Ok(Bound::Unbounded) } else { form.read(word).map(Bound::Included) }
+        if word == "-" { Ok(Bound::Unbounded) } else { form.parse_key(word).map(Bound::Included) }
     };
     Ok((end(&range[0])?, end(&range[1])?))
 }

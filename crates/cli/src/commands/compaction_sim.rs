@@ -3,14 +3,14 @@
 
 use super::compaction_sim_html;
 use crate::failure::{Failure, Result};
-use crate::output::{Out, table};
+use crate::output::{Output, table};
 use crate::progress::Progress;
 use crate::size;
 use clap::{Args, ValueEnum};
-use perigee::human::parse_bytes;
-use perigee_tree::compact::model::Picker;
-use perigee_tree::compact::pick::Limits;
-use perigee_tree::compact::simulate::{Sample, Spec, Workload, simulate, with_before};
+use perigee::value_syntax::parse_bytes;
+use perigee_tree::compact::model::PickerKind;
+use perigee_tree::compact::pick::PickerOptions;
+use perigee_tree::compact::simulate::{SimulationSample, SimulationSpec, Workload, simulate, with_previous};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ their inputs included.";
 
 /// What users do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Load {
+enum WorkloadArg {
     /// Every key once in scattered order, then uniform overwrites
     Random,
     /// Ascending keys, each once
@@ -44,7 +44,7 @@ enum Load {
 
 /// Who picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
+enum PickerArg {
     /// Spooky with dynamic capacities: what the engine uses
     Spooky,
     /// Level by level, table by table, capacities fixed
@@ -57,7 +57,7 @@ enum By {
 pub struct CompactionSimArgs {
     /// What users do
     #[arg(long, value_enum, default_value = "random")]
-    workload: Load,
+    workload: WorkloadArg,
     /// Different keys
     #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     keys: u32,
@@ -84,7 +84,7 @@ pub struct CompactionSimArgs {
     level0_runs: u32,
     /// Who picks
     #[arg(long, value_enum, default_value = "spooky")]
-    picker: By,
+    picker: PickerArg,
     /// Bytes that compactions may write for each byte flushed; 0: they finish before the next flush
     #[arg(long, default_value_t = 0)]
     background: u64,
@@ -97,25 +97,25 @@ pub struct CompactionSimArgs {
 }
 
 impl CompactionSimArgs {
-    fn spec(&self) -> Spec {
+    fn workload_spec(&self) -> SimulationSpec {
         let workload = match self.workload {
-            Load::Random => Workload::Random,
-            Load::Sequential => Workload::Sequential,
-            Load::Zipf => Workload::Zipf,
-            Load::Queue => Workload::Queue,
-            Load::Churn => Workload::Churn,
+            WorkloadArg::Random => Workload::Random,
+            WorkloadArg::Sequential => Workload::Sequential,
+            WorkloadArg::Zipf => Workload::Zipf,
+            WorkloadArg::Queue => Workload::Queue,
+            WorkloadArg::Churn => Workload::Churn,
         };
         let picker = match self.picker {
-            By::Spooky => Picker::Spooky,
-            By::Leveled => Picker::Leveled,
+            PickerArg::Spooky => PickerKind::Spooky,
+            PickerArg::Leveled => PickerKind::Leveled,
         };
-        let limits = Limits {
+        let limits = PickerOptions {
             level0_runs: self.level0_runs as usize,
             level1_bytes: self.level1.unwrap_or(self.memtable.saturating_mul(4)),
             ratio: self.level_ratio,
             table_bytes: self.table_size.unwrap_or(self.memtable).max(1),
         };
-        Spec {
+        SimulationSpec {
             workload,
             keys: self.keys,
             rounds: self.rounds,
@@ -123,18 +123,18 @@ impl CompactionSimArgs {
             memtable_bytes: self.memtable,
             limits,
             picker,
-            background: self.background,
+            compaction_ratio: self.background,
             samples: self.samples,
         }
     }
 }
 
 /// Simulates.
-pub fn run(args: &CompactionSimArgs, out: &mut Out) -> Result<u8> {
-    let spec = args.spec();
+pub fn run(args: &CompactionSimArgs, out: &mut Output) -> Result<u8> {
+    let spec = args.workload_spec();
     let total = u64::from(spec.keys) * (1 + u64::from(spec.rounds));
     let mut bar = Progress::items("operations", total);
-    let samples = simulate(&spec, |done| bar.at(done));
+    let samples = simulate(&spec, |done| bar.set_position(done));
     drop(bar);
     if let Some(path) = &args.html {
         let title = format!("{:?}, {:?}", spec.workload, spec.picker).to_lowercase();
@@ -142,16 +142,16 @@ pub fn run(args: &CompactionSimArgs, out: &mut Out) -> Result<u8> {
             .map_err(|e| Failure::file("write", path, &e))?;
     }
     if out.json {
-        out.value(
-            &json!({"samples": with_before(&samples).map(|(b, s)| sample_json(b, s)).collect::<Vec<_>>()}),
+        out.json_line(
+            &json!({"samples": with_previous(&samples).map(|(b, s)| sample_json(b, s)).collect::<Vec<_>>()}),
         )?;
     } else {
-        show(&samples, out)?;
+        print_samples(&samples, out)?;
     }
     Ok(0)
 }
 
-fn show(samples: &[Sample], out: &mut Out) -> Result<()> {
+fn print_samples(samples: &[SimulationSample], out: &mut Output) -> Result<()> {
     let mut t = table(&[
         ">operations",
         ">live",
@@ -164,31 +164,31 @@ fn show(samples: &[Sample], out: &mut Out) -> Result<()> {
         ">at worst",
         ">largest merge",
     ]);
-    for (before, s) in with_before(samples) {
+    for (before, s) in with_previous(samples) {
         t.add_row([
             size::count(s.ops),
-            size::bytes(s.live),
-            size::bytes(s.stored),
+            size::bytes(s.live_bytes),
+            size::bytes(s.stored_bytes),
             format!("{:.2}", s.write_amplification(&before)),
-            format!("{:.2}", s.write_amplification(&Sample::default())),
-            s.runs.to_string(),
+            format!("{:.2}", s.write_amplification(&SimulationSample::default())),
+            s.max_runs.to_string(),
             s.levels.to_string(),
             format!("{:.2}", s.space_amplification()),
             format!("{:.2}", s.peak_amplification()),
-            size::bytes(s.totals.largest),
+            size::bytes(s.totals.largest_merge_bytes),
         ]);
     }
     out.line(t.trim_fmt())
 }
 
-fn sample_json(before: Sample, s: &Sample) -> Value {
+fn sample_json(before: SimulationSample, s: &SimulationSample) -> Value {
     json!({
-        "operations": s.ops, "live_bytes": s.live, "stored_bytes": s.stored, "peak_bytes": s.peak,
+        "operations": s.ops, "live_bytes": s.live_bytes, "stored_bytes": s.stored_bytes, "peak_bytes": s.peak_bytes,
         "write_amplification": s.write_amplification(&before),
-        "write_amplification_so_far": s.write_amplification(&Sample::default()),
-        "runs": s.runs, "levels": s.levels,
+        "write_amplification_so_far": s.write_amplification(&SimulationSample::default()),
+        "runs": s.max_runs, "levels": s.levels,
         "space_amplification": s.space_amplification(), "space_amplification_worst": s.peak_amplification(),
-        "user_bytes": s.totals.user, "flushed_bytes": s.totals.flushed, "compacted_bytes": s.totals.compacted,
-        "moved_bytes": s.totals.moved, "merges": s.totals.merges, "largest_merge_bytes": s.totals.largest,
+        "user_bytes": s.totals.user_bytes, "flushed_bytes": s.totals.flushed_bytes, "compacted_bytes": s.totals.compacted_bytes,
+        "moved_bytes": s.totals.moved_bytes, "merges": s.totals.merges, "largest_merge_bytes": s.totals.largest_merge_bytes,
     })
 }

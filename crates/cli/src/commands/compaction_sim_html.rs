@@ -1,7 +1,7 @@
 //! The chart of a simulation: one page without anything from elsewhere. Pure: samples in, text out.
 
 use crate::size::{bytes, count};
-use perigee_tree::compact::simulate::{Sample, with_before};
+use perigee_tree::compact::simulate::{SimulationSample, with_previous};
 use std::fmt::Write;
 
 const WIDTH: f64 = 1000.0;
@@ -9,10 +9,10 @@ const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 60.0;
 
 /// A line of a chart: its name, its colour and its values.
-type Line = (&'static str, &'static str, Vec<f64>);
+type ChartLine = (&'static str, &'static str, Vec<f64>);
 
 /// The page.
-pub fn page(title: &str, samples: &[Sample]) -> String {
+pub fn page(title: &str, samples: &[SimulationSample]) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Compaction simulation</title>\n<style>\
          body{font:14px system-ui,sans-serif;margin:2em;color:#222;background:#fff}h1{font-size:1.3em}h2{font-size:1.1em}\
@@ -21,11 +21,11 @@ pub fn page(title: &str, samples: &[Sample]) -> String {
          </style></head><body>\n",
     );
     let _ = writeln!(out, "<h1>Compaction simulation: {title}</h1>");
-    let pairs: Vec<(Sample, &Sample)> = with_before(samples).collect();
-    let of = |f: &dyn Fn(&(Sample, &Sample)) -> f64| pairs.iter().map(f).collect::<Vec<f64>>();
+    let pairs: Vec<(SimulationSample, &SimulationSample)> = with_previous(samples).collect();
+    let of = |f: &dyn Fn(&(SimulationSample, &SimulationSample)) -> f64| pairs.iter().map(f).collect::<Vec<f64>>();
     let write = [
         ("at that time", "#2a78c8", of(&|(b, s)| s.write_amplification(b))),
-        ("so far", "#9a9a9a", of(&|(_, s)| s.write_amplification(&Sample::default()))),
+        ("so far", "#9a9a9a", of(&|(_, s)| s.write_amplification(&SimulationSample::default()))),
     ];
     chart(&mut out, "Write amplification", &write, samples);
     let space = [
@@ -36,7 +36,7 @@ pub fn page(title: &str, samples: &[Sample]) -> String {
     chart(
         &mut out,
         "Runs that a seek looks into",
-        &[("most", "#2a78c8", of(&|(_, s)| s.runs as f64))],
+        &[("most", "#2a78c8", of(&|(_, s)| s.max_runs as f64))],
         samples,
     );
     if let Some(last) = samples.last() {
@@ -44,18 +44,18 @@ pub fn page(title: &str, samples: &[Sample]) -> String {
             out,
             "<p>{} operations, {} written by users, {} by flushes, {} by {} compactions, {} moved as they were.</p>",
             count(last.ops),
-            bytes(last.totals.user),
-            bytes(last.totals.flushed),
-            bytes(last.totals.compacted),
+            bytes(last.totals.user_bytes),
+            bytes(last.totals.flushed_bytes),
+            bytes(last.totals.compacted_bytes),
             count(last.totals.merges),
-            bytes(last.totals.moved)
+            bytes(last.totals.moved_bytes)
         );
     }
     out.push_str("</body></html>\n");
     out
 }
 
-fn chart(out: &mut String, name: &str, lines: &[Line], samples: &[Sample]) {
+fn chart(out: &mut String, name: &str, lines: &[ChartLine], samples: &[SimulationSample]) {
     let top = lines.iter().flat_map(|(_, _, v)| v).copied().fold(1.0, f64::max).ceil();
     let ops = samples.last().map_or(1, |s| s.ops.max(1)) as f64;
     let y = |v: f64| HEIGHT - 20.0 - v / top * (HEIGHT - 50.0);
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_whole_and_holds_nothing_from_elsewhere() {
-        let samples = [Sample { ops: 10, live: 5, stored: 6, peak: 7, runs: 2, ..Sample::default() }];
+    fn page_is_complete_and_self_contained() {
+        let samples = [SimulationSample { ops: 10, live_bytes: 5, stored_bytes: 6, peak_bytes: 7, max_runs: 2, ..SimulationSample::default() }];
         let text = page("random, spooky", &samples);
         assert!(text.contains("<polyline") && text.ends_with("</html>\n"));
         assert!(!text.contains("http") && !text.contains("<script") && !text.contains("NaN"));

@@ -1,8 +1,8 @@
 //! `perigee count`: how many entries there are, without reading separated values.
 
 use crate::failure::Result;
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::progress::Progress;
 use clap::Args;
 use serde_json::json;
@@ -15,40 +15,40 @@ Examples:
   perigee count ./db --prefix photos/ --json     {\"count\":1234,\"key_bytes\":56789}";
 
 /// Entries between two looks at the clock.
-const STRIDE: u64 = 4096;
+const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Count entries
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CountArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     #[command(flatten)]
     range: RangeArgs,
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// Counts.
-pub fn run(args: &CountArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &CountArgs, out: &mut Output) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
-    let db = args.place.open_read_only()?;
-    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
+    let db = args.database.open_read_only()?;
+    let mut cursor = args.family.open_family(&db)?.cursor_within(bounds)?;
     let mut progress = Progress::items("counting", 0);
     let (mut count, mut key_bytes) = (0u64, 0u64);
     cursor.seek_to_first()?;
     while cursor.valid() {
         count += 1;
         key_bytes += cursor.key().len() as u64;
-        if count.is_multiple_of(STRIDE) {
-            progress.at(count);
+        if count.is_multiple_of(PROGRESS_INTERVAL) {
+            progress.set_position(count);
         }
         cursor.next()?;
     }
     drop(progress);
     db.close()?;
-    out.either(&json!({"count": count, "key_bytes": key_bytes}), count.to_string())?;
+    out.json_or_text(&json!({"count": count, "key_bytes": key_bytes}), count.to_string())?;
     Ok(0)
 }

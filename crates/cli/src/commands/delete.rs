@@ -1,8 +1,8 @@
 //! `perigee delete`: remove one key, durably.
 
 use crate::failure::{Failure, Result};
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::text::put_json;
 use clap::Args;
 use perigee::{Db, Family};
@@ -21,7 +21,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct DeleteArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// The key
     key: OsString,
     /// Exit with 1 if the key is not there
@@ -39,16 +39,16 @@ pub struct DeleteArgs {
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// Removes the key.
-pub fn run(args: &DeleteArgs, out: &mut Out) -> Result<u8> {
-    let key = args.form.read(&args.key)?;
-    let db = args.place.open_to_change()?;
-    let family = args.family.of(&db)?;
+pub fn run(args: &DeleteArgs, out: &mut Output) -> Result<u8> {
+    let key = args.form.parse_key(&args.key)?;
+    let db = args.database.open_read_write()?;
+    let family = args.family.open_family(&db)?;
     if args.prefix || args.to.is_some() {
-        return many(args, &key, &db, &family, out);
+        return delete_range(args, &key, &db, &family, out);
     }
     let existed = family.contains(&key)?;
     if !existed && args.must_exist {
@@ -66,17 +66,17 @@ pub fn run(args: &DeleteArgs, out: &mut Out) -> Result<u8> {
         let mut object = Map::new();
         put_json(&mut object, "deleted", &key);
         object.insert("existed".into(), existed.into());
-        out.value(&Value::Object(object))?;
+        out.json_line(&Value::Object(object))?;
     }
     Ok(0)
 }
 
 /// Removes a prefix or a range.
-fn many(args: &DeleteArgs, key: &[u8], db: &Db, family: &Family, out: &mut Out) -> Result<u8> {
+fn delete_range(args: &DeleteArgs, key: &[u8], db: &Db, family: &Family, out: &mut Output) -> Result<u8> {
     let mut object = Map::new();
     match &args.to {
         Some(end) => {
-            let end = args.form.read(end)?;
+            let end = args.form.parse_key(end)?;
             family.delete_range(key..&end[..])?;
             put_json(&mut object, "deleted_from", key);
             put_json(&mut object, "to", &end);
@@ -88,7 +88,7 @@ fn many(args: &DeleteArgs, key: &[u8], db: &Db, family: &Family, out: &mut Out) 
     }
     db.close()?;
     if out.json {
-        out.value(&Value::Object(object))?;
+        out.json_line(&Value::Object(object))?;
     }
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! `perigee explain`: what a `get` of one key asks, and what it costs.
 
 use crate::failure::{EXIT_MISSING, Result};
-use crate::output::{Out, table};
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::{Output, table};
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size::{bytes, count};
 use clap::Args;
 use perigee::{ExplainStep, Explanation};
@@ -22,32 +22,32 @@ Exit code 1 if the key is not there.";
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// The key
     key: OsString,
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
     /// Read the key once before, so that its blocks are in the cache
     #[arg(long)]
     again: bool,
 }
 
 /// Explains.
-pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<u8> {
-    let key = args.form.read(&args.key)?;
-    let db = args.place.open_read_only()?;
-    let family = args.family.of(&db)?;
+pub fn run(args: &ExplainArgs, out: &mut Output) -> Result<u8> {
+    let key = args.form.parse_key(&args.key)?;
+    let db = args.database.open_read_only()?;
+    let family = args.family.open_family(&db)?;
     if args.again {
         family.get_pinned(&key)?;
     }
     let e = family.explain(&key)?;
     db.close()?;
     if out.json {
-        out.value(&as_json(&e))?;
+        out.json_line(&explanation_json(&e))?;
     } else {
-        as_text(&e, out)?;
+        print_explanation(&e, out)?;
     }
     match e.error {
         Some(error) => Err(error.into()),
@@ -55,10 +55,10 @@ pub fn run(args: &ExplainArgs, out: &mut Out) -> Result<u8> {
     }
 }
 
-fn as_json(e: &Explanation) -> Value {
+fn explanation_json(e: &Explanation) -> Value {
     let step = |s: &ExplainStep| {
         json!({
-            "place": s.place, "name": s.name, "level": s.level, "run": s.run, "filter": s.filter,
+            "place": s.source, "name": s.name, "level": s.level, "run": s.run, "filter": s.filter,
             "block": s.block.map(|(number, offset, bytes)| json!({"number": number, "offset": offset, "bytes": bytes})),
             "cached": s.cached, "outcome": s.outcome, "sequence": s.sequence,
             "bytes_read": s.bytes_read, "elapsed_ns": s.elapsed_ns,
@@ -73,7 +73,7 @@ fn as_json(e: &Explanation) -> Value {
     })
 }
 
-fn as_text(e: &Explanation, out: &mut Out) -> Result<()> {
+fn print_explanation(e: &Explanation, out: &mut Output) -> Result<()> {
     let mut t = table(&[">", "asked", ">level", ">run", "filter", "block", ">read", "answer", ">time"]);
     for (i, s) in e.steps.iter().enumerate() {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
@@ -85,7 +85,7 @@ fn as_text(e: &Explanation, out: &mut Out) -> Result<()> {
         };
         t.add_row([
             (i + 1).to_string(),
-            format!("{} {}", s.place, s.name),
+            format!("{} {}", s.source, s.name),
             number(s.level.map(u64::from)),
             number(s.run),
             s.filter.unwrap_or_default().to_owned(),

@@ -1,8 +1,8 @@
 //! `perigee families`: list, create, rename, clone, clear and drop column families.
 
 use crate::failure::{Failure, Result};
-use crate::output::Out;
-use crate::place::Place;
+use crate::output::Output;
+use crate::database_args::DatabaseArg;
 use clap::Args;
 use perigee::{Db, ErrorKind};
 use serde_json::json;
@@ -21,7 +21,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct FamiliesArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Make a family
     #[arg(long, value_name = "NAME", group = "act")]
     create: Option<String>,
@@ -41,37 +41,37 @@ pub struct FamiliesArgs {
 
 impl FamiliesArgs {
     /// Returns true if the arguments ask for a change, not only for the list.
-    fn changes(&self) -> bool {
+    fn has_change(&self) -> bool {
         let by_name = self.create.is_some() || self.clear.is_some() || self.drop.is_some();
         by_name || self.rename.is_some() || self.clone.is_some()
     }
 }
 
 /// Changes what is asked, then lists.
-pub fn run(args: &FamiliesArgs, out: &mut Out) -> Result<u8> {
-    let db = if args.changes() { args.place.open_to_change()? } else { args.place.open_read_only()? };
+pub fn run(args: &FamiliesArgs, out: &mut Output) -> Result<u8> {
+    let db = if args.has_change() { args.database.open_read_write()? } else { args.database.open_read_only()? };
     if let Some(name) = &args.create {
         db.create_family(name, Default::default())?;
     }
     if let Some([name, to]) = args.rename.as_deref() {
-        known(name, db.rename_family(name, to))?;
+        with_list_hint(name, db.rename_family(name, to))?;
     }
     if let Some([name, to]) = args.clone.as_deref() {
-        known(name, db.clone_family(name, to).map(drop))?;
+        with_list_hint(name, db.clone_family(name, to).map(drop))?;
     }
     if let Some(name) = &args.clear {
-        known(name, db.clear_family(name))?;
+        with_list_hint(name, db.clear_family(name))?;
     }
     if let Some(name) = &args.drop {
-        known(name, db.drop_family(name))?;
+        with_list_hint(name, db.drop_family(name))?;
     }
-    list(&db, out)?;
+    print_families(&db, out)?;
     db.close()?;
     Ok(0)
 }
 
 /// Says how to find out which families there are.
-fn known(name: &str, done: perigee::Result<()>) -> Result<()> {
+fn with_list_hint(name: &str, done: perigee::Result<()>) -> Result<()> {
     done.map_err(|e| match e.kind() {
         ErrorKind::NotFound => {
             Failure::other(ErrorKind::NotFound.name(), format!("no family called {name:?}"))
@@ -81,11 +81,11 @@ fn known(name: &str, done: perigee::Result<()>) -> Result<()> {
     })
 }
 
-fn list(db: &Db, out: &mut Out) -> Result<()> {
+fn print_families(db: &Db, out: &mut Output) -> Result<()> {
     if out.json {
         let families: Vec<_> =
             db.stats().families.iter().map(|f| json!({"name": f.name, "id": f.id})).collect();
-        return out.value(&json!({"families": families}));
+        return out.json_line(&json!({"families": families}));
     }
     db.families().iter().try_for_each(|name| out.line(crate::text::escape(name.as_bytes())))
 }

@@ -1,8 +1,8 @@
 //! `perigee get`: the value of one key, byte for byte.
 
 use crate::failure::{Failure, Result};
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::text::put_json;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -19,25 +19,25 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct GetArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// The key
     key: OsString,
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// Prints the value.
-pub fn run(args: &GetArgs, out: &mut Out) -> Result<u8> {
-    let key = args.form.read(&args.key)?;
-    let db = args.place.open_read_only()?;
-    let value = args.family.of(&db)?.get_pinned(&key)?.ok_or_else(|| Failure::missing(&key))?;
+pub fn run(args: &GetArgs, out: &mut Output) -> Result<u8> {
+    let key = args.form.parse_key(&args.key)?;
+    let db = args.database.open_read_only()?;
+    let value = args.family.open_family(&db)?.get_pinned(&key)?.ok_or_else(|| Failure::missing(&key))?;
     if out.json {
         let mut object = Map::new();
         put_json(&mut object, "key", &key);
         put_json(&mut object, "value", &value);
-        out.value(&Value::Object(object))?;
+        out.json_line(&Value::Object(object))?;
     } else {
         out.bytes(&value)?;
     }

@@ -1,8 +1,8 @@
 //! `perigee levels`: the shape of the trees.
 
 use crate::failure::{Failure, Result};
-use crate::output::{Out, table};
-use crate::place::Place;
+use crate::output::{Output, table};
+use crate::database_args::DatabaseArg;
 use crate::size;
 use crate::text::{escape, put_json};
 use clap::Args;
@@ -25,7 +25,7 @@ const KEY_WIDTH: usize = 24;
 #[command(after_help = EXAMPLES)]
 pub struct LevelsArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Show each table file
     #[arg(long)]
     files: bool,
@@ -38,10 +38,10 @@ pub struct LevelsArgs {
 }
 
 /// Shows the levels.
-pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_read_only()?;
+pub fn run(args: &LevelsArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_only()?;
     if let Some(name) = &args.family {
-        crate::place::FamilyArg { family: name.clone() }.of(&db)?;
+        crate::database_args::FamilyArg { family: name.clone() }.open_family(&db)?;
     }
     let wanted = |name: &str| args.family.as_deref().is_none_or(|f| f == name);
     let families: Vec<FamilyStats> = db.stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
@@ -52,7 +52,7 @@ pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
     };
     db.close()?;
     if let Some(path) = &args.html {
-        let page = super::levels_html::page(&args.place.db.to_string_lossy(), &families, &files);
+        let page = super::levels_html::page(&args.database.db.to_string_lossy(), &families, &files);
         std::fs::write(path, page).map_err(|e| Failure::file("write", path, &e))?;
     }
     if out.json {
@@ -60,7 +60,7 @@ pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
         if args.files {
             value["files"] = files.iter().map(file_json).collect();
         }
-        out.value(&value)?;
+        out.json_line(&value)?;
     } else {
         levels_table(&families, out)?;
         if args.files {
@@ -71,7 +71,7 @@ pub fn run(args: &LevelsArgs, out: &mut Out) -> Result<u8> {
     Ok(0)
 }
 
-fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
+fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
     let mut t =
         table(&["family", ">level", ">runs", ">files", ">size", ">of capacity", ">entries", ">tombstones"]);
     for family in families {
@@ -87,7 +87,7 @@ fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
                 l.runs.to_string(),
                 l.files.to_string(),
                 size::bytes(l.bytes),
-                share(family, l),
+                fill_percent(family, l),
                 size::count(l.entries),
                 size::count(l.tombstones),
             ]);
@@ -97,7 +97,7 @@ fn levels_table(families: &[FamilyStats], out: &mut Out) -> Result<()> {
 }
 
 /// How full a level is: at 100 % it wants a compaction. Level 0 counts runs; the others' capacities follow the last level.
-fn share(family: &FamilyStats, l: &LevelStats) -> String {
+fn fill_percent(family: &FamilyStats, l: &LevelStats) -> String {
     let o = &family.options;
     let last = family.levels.last().map_or((0, 0), |l| (l.level, l.bytes));
     let steps = i32::from(last.0) - i32::from(l.level);
@@ -110,7 +110,7 @@ fn share(family: &FamilyStats, l: &LevelStats) -> String {
     }
 }
 
-fn files_table(files: &[FileStats], out: &mut Out) -> Result<()> {
+fn files_table(files: &[FileStats], out: &mut Output) -> Result<()> {
     let columns = [
         "family",
         ">level",
@@ -134,14 +134,14 @@ fn files_table(files: &[FileStats], out: &mut Out) -> Result<()> {
             size::count(f.entries),
             size::count(f.tombstones),
             size::bytes(f.separated_bytes),
-            short(&f.first_key),
-            short(&f.last_key),
+            short_key(&f.first_key),
+            short_key(&f.last_key),
         ]);
     }
     out.line(t.trim_fmt())
 }
 
-fn short(key: &[u8]) -> String {
+fn short_key(key: &[u8]) -> String {
     match key.get(..KEY_WIDTH) {
         Some(start) if key.len() > KEY_WIDTH => format!("{}...", escape(start)),
         _ => escape(key),
@@ -154,7 +154,7 @@ pub fn family_json(f: &FamilyStats) -> Value {
     json!({
         "name": f.name, "id": f.id,
         "memtable": {"bytes": f.memtable.0, "entries": f.memtable.1},
-        "sealed": {"count": f.sealed.0, "bytes": f.sealed.1},
+        "sealed": {"count": f.immutable_memtables.0, "bytes": f.immutable_memtables.1},
         "levels": f.levels.iter().map(|l| json!({
             "level": l.level, "runs": l.runs, "files": l.files, "bytes": l.bytes,
             "entries": l.entries, "tombstones": l.tombstones,

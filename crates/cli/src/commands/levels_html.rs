@@ -11,7 +11,7 @@ const ROW: f64 = 34.0;
 const LEFT: f64 = 110.0;
 
 /// Text as HTML.
-fn html(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -26,7 +26,7 @@ pub fn page(path: &str, families: &[FamilyStats], files: &[FileStats]) -> String
          @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}text{fill:#bbb}rect{stroke:#181818}}\
          </style></head><body>\n",
     );
-    let _ = writeln!(out, "<h1>Levels of {}</h1>", html(path));
+    let _ = writeln!(out, "<h1>Levels of {}</h1>", escape_html(path));
     out.push_str(
         "<p>Each box is a table: its place and width are its keys (from the smallest on the left to the largest), the \
          darker the more bytes; redder means more tombstones. Boxes above each other share keys. Point at one for its \
@@ -34,15 +34,15 @@ pub fn page(path: &str, families: &[FamilyStats], files: &[FileStats]) -> String
     );
     for family in families {
         let own: Vec<&FileStats> = files.iter().filter(|f| f.family == family.name).collect();
-        picture(&mut out, family, &own);
+        write_family_svg(&mut out, family, &own);
     }
     out.push_str("</body></html>\n");
     out
 }
 
-fn picture(out: &mut String, family: &FamilyStats, files: &[&FileStats]) {
+fn write_family_svg(out: &mut String, family: &FamilyStats, files: &[&FileStats]) {
     let total: u64 = files.iter().map(|f| f.bytes).sum();
-    let name = html(&escape(family.name.as_bytes()));
+    let name = escape_html(&escape(family.name.as_bytes()));
     let _ = writeln!(out, "<h2>{name}: {} tables, {}</h2>", files.len(), bytes(total));
     if files.is_empty() {
         return;
@@ -76,8 +76,8 @@ fn picture(out: &mut String, family: &FamilyStats, files: &[&FileStats]) {
                 y + 4.0,
                 (to - from).max(3.0),
                 ROW - 8.0,
-                color(f, largest),
-                html(&figures(f))
+                file_color(f, largest),
+                escape_html(&describe_file(f))
             );
         }
     }
@@ -85,13 +85,13 @@ fn picture(out: &mut String, family: &FamilyStats, files: &[&FileStats]) {
 }
 
 /// Blue turning red with the share of tombstones, darker with the bytes.
-fn color(f: &FileStats, largest: u64) -> String {
+fn file_color(f: &FileStats, largest: u64) -> String {
     let share = f.tombstones as f64 / f.entries.max(1) as f64;
     let light = 75.0 - 35.0 * (f.bytes as f64 / largest as f64).sqrt();
     format!("hsl({:.0} 60% {light:.0}%)", 210.0 + 150.0 * share)
 }
 
-fn figures(f: &FileStats) -> String {
+fn describe_file(f: &FileStats) -> String {
     format!(
         "{}: {}, {} entries, {} tombstones, sequences {} to {}, {} in value logs; keys {} to {}",
         f.file,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_holds_nothing_raw_and_nothing_from_elsewhere() {
+    fn page_is_escaped_and_self_contained() {
         let text = page("<db>&", &[], &[]);
         assert!(text.contains("&lt;db&gt;&amp;") && text.ends_with("</html>\n"));
         assert!(!text.contains("http") && !text.contains("<script"));

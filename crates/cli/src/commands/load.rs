@@ -1,13 +1,13 @@
 //! `perigee load`: the same inputs as `import`, as one bulk load: past the log, visible and durable all at once.
 
-use crate::commands::import::loader::{Loader, Settings};
+use crate::commands::import::loader::{Loader, LoaderSettings};
 use crate::commands::import::{InputArgs, summary_json, summary_text};
 use crate::failure::Result;
-use crate::output::Out;
-use crate::place::Place;
+use crate::output::Output;
+use crate::database_args::DatabaseArg;
 use clap::Args;
 use perigee::Durability;
-use perigee::human::parse_bytes;
+use perigee::value_syntax::parse_bytes;
 use serde_json::json;
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ space. Of a key that comes twice the last value stays. `import` is the command f
 #[command(after_help = EXAMPLES)]
 pub struct LoadArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     #[command(flatten)]
     input: InputArgs,
     /// Memory in which entries are gathered and sorted, at most an eighth of the memory budget
@@ -39,12 +39,12 @@ pub struct LoadArgs {
 }
 
 /// Loads everything, tells what was done.
-pub fn run(args: &LoadArgs, out: &mut Out) -> Result<u8> {
-    let inputs = args.input.inputs()?;
+pub fn run(args: &LoadArgs, out: &mut Output) -> Result<u8> {
+    let inputs = args.input.paths_with_formats()?;
     let started = Instant::now();
-    let db = args.place.open_or_create(Durability::None)?;
-    let family = args.input.family.of_or_create(&db)?;
-    let settings = Settings {
+    let db = args.database.open_or_create(Durability::None)?;
+    let family = args.input.family.open_or_create_family(&db)?;
+    let settings = LoaderSettings {
         batch_bytes: 1,
         batch_ops: 1,
         prefix: args.input.prefix(),
@@ -53,15 +53,15 @@ pub fn run(args: &LoadArgs, out: &mut Out) -> Result<u8> {
         progress_lines: false,
     };
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let mut loader = Loader::new(&db, family, settings, out).in_bulk(memory)?;
-    args.input.read(&inputs, &mut loader)?;
+    let mut loader = Loader::new(&db, family, settings, out).with_bulk_load(memory)?;
+    args.input.read_inputs(&inputs, &mut loader)?;
     let tally = loader.finish()?;
     let stats = db.stats();
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
     if out.json {
         let mut summary = summary_json(&tally, seconds, &stats);
-        out.value(&json!({"loaded": summary["imported"].take()}))?;
+        out.json_line(&json!({"loaded": summary["imported"].take()}))?;
     } else {
         out.line(summary_text(&tally, seconds, stats.disk_bytes).replacen("imported", "loaded", 1))?;
     }

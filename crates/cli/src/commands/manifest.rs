@@ -1,18 +1,18 @@
 //! `perigee manifest`: the history of a database, edit by edit. Reads the file alone: no lock, no engine, nothing written.
 
 use crate::failure::{EXIT_DAMAGED, Failure, Result};
-use crate::output::Out;
-use crate::place::{Place, check_existing};
+use crate::output::Output;
+use crate::database_args::{DatabaseArg, check_existing};
 use clap::Args;
 use perigee::env::Env;
-use perigee::env::fs::OpenDir;
+use perigee::env::fs::DirOpenMode;
 use perigee_base::FileId;
-use perigee_base::format::FileKind;
-use perigee_file::log::{LogReader, RecordKind, Step};
-use perigee_file::name::{MANIFEST, file_name};
+use perigee_base::file_header::FileKind;
+use perigee_file::log::{LogReader, RecordKind, NextLogRecord};
+use perigee_file::filename::{MANIFEST, file_name};
 use serde_json::{Map, Value, json};
 
-use super::dump::edit::{self, Field};
+use super::dump::manifest_edit::{self, EditField};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,34 +29,34 @@ database open.";
 #[command(after_help = EXAMPLES)]
 pub struct ManifestArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Only the last N edits
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
 
 /// Shows the edits.
-pub fn run(args: &ManifestArgs, out: &mut Out) -> Result<u8> {
-    check_existing(&args.place.db)?;
-    let dir = Env::real().fs.open_dir(&args.place.db, OpenDir::Existing)?;
+pub fn run(args: &ManifestArgs, out: &mut Output) -> Result<u8> {
+    check_existing(&args.database.db)?;
+    let dir = Env::real().fs.open_dir(&args.database.db, DirOpenMode::Existing)?;
     let mut log = LogReader::open(&*dir, MANIFEST, FileKind::Manifest, None, None, None)?;
     let mut edits = Vec::new();
     let bad = loop {
         match log.next_record()? {
-            Step::Record(r) if r.header.kind == RecordKind::Edit => {
-                edits.push((r.header.lsn, r.offset, edit::decode(&r.payload)));
+            NextLogRecord::Record(r) if r.header.kind == RecordKind::Edit => {
+                edits.push((r.header.lsn, r.offset, manifest_edit::decode_edit(&r.payload)));
             }
-            Step::Record(_) => {}
-            Step::End => break None,
-            Step::Bad(bad) => break Some(bad),
+            NextLogRecord::Record(_) => {}
+            NextLogRecord::End => break None,
+            NextLogRecord::Bad(bad) => break Some(bad),
         }
     };
     let skip = args.last.map_or(0, |n| edits.len().saturating_sub(n));
     for (number, offset, (fields, damage)) in &edits[skip..] {
         if out.json {
-            out.value(&as_json(*number, *offset, fields))?;
+            out.json_line(&edit_json(*number, *offset, fields))?;
         } else {
-            let what: Vec<String> = fields.iter().filter_map(sentence).collect();
+            let what: Vec<String> = fields.iter().filter_map(describe_field).collect();
             out.line(format!("#{number} @{offset}  {}", what.join("; ")))?;
         }
         if let Some(e) = damage {
@@ -65,19 +65,19 @@ pub fn run(args: &ManifestArgs, out: &mut Out) -> Result<u8> {
     }
     match bad {
         None => Ok(0),
-        Some(bad) if bad.cut_short => {
+        Some(bad) if bad.is_truncated => {
             eprintln!("perigee: the last record is cut short: a crash, or being written now");
             Ok(0)
         }
         Some(bad) => {
-            eprintln!("perigee: {} (`perigee dump DB MANIFEST` reads on behind it)", bad.why);
+            eprintln!("perigee: {} (`perigee dump DB MANIFEST` reads on behind it)", bad.error);
             Ok(EXIT_DAMAGED)
         }
     }
 }
 
-fn as_json(number: u64, offset: u64, fields: &[Field]) -> Value {
-    let field = |f: &Field| {
+fn edit_json(number: u64, offset: u64, fields: &[EditField]) -> Value {
+    let field = |f: &EditField| {
         let values: Map<String, Value> = f.values.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
         json!({"field": f.name, "values": values})
     };
@@ -85,7 +85,7 @@ fn as_json(number: u64, offset: u64, fields: &[Field]) -> Value {
 }
 
 /// What a field says, in words; nothing for what only counts.
-fn sentence(f: &Field) -> Option<String> {
+fn describe_field(f: &EditField) -> Option<String> {
     let text = |name: &str| match f.values.iter().find(|(n, _)| *n == name).map(|(_, v)| v) {
         Some(Value::String(s)) => s.clone(),
         Some(v) => v.to_string(),
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_become_words() {
-        let f = |name, values| sentence(&Field { name, values });
+    fn fields_are_described() {
+        let f = |name, values| describe_field(&EditField { name, values });
         assert_eq!(f("counters", vec![]), None);
         let removed = f("klog removed", vec![("family", json!(0)), ("level", json!(1)), ("file", json!(7))]);
         assert_eq!(removed.unwrap(), "-000007.klog (level 1)");

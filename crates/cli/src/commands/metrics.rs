@@ -1,12 +1,12 @@
 //! `perigee metrics`: statistics as OpenMetrics text.
 
 use crate::failure::Result;
-use crate::output::Out;
-use crate::place::Place;
+use crate::output::Output;
+use crate::database_args::DatabaseArg;
 use clap::Args;
 use serde_json::json;
 
-use super::unknown;
+use super::unknown_stats;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,16 +23,16 @@ serves all of them: db.metrics().";
 #[command(after_help = EXAMPLES)]
 pub struct MetricsArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
 }
 
 /// Shows the metrics.
-pub fn run(args: &MetricsArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_read_only()?;
-    let text = unknown::metrics(&db.metrics());
+pub fn run(args: &MetricsArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_only()?;
+    let text = unknown_stats::remove_unknown_metrics(&db.metrics());
     db.close()?;
     if out.json {
-        out.value(&json!({"content_type": "application/openmetrics-text; version=1.0.0", "metrics": text}))?;
+        out.json_line(&json!({"content_type": "application/openmetrics-text; version=1.0.0", "metrics": text}))?;
     } else {
         out.bytes(text.as_bytes())?;
     }

@@ -27,16 +27,16 @@ pub mod repair;
 pub mod restore;
 pub mod scan;
 pub mod sst;
-mod unknown;
+mod unknown_stats;
 pub mod stats;
 pub mod verify;
 
 use crate::args::Command;
 use crate::failure::Result;
-use crate::output::Out;
+use crate::output::Output;
 
 /// Runs a command; returns the exit code of one that has nothing more to say.
-pub fn run(command: Command, out: &mut Out) -> Result<u8> {
+pub fn run(command: Command, out: &mut Output) -> Result<u8> {
     match command {
         Command::Import(args) => import::run(&args, out),
         Command::Load(args) => load::run(&args, out),

@@ -1,8 +1,8 @@
 //! `perigee options`: the options a database has, and what each trades; or options from a file, stored with it.
 
 use crate::failure::Result;
-use crate::output::{Out, table};
-use crate::place::{Place, check_existing};
+use crate::output::{Output, table};
+use crate::database_args::{DatabaseArg, check_existing};
 use clap::Args;
 use perigee::{Db, OptionValue, Options};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct OptionsArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Print them as an options file
     #[arg(long, conflicts_with = "json")]
     toml: bool,
@@ -29,15 +29,15 @@ pub struct OptionsArgs {
 }
 
 /// Opens, perhaps with a file's options, and shows what holds then.
-pub fn run(args: &OptionsArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &OptionsArgs, out: &mut Output) -> Result<u8> {
     let db = match &args.apply {
-        None => args.place.open_read_only()?,
+        None => args.database.open_read_only()?,
         Some(file) => {
             let options = Options::load(file)?;
-            check_existing(&args.place.db)?;
+            check_existing(&args.database.db)?;
             // What the file says of the open itself does not keep it from being stored.
             let options = options.create_if_missing(false).error_if_exists(false);
-            Db::open(&args.place.db, options.read_only(false).salvage_readonly(false))?
+            Db::open(&args.database.db, options.read_only(false).salvage_readonly(false))?
         }
     };
     // How the tool opened it is no option of the database.
@@ -50,10 +50,10 @@ pub fn run(args: &OptionsArgs, out: &mut Out) -> Result<u8> {
             .iter()
             .map(|o| ("default".to_owned(), o))
             .chain(options.families.iter().map(|(name, o)| (name.clone(), o)))
-            .map(|(name, o)| (name, document(&o.values())))
+            .map(|(name, o)| (name, options_json(&o.values())))
             .collect();
-        let all = json!({"database": document(&options.values()), "families": families, "changed": changed});
-        out.value(&all)?;
+        let all = json!({"database": options_json(&options.values()), "families": families, "changed": changed});
+        out.json_line(&all)?;
         return Ok(0);
     }
     if args.toml {
@@ -61,31 +61,31 @@ pub fn run(args: &OptionsArgs, out: &mut Out) -> Result<u8> {
         return Ok(0);
     }
     changed.iter().try_for_each(|line| out.line(format!("changed {line}")))?;
-    show(out, "database (not stored: each program gives its own)", &options.values())?;
+    print_options(out, "database (not stored: each program gives its own)", &options.values())?;
     for (name, o) in options
         .default_family
         .iter()
         .map(|o| ("default", o))
         .chain(options.families.iter().map(|(name, o)| (&name[..], o)))
     {
-        show(out, &format!("family {}", crate::text::escape(name.as_bytes())), &o.values())?;
+        print_options(out, &format!("family {}", crate::text::escape(name.as_bytes())), &o.values())?;
     }
     Ok(0)
 }
 
-fn document(values: &[OptionValue]) -> Value {
+fn options_json(values: &[OptionValue]) -> Value {
     let bare = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-    let one = |o: &OptionValue| json!({"name": o.name, "value": bare(&o.value), "default": bare(&o.default), "trades": o.trades});
+    let one = |o: &OptionValue| json!({"name": o.name, "value": bare(&o.value), "default": bare(&o.default), "trades": o.tradeoff});
     values.iter().map(one).collect()
 }
 
-fn show(out: &mut Out, title: &str, values: &[OptionValue]) -> Result<()> {
+fn print_options(out: &mut Output, title: &str, values: &[OptionValue]) -> Result<()> {
     out.line(title)?;
     let mut rows = table(&["option", "value", "default", "what it trades"]);
     let bare = |text: &str| text.trim_matches('"').to_owned();
     for o in values {
         let default = if o.value == o.default { "same".to_owned() } else { bare(&o.default) };
-        rows.add_row([o.name.to_owned(), bare(&o.value), default, o.trades.replace('`', "")]);
+        rows.add_row([o.name.to_owned(), bare(&o.value), default, o.tradeoff.replace('`', "")]);
     }
     out.line(rows.to_string())?;
     out.line("")

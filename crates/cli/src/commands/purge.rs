@@ -1,8 +1,8 @@
 //! `perigee purge`: reclaim everything that can be reclaimed.
 
 use crate::failure::Result;
-use crate::output::Out;
-use crate::place::{FamilyArg, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, DatabaseArg};
 use crate::size;
 use clap::Args;
 use serde_json::json;
@@ -20,26 +20,26 @@ As `compact`, and every value log that holds any garbage is rewritten: it costs 
 #[command(after_help = EXAMPLES)]
 pub struct PurgeArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Only this family
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
 }
 
 /// Purges.
-pub fn run(args: &PurgeArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_to_change()?;
+pub fn run(args: &PurgeArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_write()?;
     let before = db.stats().disk_bytes;
     let started = Instant::now();
     match &args.family {
         None => db.purge()?,
-        Some(name) => FamilyArg { family: name.clone() }.of(&db)?.purge()?,
+        Some(name) => FamilyArg { family: name.clone() }.open_family(&db)?.purge()?,
     }
     let after = db.stats().disk_bytes;
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
     let (was, is) = (size::bytes(before), size::bytes(after));
     let value = json!({"bytes_before": before, "bytes_after": after, "seconds": seconds});
-    out.either(&value, format!("purged: {was} before, {is} after, in {seconds:.1} s"))?;
+    out.json_or_text(&value, format!("purged: {was} before, {is} after, in {seconds:.1} s"))?;
     Ok(0)
 }

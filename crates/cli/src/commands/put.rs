@@ -1,12 +1,12 @@
 //! `perigee put`: set one key, durably.
 
 use crate::failure::{Failure, Result};
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size;
 use crate::text::put_json;
 use clap::Args;
-use perigee::human::parse_seconds;
+use perigee::value_syntax::parse_seconds;
 use perigee::{Durability, limits};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct PutArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// The key
     key: OsString,
     /// The value, or - to read it from stdin
@@ -39,15 +39,15 @@ pub struct PutArgs {
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// Sets the key; when it returns, the write survives a power cut.
-pub fn run(args: &PutArgs, out: &mut Out) -> Result<u8> {
-    let key = args.form.read(&args.key)?;
+pub fn run(args: &PutArgs, out: &mut Output) -> Result<u8> {
+    let key = args.form.parse_key(&args.key)?;
     let value = if args.value == "-" { read_stdin()? } else { args.value.as_bytes().to_vec() };
-    let db = args.place.open_or_create(Durability::Full)?;
-    let family = args.family.of(&db)?;
+    let db = args.database.open_or_create(Durability::Full)?;
+    let family = args.family.open_family(&db)?;
     match args.ttl {
         Some(ttl) => family.put_with_ttl(&key, &value, ttl)?,
         None => family.put(&key, &value)?,
@@ -57,7 +57,7 @@ pub fn run(args: &PutArgs, out: &mut Out) -> Result<u8> {
         let mut object = Map::new();
         put_json(&mut object, "put", &key);
         object.insert("bytes".into(), value.len().into());
-        out.value(&Value::Object(object))?;
+        out.json_line(&Value::Object(object))?;
     }
     Ok(0)
 }

@@ -1,13 +1,13 @@
 //! `perigee repair`: a new database of what can be read of a damaged one.
 
 use crate::failure::{EXIT_DAMAGED, Result};
-use crate::output::Out;
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::size;
 use crate::text::escape;
 use clap::Args;
 use perigee::env::Env;
-use perigee::{LostPiece, RepairReport, repair_in};
+use perigee::{DataLoss, RepairReport, repair_in};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -31,24 +31,24 @@ pub struct RepairArgs {
 }
 
 /// Repairs.
-pub fn run(args: &RepairArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &RepairArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::bytes("reading", 0);
     let report = repair_in(&Env::real(), &args.source, &args.target, |done, total| {
-        progress.total(total);
-        progress.at(done);
+        progress.set_total(total);
+        progress.set_position(done);
     })?;
     drop(progress);
     if out.json {
-        out.value(&as_json(&report))?
+        out.json_line(&report_json(&report))?
     } else {
-        as_text(&report, out)?
+        print_report(&report, out)?
     }
     Ok(if report.lost.is_empty() { 0 } else { EXIT_DAMAGED })
 }
 
-fn as_text(report: &RepairReport, out: &mut Out) -> Result<()> {
+fn print_report(report: &RepairReport, out: &mut Output) -> Result<()> {
     for piece in &report.lost {
-        out.line(format!("lost: {}{}", piece.error, details(piece)))?;
+        out.line(format!("lost: {}{}", piece.error, piece_details(piece)))?;
     }
     for warning in &report.warnings {
         out.line(format!("warning: {warning}"))?;
@@ -67,7 +67,7 @@ fn as_text(report: &RepairReport, out: &mut Out) -> Result<()> {
     ))
 }
 
-fn details(piece: &LostPiece) -> String {
+fn piece_details(piece: &DataLoss) -> String {
     let mut text = String::new();
     if let Some(family) = &piece.family {
         text += &format!("; family {}", escape(family.as_bytes()));
@@ -89,9 +89,9 @@ fn details(piece: &LostPiece) -> String {
     text
 }
 
-fn as_json(report: &RepairReport) -> Value {
+fn report_json(report: &RepairReport) -> Value {
     let key = |k: &Option<Vec<u8>>| k.as_ref().map(|k| escape(k).to_string());
-    let lost = |p: &LostPiece| {
+    let lost = |p: &DataLoss| {
         json!({
             "file": p.file, "offset": p.offset, "bytes": p.bytes, "family": p.family, "entries": p.entries,
             "first_key": key(&p.first_key), "last_key": key(&p.last_key),

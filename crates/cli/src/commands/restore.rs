@@ -1,7 +1,7 @@
 //! `perigee restore`: a generation of a backup as a database.
 
 use crate::failure::Result;
-use crate::output::Out;
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::size;
 use clap::Args;
@@ -30,12 +30,12 @@ pub struct RestoreArgs {
 }
 
 /// Restores it. Every byte is compared with its checksum on the way.
-pub fn run(args: &RestoreArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &RestoreArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::bytes("restoring", 0);
     let backups = Backups::open(&args.backup);
     let done = backups.restore_with(args.generation, &args.target, |done, total| {
-        progress.total(total);
-        progress.at(done);
+        progress.set_total(total);
+        progress.set_position(done);
     })?;
     drop(progress);
     let text = format!(
@@ -48,6 +48,6 @@ pub fn run(args: &RestoreArgs, out: &mut Out) -> Result<u8> {
     let value = json!({
         "generation": done.generation, "sequence": done.sequence, "files": done.files, "bytes": done.bytes,
     });
-    out.either(&value, text)?;
+    out.json_or_text(&value, text)?;
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! `perigee scan`: entries in key order, within bounds, in either direction.
 
 use crate::failure::{Failure, Result};
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::text::{escape, prefix_end, put_json};
 use clap::Args;
 use perigee::Cursor;
@@ -28,7 +28,7 @@ const PREVIEW_BYTES: usize = 64;
 #[command(after_help = EXAMPLES)]
 pub struct ScanArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     #[command(flatten)]
     range: RangeArgs,
     /// At most so many entries
@@ -46,7 +46,7 @@ pub struct ScanArgs {
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// Which keys.
@@ -68,11 +68,11 @@ pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl RangeArgs {
     /// The bounds that the arguments describe.
-    pub fn bounds(&self, form: KeyForm) -> Result<Bounds> {
+    pub fn bounds(&self, form: KeyFormat) -> Result<Bounds> {
         if let Some(prefix) = &self.prefix {
-            return Ok(prefix_bounds(form.read(prefix)?));
+            return Ok(prefix_bounds(form.parse_key(prefix)?));
         }
-        let read = |arg: &Option<OsString>| arg.as_ref().map(|k| form.read(k)).transpose();
+        let read = |arg: &Option<OsString>| arg.as_ref().map(|k| form.parse_key(k)).transpose();
         let (from, to) = (read(&self.from)?, read(&self.to)?);
         if from.is_some() && to.is_some() && from > to {
             return Err(Failure::usage("--from lies behind --to"));
@@ -88,10 +88,10 @@ pub fn prefix_bounds(prefix: Vec<u8>) -> Bounds {
 }
 
 /// Lists the entries.
-pub fn run(args: &ScanArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &ScanArgs, out: &mut Output) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
-    let db = args.place.open_read_only()?;
-    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
+    let db = args.database.open_read_only()?;
+    let mut cursor = args.family.open_family(&db)?.cursor_within(bounds)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if args.reverse {
         cursor.seek_to_last()?
@@ -109,7 +109,7 @@ pub fn run(args: &ScanArgs, out: &mut Out) -> Result<u8> {
     Ok(0)
 }
 
-fn print_entry(cursor: &Cursor, args: &ScanArgs, out: &mut Out) -> Result<()> {
+fn print_entry(cursor: &Cursor, args: &ScanArgs, out: &mut Output) -> Result<()> {
     let key = cursor.key();
     if out.json {
         let mut object = Map::new();
@@ -117,9 +117,9 @@ fn print_entry(cursor: &Cursor, args: &ScanArgs, out: &mut Out) -> Result<()> {
         if !args.keys_only {
             put_json(&mut object, "value", &cursor.value()?);
         }
-        return out.value(&Value::Object(object));
+        return out.json_line(&Value::Object(object));
     }
-    let key = args.form.show(key);
+    let key = args.form.format_key(key);
     if args.keys_only {
         return out.line(key);
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_values_are_shortened_between_characters() {
+    fn long_values_are_cut_at_character_boundaries() {
         assert_eq!(preview(b"short"), "short");
         assert_eq!(preview(&[b'a'; 64]), "a".repeat(64));
         assert_eq!(preview(&[b'a'; 65]), format!("{}... (65 bytes)", "a".repeat(64)));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn bounds_follow_the_arguments() {
-        let form = KeyForm::default();
+        let form = KeyFormat::default();
         let args = |prefix: Option<&str>, from: Option<&str>, to: Option<&str>| RangeArgs {
             prefix: prefix.map(Into::into),
             from: from.map(Into::into),

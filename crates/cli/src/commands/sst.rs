@@ -1,16 +1,16 @@
 //! `perigee sst`: the properties of one klog or vlog. Reads the file alone: no lock, no engine, nothing written.
 
 use crate::failure::{Failure, Result, show_path};
-use crate::output::{Out, table};
+use crate::output::{Output, table};
 use crate::size::{bytes, count};
 use crate::text::escape;
 use clap::Args;
 use perigee::env::Env;
-use perigee::env::fs::{Dir, OpenDir};
-use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use perigee::env::fs::{Dir, DirOpenMode};
+use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{FamilyId, FileId};
 use perigee_file::block::frame::{self, FrameKind};
-use perigee_file::{BlockCache, KlogReader, VlogReader, name};
+use perigee_file::{BlockCache, KlogReader, VlogReader, filename};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ Examples:
 `dump` prints what is in the file. Works while another process has the database open.";
 
 /// Look-ups of keys that are not there, for the filter's false positives.
-const PROBES: u64 = 100_000;
+const FILTER_PROBES: u64 = 100_000;
 
 /// Show the properties of one klog or vlog
 #[derive(Args, Debug)]
@@ -40,42 +40,42 @@ pub struct SstArgs {
 }
 
 /// One figure: its name, its value for programs, its value for people.
-type Line = (&'static str, Value, String);
+type PropertyLine = (&'static str, Value, String);
 
 /// Shows the properties.
-pub fn run(args: &SstArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &SstArgs, out: &mut Output) -> Result<u8> {
     let shown = show_path(&args.file);
     let text = args.file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    let table_file = name::parse(text).filter(|(_, k)| matches!(k, FileKind::Klog | FileKind::Vlog));
+    let table_file = filename::parse_file_name(text).filter(|(_, k)| matches!(k, FileKind::Klog | FileKind::Vlog));
     let Some((id, kind)) = table_file else {
         return Err(Failure::usage(format!("{shown} is no klog or vlog by its name"))
             .hint("give a file such as ./db/000007.klog; `perigee dump DB` lists them"));
     };
     let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
-    let dir = Env::real().fs.open_dir(parent.unwrap_or(std::path::Path::new(".")), OpenDir::Existing)?;
+    let dir = Env::real().fs.open_dir(parent.unwrap_or(std::path::Path::new(".")), DirOpenMode::Existing)?;
     let file = dir.open(text)?;
     let length = file.len()?;
     let mut head = [0; HEADER_BYTES];
     file.read_exact_at(&mut head, 0).map_err(|e| e.in_file(text))?;
     let header = FileHeader::decode(&head, kind, Some(id), None).map_err(|e| e.at(text, 0))?;
-    let mut lines: Vec<Line> = vec![
+    let mut lines: Vec<PropertyLine> = vec![
         ("file", json!(text), text.to_owned()),
         ("bytes", json!(length), bytes(length)),
         ("database", json!(format!("{:#018x}", header.database)), format!("{:#018x}", header.database)),
     ];
     match kind {
-        FileKind::Klog => klog(&*dir, id, &header, length, args.quick, &mut lines)?,
-        _ => vlog(&*dir, id, &header, length, &mut lines)?,
+        FileKind::Klog => klog_lines(&*dir, id, &header, length, args.quick, &mut lines)?,
+        _ => vlog_lines(&*dir, id, &header, length, &mut lines)?,
     }
-    print(&lines, out)?;
+    print_lines(&lines, out)?;
     Ok(0)
 }
 
-fn print(lines: &[Line], out: &mut Out) -> Result<()> {
+fn print_lines(lines: &[PropertyLine], out: &mut Output) -> Result<()> {
     if out.json {
         let object: Map<String, Value> =
             lines.iter().map(|(n, v, _)| (n.replace(' ', "_"), v.clone())).collect();
-        return out.value(&Value::Object(object));
+        return out.json_line(&Value::Object(object));
     }
     let mut t = table(&["property", "value"]);
     for (name, _, text) in lines {
@@ -84,28 +84,28 @@ fn print(lines: &[Line], out: &mut Out) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
-fn number(name: &'static str, n: u64) -> Line {
+fn number_line(name: &'static str, n: u64) -> PropertyLine {
     (name, json!(n), count(n))
 }
 
-fn klog(
+fn klog_lines(
     dir: &dyn Dir,
     id: FileId,
     header: &FileHeader,
     length: u64,
     quick: bool,
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<PropertyLine>,
 ) -> Result<()> {
     let family = FamilyId(u32::try_from(header.a).unwrap_or(u32::MAX));
     let cache = Arc::new(BlockCache::new(0));
     let reader = Arc::new(KlogReader::open(dir, id, header.database, length, cache, Arc::default())?);
     let s = reader.summary();
     lines.extend([
-        number("family", u64::from(family.0)),
-        ("order", json!(reader.order().name()), reader.order().name().to_owned()),
-        number("entries", s.entries),
-        number("tombstones", s.tombstones),
-        ("sequences", json!([s.smallest.0, s.largest.0]), format!("{} to {}", s.smallest.0, s.largest.0)),
+        number_line("family", u64::from(family.0)),
+        ("order", json!(reader.comparator().name()), reader.comparator().name().to_owned()),
+        number_line("entries", s.entries),
+        number_line("tombstones", s.tombstones),
+        ("sequences", json!([s.smallest_seq.0, s.largest_seq.0]), format!("{} to {}", s.smallest_seq.0, s.largest_seq.0)),
         ("first key", json!(escape(&s.first_key)), escape(&s.first_key)),
         ("last key", json!(escape(&s.last_key)), escape(&s.last_key)),
         ("key bytes", json!(s.raw_key_bytes), bytes(s.raw_key_bytes)),
@@ -114,21 +114,21 @@ fn klog(
     let vlogs: Vec<Value> = s.vlogs.iter().map(|(id, n)| json!({"file": id.0, "bytes": n})).collect();
     let text: Vec<String> = s.vlogs.iter().map(|(id, n)| format!("{}: {}", id.0, bytes(*n))).collect();
     lines.push(("vlogs", json!(vlogs), text.join(", ")));
-    index(&reader, lines)?;
-    filter(&reader, lines);
+    index_lines(&reader, lines)?;
+    filter_lines(&reader, lines);
     if !quick {
-        versions(&reader, lines)?;
+        version_lines(&reader, lines)?;
     }
     Ok(())
 }
 
-fn index(reader: &KlogReader, lines: &mut Vec<Line>) -> Result<()> {
-    let blocks = reader.blocks()?;
+fn index_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) -> Result<()> {
+    let blocks = reader.list_blocks()?;
     let sizes = || blocks.iter().map(|(_, length, _)| *length);
     let total: u64 = sizes().sum();
     let average = total / (blocks.len() as u64).max(1);
     lines.extend([
-        number("blocks", blocks.len() as u64),
+        number_line("blocks", blocks.len() as u64),
         ("block bytes", json!(total), bytes(total)),
         ("average block", json!(average), bytes(average)),
         ("smallest block", json!(sizes().min()), bytes(sizes().min().unwrap_or(0))),
@@ -139,15 +139,15 @@ fn index(reader: &KlogReader, lines: &mut Vec<Line>) -> Result<()> {
 }
 
 /// The false positives are measured, not computed: the filter is asked for hashes that belong to no key of anybody.
-fn filter(reader: &KlogReader, lines: &mut Vec<Line>) {
+fn filter_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) {
     let memory = reader.filter_bytes();
     if memory == 0 {
         lines.push(("filter", json!(null), "none".into()));
         return;
     }
     let hash = |i: u64| perigee_base::checksum::key_hash(&(i ^ 0x5bd1_e995_9d1b_54a5).to_le_bytes());
-    let passed = (0..PROBES).filter(|i| reader.may_hold(hash(*i))).count() as f64;
-    let rate = passed / PROBES as f64;
+    let passed = (0..FILTER_PROBES).filter(|i| reader.may_contain(hash(*i))).count() as f64;
+    let rate = passed / FILTER_PROBES as f64;
     let bits = memory as f64 * 8.0 / reader.summary().entries.max(1) as f64;
     lines.extend([
         ("filter bytes", json!(memory), bytes(memory)),
@@ -155,19 +155,19 @@ fn filter(reader: &KlogReader, lines: &mut Vec<Line>) {
         (
             "false positive rate",
             json!(rate),
-            format!("{:.2} % of {} strange keys", rate * 100.0, count(PROBES)),
+            format!("{:.2} % of {} strange keys", rate * 100.0, count(FILTER_PROBES)),
         ),
     ]);
 }
 
 /// How many versions keys have here.
-fn versions(reader: &Arc<KlogReader>, lines: &mut Vec<Line>) -> Result<()> {
+fn version_lines(reader: &Arc<KlogReader>, lines: &mut Vec<PropertyLine>) -> Result<()> {
     let mut cursor = reader.cursor(false);
     let (mut keys, mut last, mut run) = (BTreeMap::<u64, u64>::new(), Vec::new(), 0);
     cursor.seek_first()?;
     while cursor.valid() {
         let key = cursor.entry().key;
-        if run > 0 && reader.order().equal(key, &last) {
+        if run > 0 && reader.comparator().keys_equal(key, &last) {
             run += 1;
         } else {
             if run > 0 {
@@ -181,22 +181,22 @@ fn versions(reader: &Arc<KlogReader>, lines: &mut Vec<Line>) -> Result<()> {
     if run > 0 {
         *keys.entry(run).or_default() += 1;
     }
-    lines.push(number("distinct keys", keys.values().sum()));
+    lines.push(number_line("distinct keys", keys.values().sum()));
     let pairs: Vec<Value> = keys.iter().map(|(v, k)| json!({"versions": v, "keys": k})).collect();
     let text: Vec<String> = keys.iter().map(|(v, k)| format!("{}: {} keys", v, count(*k))).collect();
     lines.push(("versions per key", json!(pairs), text.join(", ")));
     Ok(())
 }
 
-fn vlog(dir: &dyn Dir, id: FileId, header: &FileHeader, length: u64, lines: &mut Vec<Line>) -> Result<()> {
+fn vlog_lines(dir: &dyn Dir, id: FileId, header: &FileHeader, length: u64, lines: &mut Vec<PropertyLine>) -> Result<()> {
     VlogReader::open(dir, id, header.database, length, Arc::default())?;
-    let file_name = name::file_name(id, FileKind::Vlog);
+    let file_name = filename::file_name(id, FileKind::Vlog);
     let file = dir.open(&file_name)?;
     let (mut offset, mut chunks, mut largest) = (HEADER_BYTES as u64, 0u64, 0u64);
     while offset < length {
-        let mut head = [0; frame::HEAD_BYTES];
+        let mut head = [0; frame::FRAME_HEADER_BYTES];
         file.read_exact_at(&mut head, offset).map_err(|e| e.at(&file_name, offset))?;
-        let claimed = frame::claimed_bytes(&head, FrameKind::Chunk).map_err(|e| e.at(&file_name, offset))?;
+        let claimed = frame::declared_frame_bytes(&head, FrameKind::Chunk).map_err(|e| e.at(&file_name, offset))?;
         if claimed == 0 || offset + claimed > length {
             let e = perigee_base::Error::corruption("a chunk ends behind its file");
             return Err(e.at(&file_name, offset).into());
@@ -205,7 +205,7 @@ fn vlog(dir: &dyn Dir, id: FileId, header: &FileHeader, length: u64, lines: &mut
     }
     let average = (length - HEADER_BYTES as u64) / chunks.max(1);
     lines.extend([
-        number("chunks", chunks),
+        number_line("chunks", chunks),
         ("average chunk", json!(average), bytes(average)),
         ("largest chunk", json!(largest), bytes(largest)),
     ]);

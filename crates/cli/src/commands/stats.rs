@@ -1,8 +1,8 @@
 //! `perigee stats`: what the database says about itself.
 
 use crate::failure::Result;
-use crate::output::{Out, table};
-use crate::place::Place;
+use crate::output::{Output, table};
+use crate::database_args::DatabaseArg;
 use crate::size::{bytes, count, micros};
 use crate::text::escape;
 use clap::Args;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 
 use super::levels::family_json;
-use super::unknown;
+use super::unknown_stats;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,32 +27,32 @@ else only that program knows (db.stats()) are left out; in JSON they are null, a
 #[command(after_help = EXAMPLES)]
 pub struct StatsArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Show counters, memory and i/o too: of this read-only open alone, not of a program that has the database open
     #[arg(long)]
     all: bool,
 }
 
 /// Shows the statistics.
-pub fn run(args: &StatsArgs, out: &mut Out) -> Result<u8> {
-    let db = args.place.open_read_only()?;
+pub fn run(args: &StatsArgs, out: &mut Output) -> Result<u8> {
+    let db = args.database.open_read_only()?;
     let stats = db.stats();
     db.close()?;
     if out.json {
-        let mut value = as_json(&stats, &args.place.db);
+        let mut value = stats_json(&stats, &args.database.db);
         value["read_only"] = json!(true);
         if !args.all {
-            unknown::hide(&mut value);
+            unknown_stats::null_unknown_fields(&mut value);
         }
-        out.value(&value)?
+        out.json_line(&value)?
     } else {
-        as_text(&stats, args.all, out)?
+        print_stats(&stats, args.all, out)?
     }
     Ok(0)
 }
 
 /// All of it, for programs.
-pub fn as_json(s: &Stats, path: &Path) -> Value {
+pub fn stats_json(s: &Stats, path: &Path) -> Value {
     let counters: Map<String, Value> = s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
     let (cached, capacity) = s.block_cache_bytes;
     let mut value = json!({
@@ -61,12 +61,12 @@ pub fn as_json(s: &Stats, path: &Path) -> Value {
         "durable_sequence": s.durable_sequence,
         "disk_bytes": s.disk_bytes,
         "snapshots": s.snapshots,
-        "pressure": s.pressure,
+        "pressure": s.stall_reason,
         "background_error": s.background_error.as_ref().map(ToString::to_string),
         "wal": {"segments": s.wal.0, "bytes": s.wal.1},
         "cache": {"bytes": cached, "capacity_bytes": capacity},
         "memory": {
-            "memtables_bytes": s.families.iter().map(|f| f.memtable.0 + f.sealed.1).sum::<u64>(),
+            "memtables_bytes": s.families.iter().map(|f| f.memtable.0 + f.immutable_memtables.1).sum::<u64>(),
             "tables_bytes": s.table_memory_bytes,
             "cache_bytes": cached,
         },
@@ -100,20 +100,20 @@ pub fn recovery_json(r: &RecoveryReport) -> Value {
     })
 }
 
-fn as_text(s: &Stats, all: bool, out: &mut Out) -> Result<()> {
-    database_table(s, out)?;
+fn print_stats(s: &Stats, all: bool, out: &mut Output) -> Result<()> {
+    print_database_table(s, out)?;
     out.line("")?;
-    families_table(s, out)?;
+    print_families_table(s, out)?;
     out.line("")?;
     if !all {
-        let words = unknown::WORDS;
+        let words = unknown_stats::UNKNOWN_DESCRIPTION;
         out.line(format!(
             "not known to a read-only open (a program that has the database open knows: db.stats()): {words}"
         ))?;
         return Ok(());
     }
     out.line("of this read-only open alone, not of a program that has the database open:")?;
-    activity_tables(s, out)?;
+    print_activity_tables(s, out)?;
     let mut t = table(&["counter since open", ">value"]);
     for (name, value) in &s.counters {
         t.add_row([(*name).to_owned(), count(*value)]);
@@ -122,7 +122,7 @@ fn as_text(s: &Stats, all: bool, out: &mut Out) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
-fn database_table(s: &Stats, out: &mut Out) -> Result<()> {
+fn print_database_table(s: &Stats, out: &mut Output) -> Result<()> {
     let mut t = table(&["database", ""]);
     t.add_row(["on disk", &bytes(s.disk_bytes)]);
     t.add_row(["last sequence", &count(s.last_sequence)]);
@@ -149,9 +149,9 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
 }
 
 /// Memory, running jobs, stalls, input and output, latencies: each only if there is something to tell.
-fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
+fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
     let mut jobs = table(&["running", "family", "why", ">done", ">of", ">written", ">for"]);
-    for j in &s.running {
+    for j in &s.running_jobs {
         jobs.add_row([
             j.kind.to_owned(),
             escape(j.family.as_bytes()),
@@ -210,7 +210,7 @@ fn activity_tables(s: &Stats, out: &mut Out) -> Result<()> {
     Ok(())
 }
 
-fn families_table(s: &Stats, out: &mut Out) -> Result<()> {
+fn print_families_table(s: &Stats, out: &mut Output) -> Result<()> {
     let mut t =
         table(&["family", ">in the log", ">levels", ">tables", ">size", ">entries", ">vlogs", ">in use"]);
     for f in &s.families {

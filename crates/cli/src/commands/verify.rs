@@ -1,8 +1,8 @@
 //! `perigee verify`: read every byte, name all damage.
 
 use crate::failure::{EXIT_DAMAGED, Failure, Result};
-use crate::output::Out;
-use crate::place::Place;
+use crate::output::Output;
+use crate::database_args::DatabaseArg;
 use crate::progress::Progress;
 use crate::size;
 use clap::Args;
@@ -20,24 +20,24 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
 }
 
 /// Verifies. Damage that already stops the database from opening ends with the same exit code.
-pub fn run(args: &VerifyArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
-    let db = args.place.open_read_only().map_err(open_hint)?;
+    let db = args.database.open_read_only().map_err(replace_open_hint)?;
     let mut progress = Progress::bytes("verifying", 0);
     let report = db.verify_with(|done, total| {
-        progress.total(total);
-        progress.at(done);
+        progress.set_total(total);
+        progress.set_position(done);
     })?;
     drop(progress);
     let seconds = started.elapsed().as_secs_f64();
     if out.json {
-        out.value(&as_json(&report, seconds))?
+        out.json_line(&report_json(&report, seconds))?
     } else {
-        as_text(&report, seconds, out)?
+        print_report(&report, seconds, out)?
     }
     // A damaged database may fail to close cleanly; what verify found is the answer.
     let closed = db.close();
@@ -49,9 +49,9 @@ pub fn run(args: &VerifyArgs, out: &mut Out) -> Result<u8> {
 }
 
 /// The usual hint would send the user in a circle.
-fn open_hint(failure: Failure) -> Failure {
+fn replace_open_hint(failure: Failure) -> Failure {
     match &failure {
-        Failure::Told(told) if told.is_damage() => failure.hint(
+        Failure::Reported(told) if told.is_damage() => failure.hint(
             "the database refuses to open, so no further file was checked; nothing was changed; \
              `perigee dump DB FILE` shows what can still be read; restore a backup",
         ),
@@ -59,7 +59,7 @@ fn open_hint(failure: Failure) -> Failure {
     }
 }
 
-fn as_json(report: &VerifyReport, seconds: f64) -> Value {
+fn report_json(report: &VerifyReport, seconds: f64) -> Value {
     json!({
         "ok": report.errors.is_empty(), "files": report.files, "bytes": report.bytes,
         "entries": report.entries, "seconds": seconds,
@@ -74,7 +74,7 @@ fn error_json(e: &Error) -> Value {
     })
 }
 
-fn as_text(report: &VerifyReport, seconds: f64, out: &mut Out) -> Result<()> {
+fn print_report(report: &VerifyReport, seconds: f64, out: &mut Output) -> Result<()> {
     for error in &report.errors {
         out.line(format!("damaged: {error}"))?;
     }

@@ -4,12 +4,12 @@
 //! reader sees one moment whatever writers do. One read transaction serves the whole import. The flags of a database are not
 //! in heed's interface: those of a named one lie in its entry of the main one, those of the main one in the first page.
 
-use super::entry::{Entry, Family, Look, Setting, Source, Visit};
-use super::orders::Said;
+use super::source::{SourceEntry, SourceFamily, ReadPass, MappedSetting, ForeignSource, EntryVisitor};
+use super::comparators::ComparatorOverrides;
 use crate::failure::{Failure, Result, show_path};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, WithTls};
-use perigee::{FamilyOptions, KeyOrder};
+use perigee::{FamilyOptions, KeyComparator};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,12 +18,12 @@ use std::path::Path;
 /// Named databases, at most.
 const NAMED_MAX: u32 = 4096;
 /// The size of the description of a database, and where its flags are in it.
-const DESCRIPTION: usize = 48;
-const FLAGS: usize = 4;
+const DB_RECORD_BYTES: usize = 48;
+const FLAGS_OFFSET: usize = 4;
 /// In the first page: where LMDB's number is, and the description of the main database.
-const MAGIC_AT: usize = 16;
+const MAGIC_OFFSET: usize = 16;
 const MAGIC: u32 = 0xBEEF_C0DE;
-const MAIN_AT: usize = 88;
+const MAIN_DB_OFFSET: usize = 88;
 
 const REVERSE_KEY: u16 = 0x02;
 const DUP_SORT: u16 = 0x04;
@@ -32,9 +32,9 @@ const INTEGER_KEY: u16 = 0x08;
 type Table = Database<'static, Bytes, Bytes>;
 
 /// The databases of a transaction, which may be used by others once it has been committed.
-struct Opened<'t>(Vec<(Option<String>, u16, Database<'t, Bytes, Bytes>)>);
+struct OpenDatabases<'t>(Vec<(Option<String>, u16, Database<'t, Bytes, Bytes>)>);
 
-impl OnCommit for Opened<'_> {
+impl OnCommit for OpenDatabases<'_> {
     type Committed = Vec<(Option<String>, u16, Table)>;
     fn on_commit(self, token: &CommitToken) -> Self::Committed {
         self.0.into_iter().map(|(name, flags, t)| (name, flags, t.on_commit(token))).collect()
@@ -42,21 +42,21 @@ impl OnCommit for Opened<'_> {
 }
 
 /// An environment, open.
-struct Lmdb {
+struct LmdbSource {
     /// By family; the main one's entries that are names of others are left out.
     tables: Vec<(bool, Table)>,
-    families: Vec<Family>,
+    families: Vec<SourceFamily>,
     names: BTreeMap<Vec<u8>, ()>,
     txn: RoTxn<'static, WithTls>,
-    told: String,
+    description: String,
 }
 
-fn wrong(e: heed::Error) -> Failure {
+fn to_failure(e: heed::Error) -> Failure {
     Failure::other("LMDB", format!("LMDB: {e}"))
 }
 
 /// Opens an environment to read: a directory with `data.mdb`, or the file itself.
-pub fn open(dir: &Path, said: &Said) -> Result<Box<dyn Source>> {
+pub fn open(dir: &Path, said: &ComparatorOverrides) -> Result<Box<dyn ForeignSource>> {
     let single = dir.is_file();
     let (data, lock) = if single {
         let mut lock = dir.as_os_str().to_owned();
@@ -65,7 +65,7 @@ pub fn open(dir: &Path, said: &Said) -> Result<Box<dyn Source>> {
     } else {
         (dir.join("data.mdb"), dir.join("lock.mdb"))
     };
-    let main_flags = first_page(&data)?;
+    let main_flags = check_first_page(&data)?;
     let mut flags = EnvFlags::READ_ONLY;
     flags.set(EnvFlags::NO_SUB_DIR, single);
     // Whoever has it open keeps a lock file; where there is none, none is made.
@@ -74,54 +74,54 @@ pub fn open(dir: &Path, said: &Said) -> Result<Box<dyn Source>> {
     options.max_dbs(NAMED_MAX);
     // SAFETY: nothing is written; without a lock file nobody has the environment open, with one LMDB's own locks keep
     // what this process reads from being overwritten by others.
-    let env = unsafe { options.flags(flags).open(dir) }.map_err(wrong)?;
+    let env = unsafe { options.flags(flags).open(dir) }.map_err(to_failure)?;
     let opened = open_all(&env, main_flags)?;
-    let txn = env.static_read_txn().map_err(wrong)?;
-    said.check(opened.iter().map(|(name, ..)| name.as_deref().unwrap_or("default")))?;
+    let txn = env.static_read_txn().map_err(to_failure)?;
+    said.check_families(opened.iter().map(|(name, ..)| name.as_deref().unwrap_or("default")))?;
     let names = opened.iter().filter_map(|(name, ..)| Some((name.clone()?.into_bytes(), ()))).collect();
-    let mut lmdb = Lmdb {
+    let mut lmdb = LmdbSource {
         tables: Vec::new(),
         families: Vec::new(),
         names,
         txn,
-        told: format!("LMDB environment {}", show_path(dir)),
+        description: format!("LMDB environment {}", show_path(dir)),
     };
     for (name, flags, table) in opened {
-        lmdb.add(name, flags, table, said)?;
+        lmdb.add_family(name, flags, table, said)?;
     }
     Ok(Box::new(lmdb))
 }
 
 /// Refuses what is not LMDB's; the flags of the main database.
-fn first_page(data: &Path) -> Result<u16> {
-    let mut page = [0; MAIN_AT + DESCRIPTION];
+fn check_first_page(data: &Path) -> Result<u16> {
+    let mut page = [0; MAIN_DB_OFFSET + DB_RECORD_BYTES];
     let file = File::open(data).map_err(|e| Failure::file("open", data, &e))?;
     let read = file.read_exact_at(&mut page, 0);
-    let magic = u32::from_le_bytes(std::array::from_fn(|i| page[MAGIC_AT + i]));
+    let magic = u32::from_le_bytes(std::array::from_fn(|i| page[MAGIC_OFFSET + i]));
     if read.is_err() || magic != MAGIC {
         return Err(Failure::usage(format!("{} is no LMDB database", show_path(data)))
             .hint("give the directory that holds data.mdb; nothing was changed"));
     }
-    Ok(flags(&page[MAIN_AT..]))
+    Ok(flags(&page[MAIN_DB_OFFSET..]))
 }
 
 fn flags(description: &[u8]) -> u16 {
-    u16::from_le_bytes(std::array::from_fn(|i| description[FLAGS + i]))
+    u16::from_le_bytes(std::array::from_fn(|i| description[FLAGS_OFFSET + i]))
 }
 
 /// The main database and all named ones, with their flags.
 fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Table)>> {
-    let rtxn = env.read_txn().map_err(wrong)?;
+    let rtxn = env.read_txn().map_err(to_failure)?;
     let opened = env.open_databases_and_commit(rtxn, |opener, txn| {
         let mut all = Vec::new();
         let Some(main) = opener.open_database::<Bytes, Bytes>(txn, None)? else {
-            return Ok(CommitOrAbort::<_, ()>::Commit(Opened(all)));
+            return Ok(CommitOrAbort::<_, ()>::Commit(OpenDatabases(all)));
         };
         for entry in main.iter(txn)? {
             let (key, value) = entry?;
             // An entry like any other, or the description of a database: opening tells.
             let name =
-                std::str::from_utf8(key).ok().filter(|n| value.len() == DESCRIPTION && !n.contains('\0'));
+                std::str::from_utf8(key).ok().filter(|n| value.len() == DB_RECORD_BYTES && !n.contains('\0'));
             let Some(name) = name else { continue };
             match opener.open_database::<Bytes, Bytes>(txn, Some(name)) {
                 Ok(Some(table)) => all.push((Some(name.to_owned()), flags(value), table)),
@@ -130,16 +130,16 @@ fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Tabl
             }
         }
         all.push((None, main_flags, main));
-        Ok::<_, heed::Error>(CommitOrAbort::Commit(Opened(all)))
+        Ok::<_, heed::Error>(CommitOrAbort::Commit(OpenDatabases(all)))
     });
-    Ok(opened.map_err(wrong)?.unwrap_commit())
+    Ok(opened.map_err(to_failure)?.unwrap_commit())
 }
 
-impl Lmdb {
+impl LmdbSource {
     /// Adds a database as a family; the main one as `default`, if it holds more than names.
-    fn add(&mut self, name: Option<String>, flags: u16, table: Table, said: &Said) -> Result<()> {
+    fn add_family(&mut self, name: Option<String>, flags: u16, table: Table, said: &ComparatorOverrides) -> Result<()> {
         let is_main = name.is_none();
-        let keys = table.len(&self.txn).map_err(wrong)?;
+        let keys = table.len(&self.txn).map_err(to_failure)?;
         let keys = if is_main { keys.saturating_sub(self.names.len() as u64) } else { keys };
         if is_main && keys == 0 {
             return Ok(());
@@ -150,26 +150,26 @@ impl Lmdb {
                 "the environment has entries of its own and a named database \"default\": both would be the family \"default\"",
             ));
         }
-        let order = order(&name, flags, said, || {
-            let first = table.first(&self.txn).map_err(wrong)?;
+        let order = comparator_of(&name, flags, said, || {
+            let first = table.first(&self.txn).map_err(to_failure)?;
             Ok(first.map_or(8, |(key, _)| key.len()))
         })?;
         let settings =
-            vec![Setting::kept("flags", format!("{flags:#04x}"), format!("order {}", order.name()))];
+            vec![MappedSetting::mapped("flags", format!("{flags:#04x}"), format!("order {}", order.name()))];
         let options = FamilyOptions::new().order(order);
-        self.families.push(Family { name, options, settings, for_c: None, estimate: Some(keys) });
+        self.families.push(SourceFamily { name, options, settings, c_library_settings: None, estimated_entries: Some(keys) });
         self.tables.push((is_main, table));
         Ok(())
     }
 }
 
 /// The order of a database with these flags.
-fn order(
+fn comparator_of(
     name: &str,
     flags: u16,
-    said: &Said,
+    said: &ComparatorOverrides,
     first_key_bytes: impl FnOnce() -> Result<usize>,
-) -> Result<KeyOrder> {
+) -> Result<KeyComparator> {
     let refuse =
         |why: &str, hint: String| Err(Failure::usage(format!("the LMDB database {name:?} {why}")).hint(hint));
     if flags & DUP_SORT != 0 {
@@ -179,30 +179,30 @@ fn order(
         );
     }
     let say = format!("say which order they shall have: --order {name}=memcmp");
-    match (said.of(name), flags & INTEGER_KEY != 0, flags & REVERSE_KEY != 0) {
+    match (said.get(name), flags & INTEGER_KEY != 0, flags & REVERSE_KEY != 0) {
         (Some(order), ..) => Ok(order),
-        (None, false, false) => Ok(KeyOrder::Bytes),
-        (None, true, _) if first_key_bytes()? == 8 => Ok(KeyOrder::U64),
+        (None, false, false) => Ok(KeyComparator::Bytes),
+        (None, true, _) if first_key_bytes()? == 8 => Ok(KeyComparator::U64),
         (None, true, _) => refuse("has integer keys of other than 8 bytes (INTEGERKEY)", say),
         (None, false, true) => refuse("compares keys from their ends (REVERSEKEY)", say),
     }
 }
 
-impl Source for Lmdb {
-    fn told(&self) -> String {
-        self.told.clone()
+impl ForeignSource for LmdbSource {
+    fn description(&self) -> String {
+        self.description.clone()
     }
-    fn families(&self) -> &[Family] {
+    fn families(&self) -> &[SourceFamily] {
         &self.families
     }
-    fn walk(&mut self, family: usize, _look: Look, visit: &mut Visit<'_>) -> Result<()> {
+    fn for_each_entry(&mut self, family: usize, _look: ReadPass, visit: &mut EntryVisitor<'_>) -> Result<()> {
         let (is_main, table) = &self.tables[family];
-        for entry in table.iter(&self.txn).map_err(wrong)? {
-            let (key, value) = entry.map_err(wrong)?;
+        for entry in table.iter(&self.txn).map_err(to_failure)? {
+            let (key, value) = entry.map_err(to_failure)?;
             if *is_main && self.names.contains_key(key) {
                 continue;
             }
-            visit(Entry { key, value, expires_at_ms: None })?;
+            visit(SourceEntry { key, value, expires_at_ms: None })?;
         }
         Ok(())
     }
@@ -213,14 +213,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_decide_the_order() {
-        let said = Said::read(&["other=reverse".into()]).unwrap();
-        let of = |name: &str, flags, bytes| order(name, flags, &said, || Ok(bytes));
-        assert_eq!(of("a", 0, 1).unwrap(), KeyOrder::Bytes);
-        assert_eq!(of("a", INTEGER_KEY, 8).unwrap(), KeyOrder::U64);
+    fn flags_select_the_comparator() {
+        let said = ComparatorOverrides::parse(&["other=reverse".into()]).unwrap();
+        let of = |name: &str, flags, bytes| comparator_of(name, flags, &said, || Ok(bytes));
+        assert_eq!(of("a", 0, 1).unwrap(), KeyComparator::Bytes);
+        assert_eq!(of("a", INTEGER_KEY, 8).unwrap(), KeyComparator::U64);
         assert!(of("a", INTEGER_KEY, 4).is_err());
         assert!(of("a", REVERSE_KEY, 4).is_err());
-        assert_eq!(of("other", REVERSE_KEY, 4).unwrap(), KeyOrder::Reverse);
+        assert_eq!(of("other", REVERSE_KEY, 4).unwrap(), KeyComparator::Reverse);
         assert!(of("other", DUP_SORT, 4).is_err());
     }
 }

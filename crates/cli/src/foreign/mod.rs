@@ -5,9 +5,9 @@
 //! compare, rename), then the doors: `tidesdb`, `lmdb`, `rocksdb`. Invariant: a source is only read, and unless it was asked for
 //! otherwise what is opened is a copy of it.
 
-pub mod entry;
-mod tally;
-pub mod orders;
+pub mod source;
+mod entry_digest;
+pub mod comparators;
 pub mod scratch;
 pub mod transfer;
 pub mod tidesdb;

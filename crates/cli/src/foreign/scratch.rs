@@ -14,32 +14,32 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 /// Room that stays free beside a copy.
-const SPARE_BYTES: u64 = 64 << 20;
+const RESERVED_BYTES: u64 = 64 << 20;
 
 /// A source's lock file, held so that nobody opens the source while it is read.
 #[derive(Debug)]
-pub struct Held(#[allow(dead_code)] Option<File>);
+pub struct SourceLock(#[allow(dead_code)] Option<File>);
 
 /// Takes the lock of a source, shared and without writing. TidesDB and RocksDB hold a record lock on the file `LOCK` while they have
 /// a database open, older builds of TidesDB a `flock`.
-pub fn hold(source: &Path, engine: &str) -> Result<Held> {
+pub fn lock_source(source: &Path, engine: &str) -> Result<SourceLock> {
     let path = source.join("LOCK");
     let file = match File::open(&path) {
         Ok(file) => file,
         // A backup has none: nobody ever opened it.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Held(None)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(SourceLock(None)),
         Err(e) => return Err(Failure::file("open", &path, &e)),
     };
     let take = FlockOperation::NonBlockingLockShared;
     match fcntl_lock(&file, take).and_then(|()| flock(&file, take)) {
-        Ok(()) => Ok(Held(Some(file))),
-        Err(Errno::AGAIN | Errno::ACCESS) => Err(in_use(source, engine)),
+        Ok(()) => Ok(SourceLock(Some(file))),
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(in_use_failure(source, engine)),
         Err(e) => Err(Failure::file("lock", &path, &e.into())),
     }
 }
 
 /// Somebody has the source open.
-pub fn in_use(source: &Path, engine: &str) -> Failure {
+pub fn in_use_failure(source: &Path, engine: &str) -> Failure {
     Failure::other("locked", format!("another process has the {engine} database {} open", show_path(source)))
         .hint(format!(
             "close it there first (`fuser -v {}` names the process); nothing was read or changed",
@@ -49,15 +49,15 @@ pub fn in_use(source: &Path, engine: &str) -> Failure {
 
 /// A directory for the time of an import, removed with everything in it when dropped.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchDir {
     dir: PathBuf,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Makes a directory that must not exist.
-    pub fn create(dir: PathBuf) -> Result<Scratch> {
+    pub fn create(dir: PathBuf) -> Result<ScratchDir> {
         match fs::create_dir(&dir) {
-            Ok(()) => Ok(Scratch { dir }),
+            Ok(()) => Ok(ScratchDir { dir }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(Failure::usage(format!(
                 "{} is there already",
                 show_path(&dir)
@@ -74,7 +74,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // What cannot be removed is told to whoever imports there again.
         let _ = fs::remove_dir_all(&self.dir);
@@ -82,14 +82,14 @@ impl Drop for Scratch {
 }
 
 /// A regular file of a source, and its length.
-struct Piece {
+struct SourceFile {
     path: PathBuf,
-    below: PathBuf,
+    relative_path: PathBuf,
     bytes: u64,
 }
 
 /// Everything in a source but its lock; directories apart.
-fn look(source: &Path) -> Result<(Vec<PathBuf>, Vec<Piece>)> {
+fn list_source(source: &Path) -> Result<(Vec<PathBuf>, Vec<SourceFile>)> {
     let (mut dirs, mut files) = (Vec::new(), Vec::new());
     for entry in WalkDir::new(source).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|e| {
@@ -107,7 +107,7 @@ fn look(source: &Path) -> Result<(Vec<PathBuf>, Vec<Piece>)> {
                     .hint("copy the database with what it links to, or import it with --in-place"));
             }
             (false, _) if below.as_os_str() == "LOCK" => {}
-            (false, _) if meta.is_file() => files.push(Piece { path, below, bytes: meta.len() }),
+            (false, _) if meta.is_file() => files.push(SourceFile { path, relative_path: below, bytes: meta.len() }),
             (false, _) => {}
         }
     }
@@ -115,10 +115,10 @@ fn look(source: &Path) -> Result<(Vec<PathBuf>, Vec<Piece>)> {
 }
 
 /// Refuses if there is not so much room in a directory.
-pub fn check_room(dir: &Path, bytes: u64, what: &str) -> Result<()> {
+pub fn check_free_space(dir: &Path, bytes: u64, what: &str) -> Result<()> {
     let disk = statvfs(dir).map_err(|e| Failure::file("look at the free space of", dir, &e.into()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free >= bytes.saturating_add(SPARE_BYTES) {
+    if free >= bytes.saturating_add(RESERVED_BYTES) {
         return Ok(());
     }
     Err(Failure::other(
@@ -129,10 +129,10 @@ pub fn check_room(dir: &Path, bytes: u64, what: &str) -> Result<()> {
 }
 
 /// Copies a source into a directory that is there; the bytes.
-pub fn copy(source: &Path, to: &Path) -> Result<u64> {
-    let (dirs, files) = look(source)?;
+pub fn copy_source(source: &Path, to: &Path) -> Result<u64> {
+    let (dirs, files) = list_source(source)?;
     let total = files.iter().map(|f| f.bytes).sum();
-    check_room(to, total, "a copy of the source")?;
+    check_free_space(to, total, "a copy of the source")?;
     for dir in dirs {
         let path = to.join(dir);
         fs::create_dir(&path).map_err(|e| Failure::file("create", &path, &e))?;
@@ -140,7 +140,7 @@ pub fn copy(source: &Path, to: &Path) -> Result<u64> {
     let mut progress = Progress::bytes("copying the source", total);
     let mut done = 0;
     for file in files {
-        let target = to.join(&file.below);
+        let target = to.join(&file.relative_path);
         fs::copy(&file.path, &target).map_err(|e| Failure::file("copy", &file.path, &e))?;
         // A copy of a file that nobody may write is one that the library may.
         let mut rights =
@@ -150,7 +150,7 @@ pub fn copy(source: &Path, to: &Path) -> Result<u64> {
             fs::set_permissions(&target, rights).map_err(|e| Failure::file("change", &target, &e))?;
         }
         done += file.bytes;
-        progress.at(done);
+        progress.set_position(done);
     }
     Ok(total)
 }
@@ -159,53 +159,53 @@ pub fn copy(source: &Path, to: &Path) -> Result<u64> {
 mod tests {
     use super::*;
 
-    fn world(name: &str) -> Scratch {
+    fn scratch_dir(name: &str) -> ScratchDir {
         let dir = std::env::temp_dir().join(format!("perigee-scratch-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
-        Scratch::create(dir).unwrap()
+        ScratchDir::create(dir).unwrap()
     }
 
     #[test]
-    fn a_copy_has_everything_but_the_lock() {
-        let w = world("copy");
+    fn copy_has_all_files_except_the_lock() {
+        let w = scratch_dir("copy");
         let source = w.dir().join("source");
         fs::create_dir_all(source.join("cf/deep")).unwrap();
         for (name, bytes) in [("LOCK", "1"), ("a", "aa"), ("cf/b", "bbb"), ("cf/deep/LOCK", "x")] {
             fs::write(source.join(name), bytes).unwrap();
         }
         std::os::unix::fs::symlink("a", source.join("link")).unwrap();
-        let to = Scratch::create(w.dir().join("to")).unwrap();
-        assert_eq!(copy(&source, to.dir()).unwrap(), 2 + 3 + 1 + 2);
+        let to = ScratchDir::create(w.dir().join("to")).unwrap();
+        assert_eq!(copy_source(&source, to.dir()).unwrap(), 2 + 3 + 1 + 2);
         assert!(!to.dir().join("LOCK").exists());
         assert_eq!(fs::read(to.dir().join("cf/deep/LOCK")).unwrap(), b"x");
         assert_eq!(fs::read(to.dir().join("link")).unwrap(), b"aa");
-        assert!(Scratch::create(w.dir().join("to")).is_err());
+        assert!(ScratchDir::create(w.dir().join("to")).is_err());
         let dir = to.dir().to_owned();
         drop(to);
         assert!(!dir.exists() && source.join("cf/b").exists());
         std::os::unix::fs::symlink("cf", source.join("other")).unwrap();
-        let to = Scratch::create(w.dir().join("to")).unwrap();
-        assert!(copy(&source, to.dir()).is_err());
+        let to = ScratchDir::create(w.dir().join("to")).unwrap();
+        assert!(copy_source(&source, to.dir()).is_err());
     }
 
     #[test]
-    fn room_is_asked_for() {
-        let w = world("room");
-        assert!(check_room(w.dir(), 1, "this").is_ok());
-        assert!(check_room(w.dir(), u64::MAX, "this").is_err());
+    fn missing_free_space_is_an_error() {
+        let w = scratch_dir("room");
+        assert!(check_free_space(w.dir(), 1, "this").is_ok());
+        assert!(check_free_space(w.dir(), u64::MAX, "this").is_err());
     }
 
     #[test]
-    fn a_lock_is_respected_and_nothing_is_written() {
-        let w = world("lock");
-        assert!(hold(w.dir(), "TidesDB").is_ok(), "no lock file, nobody");
+    fn existing_lock_is_respected() {
+        let w = scratch_dir("lock");
+        assert!(lock_source(w.dir(), "TidesDB").is_ok(), "no lock file, nobody");
         fs::write(w.dir().join("LOCK"), b"").unwrap();
-        let held = hold(w.dir(), "TidesDB").unwrap();
+        let held = lock_source(w.dir(), "TidesDB").unwrap();
         let other = File::open(w.dir().join("LOCK")).unwrap();
         assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err(), "held while it is read");
         drop(held);
         flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert!(hold(w.dir(), "TidesDB").is_err());
+        assert!(lock_source(w.dir(), "TidesDB").is_err());
         assert_eq!(fs::read(w.dir().join("LOCK")).unwrap(), b"");
     }
 }

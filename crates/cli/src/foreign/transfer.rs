@@ -2,8 +2,8 @@
 //!
 //! Invariant: the target appears under its name whole and compared, or not at all; until then it is called `NAME.importing`.
 
-use super::entry::{Entry, Family, Look, Source};
-use super::tally::Tally;
+use super::source::{SourceEntry, SourceFamily, ReadPass, ForeignSource};
+use super::entry_digest::EntryDigest;
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
 use perigee::{BulkLoad, Db, Durability, Error, FamilyOptions, Options};
@@ -13,11 +13,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What was done with a family.
 #[derive(Debug)]
-pub struct Done {
+pub struct FamilyTransfer {
     /// Entries loaded.
     pub entries: u64,
     /// Those of them that expire.
-    pub timed: u64,
+    pub ttl_entries: u64,
     /// Bytes of keys and values.
     pub bytes: u64,
     /// Over keys, values and ends, whatever their order.
@@ -28,14 +28,14 @@ pub struct Done {
 
 /// Where the target is made.
 #[derive(Debug)]
-pub struct Target {
-    to: PathBuf,
+pub struct ImportTarget {
+    path: PathBuf,
     unfinished: PathBuf,
 }
 
-impl Target {
+impl ImportTarget {
     /// Refuses a target that exists, or one that was begun before.
-    pub fn new(to: &Path) -> Result<Target> {
+    pub fn new(to: &Path) -> Result<ImportTarget> {
         let mut name = to.file_name().map(ToOwned::to_owned).ok_or_else(|| {
             Failure::usage(format!("--to {} names no directory that can be made", show_path(to)))
         })?;
@@ -49,37 +49,37 @@ impl Target {
             return Err(Failure::usage(format!("{} exists already", show_path(&unfinished)))
                 .hint("an import that was cut short left it behind: remove it, and run the import again"));
         }
-        Ok(Target { to: to.to_owned(), unfinished })
+        Ok(ImportTarget { path: to.to_owned(), unfinished })
     }
     /// Refuses a place inside the source: nothing is written there.
     pub fn check_outside(&self, source: &Path) -> Result<()> {
-        check_outside(self.parent(), source)
+        check_dir_outside(self.parent(), source)
     }
     /// The directory that it will be in.
     pub fn parent(&self) -> &Path {
-        self.to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
     /// A name beside it, for the copy of the source.
-    pub fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.to.file_name().unwrap_or_default().to_owned();
+    pub fn sibling_path(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(ending);
-        self.to.with_file_name(name)
+        self.path.with_file_name(name)
     }
 
-    fn finish(&self) -> Result<()> {
+    fn rename_into_place(&self) -> Result<()> {
         // A rename replaces an empty directory: one that somebody made meanwhile is refused.
-        if fs::symlink_metadata(&self.to).is_ok() {
-            return Err(Failure::usage(format!("{} was made meanwhile", show_path(&self.to)))
+        if fs::symlink_metadata(&self.path).is_ok() {
+            return Err(Failure::usage(format!("{} was made meanwhile", show_path(&self.path)))
                 .hint(format!("the import is complete in {}: rename it", show_path(&self.unfinished))));
         }
-        fs::rename(&self.unfinished, &self.to).map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
+        fs::rename(&self.unfinished, &self.path).map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
         let parent = self.parent();
         File::open(parent).and_then(|d| d.sync_all()).map_err(|e| Failure::file("sync", parent, &e))
     }
 }
 
 /// Refuses a directory inside the source.
-pub fn check_outside(dir: &Path, source: &Path) -> Result<()> {
+pub fn check_dir_outside(dir: &Path, source: &Path) -> Result<()> {
     match (fs::canonicalize(dir), fs::canonicalize(source)) {
         (Ok(dir), Ok(inside)) if dir.starts_with(&inside) => {
             Err(Failure::usage(format!("{} lies in {}", show_path(&dir), show_path(source)))
@@ -96,37 +96,37 @@ fn now_ms() -> u64 {
 }
 
 /// Moves everything; what was done with each family, in the order of the source.
-pub fn run(source: &mut dyn Source, target: &Target) -> Result<Vec<Done>> {
+pub fn run_transfer(source: &mut dyn ForeignSource, target: &ImportTarget) -> Result<Vec<FamilyTransfer>> {
     let families = source.families().to_vec();
     let started_ms = now_ms();
-    let db = create(target, &families)?;
+    let db = create_target(target, &families)?;
     let mut loaded = Vec::new();
-    let mut progress = Progress::items("importing", total(&families));
+    let mut progress = Progress::items("importing", total_estimate(&families));
     let mut seen = 0;
     for (n, family) in families.iter().enumerate() {
-        loaded.push(load(source, n, family, &db, started_ms, &mut seen, &mut progress)?);
+        loaded.push(load_family(source, n, family, &db, started_ms, &mut seen, &mut progress)?);
     }
     drop(progress);
     let mut progress = Progress::items("comparing", loaded.iter().map(|t| 2 * t.count()).sum());
     let mut done = Vec::new();
     let mut seen = 0;
     for (n, (family, first)) in families.iter().zip(&loaded).enumerate() {
-        done.push(compare(source, n, family, &db, first, &mut seen, &mut progress)?);
+        done.push(compare_family(source, n, family, &db, first, &mut seen, &mut progress)?);
     }
     db.flush()?;
     db.sync()?;
     db.close()?;
     drop(progress);
-    target.finish()?;
+    target.rename_into_place()?;
     Ok(done)
 }
 
-fn total(families: &[Family]) -> u64 {
-    families.iter().map(|f| f.estimate).sum::<Option<u64>>().unwrap_or(0)
+fn total_estimate(families: &[SourceFamily]) -> u64 {
+    families.iter().map(|f| f.estimated_entries).sum::<Option<u64>>().unwrap_or(0)
 }
 
 /// The target, unfinished, with all families.
-fn create(target: &Target, families: &[Family]) -> Result<Db> {
+fn create_target(target: &ImportTarget, families: &[SourceFamily]) -> Result<Db> {
     let mut options = Options::new().durability(Durability::None);
     options.error_if_exists = true;
     if let Some(family) = families.iter().find(|f| f.name == "default") {
@@ -136,7 +136,7 @@ fn create(target: &Target, families: &[Family]) -> Result<Db> {
     for family in families.iter().filter(|f| f.name != "default") {
         db.create_family(&family.name, family.options.clone())?;
     }
-    keep_for_c(&db, families)?;
+    store_c_settings(&db, families)?;
     Ok(db)
 }
 
@@ -144,8 +144,8 @@ fn create(target: &Target, families: &[Family]) -> Result<Db> {
 /// its families configured as they were, also in what the engine has no counterpart of.
 const SETTINGS_FOR_C: &str = "tidesdb.settings";
 
-fn keep_for_c(db: &Db, families: &[Family]) -> Result<()> {
-    if families.iter().all(|f| f.for_c.is_none()) {
+fn store_c_settings(db: &Db, families: &[SourceFamily]) -> Result<()> {
+    if families.iter().all(|f| f.c_library_settings.is_none()) {
         return Ok(());
     }
     if families.iter().any(|f| f.name == SETTINGS_FOR_C) {
@@ -156,7 +156,7 @@ fn keep_for_c(db: &Db, families: &[Family]) -> Result<()> {
     }
     let kept = db.create_family(SETTINGS_FOR_C, FamilyOptions::new().memtable_bytes(1 << 20))?;
     for family in families {
-        if let Some(text) = &family.for_c {
+        if let Some(text) = &family.c_library_settings {
             // Settings name the family that they are of by its number.
             kept.put(&family.name, format!("; family {}\n{text}", db.family(&family.name)?.id()))?;
         }
@@ -165,33 +165,33 @@ fn keep_for_c(db: &Db, families: &[Family]) -> Result<()> {
 }
 
 /// Which entry of which family an error of the engine is about.
-fn about(e: Error, family: &Family, key: &[u8]) -> Failure {
+fn with_entry(e: Error, family: &SourceFamily, key: &[u8]) -> Failure {
     let shown = key[..key.len().min(64)].escape_ascii();
     Failure::other("import", format!("family {:?}, key {shown}: {}", family.name, e.message()))
         .hint("nothing was imported; the unfinished target can be removed")
 }
 
-fn load(
-    source: &mut dyn Source,
+fn load_family(
+    source: &mut dyn ForeignSource,
     n: usize,
-    family: &Family,
+    family: &SourceFamily,
     db: &Db,
     started_ms: u64,
     seen: &mut u64,
     progress: &mut Progress,
-) -> Result<Tally> {
+) -> Result<EntryDigest> {
     let mut load: BulkLoad = db.family(&family.name)?.bulk_load()?;
-    let mut tally = Tally::new(started_ms);
-    source.walk(n, Look::First, &mut |e: Entry<'_>| {
+    let mut tally = EntryDigest::new(started_ms);
+    source.for_each_entry(n, ReadPass::First, &mut |e: SourceEntry<'_>| {
         let put = match e.expires_at_ms {
             Some(ms) => load.put_until(e.key, e.value, ms),
             None => load.put(e.key, e.value),
         };
-        put.map_err(|error| about(error, family, e.key))?;
+        put.map_err(|error| with_entry(error, family, e.key))?;
         tally.add(e);
         *seen += 1;
         if seen.is_multiple_of(1024) {
-            progress.at(*seen);
+            progress.set_position(*seen);
         }
         Ok(())
     })?;
@@ -199,39 +199,39 @@ fn load(
     Ok(tally)
 }
 
-fn compare(
-    source: &mut dyn Source,
+fn compare_family(
+    source: &mut dyn ForeignSource,
     n: usize,
-    family: &Family,
+    family: &SourceFamily,
     db: &Db,
-    first: &Tally,
+    first: &EntryDigest,
     seen: &mut u64,
     progress: &mut Progress,
-) -> Result<Done> {
+) -> Result<FamilyTransfer> {
     let mut step = |progress: &mut Progress| {
         *seen += 1;
         if seen.is_multiple_of(1024) {
-            progress.at(*seen);
+            progress.set_position(*seen);
         }
     };
-    let mut again = first.empty();
-    source.walk(n, Look::Second, &mut |e| {
+    let mut again = first.new_like();
+    source.for_each_entry(n, ReadPass::Second, &mut |e| {
         again.add(e);
         step(progress);
         Ok(())
     })?;
-    let mut ours = first.empty();
+    let mut ours = first.new_like();
     let mut cursor = db.family(&family.name)?.cursor()?;
     cursor.seek_to_first()?;
     while cursor.valid() {
         let expires_at_ms = cursor.expires_at_ms();
         let (key, value) = cursor.entry()?;
-        ours.add(Entry { key, value, expires_at_ms });
+        ours.add(SourceEntry { key, value, expires_at_ms });
         step(progress);
         cursor.next()?;
     }
     let ended_ms = now_ms();
-    let same = |side: &Tally, what: &str| {
+    let same = |side: &EntryDigest, what: &str| {
         first.compare(side, ended_ms).ok_or_else(|| {
             Failure::other(
                 "import",
@@ -250,9 +250,9 @@ fn compare(
     };
     same(&again, "a second reading of the source gives")?;
     let expired = same(&ours, "the target holds")?;
-    Ok(Done {
+    Ok(FamilyTransfer {
         entries: first.count(),
-        timed: first.timed_count(),
+        ttl_entries: first.ttl_count(),
         bytes: first.bytes,
         checksum: first.checksum(),
         expired,

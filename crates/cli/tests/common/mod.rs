@@ -11,24 +11,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A directory that goes with the test.
-pub struct World {
+pub struct TestDir {
     root: PathBuf,
 }
 
 /// What a run left.
-pub struct Run {
+pub struct RunResult {
     pub code: i32,
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
-impl World {
-    pub fn new() -> World {
+impl TestDir {
+    pub fn new() -> TestDir {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{n}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir_all(&root).unwrap();
-        World { root }
+        TestDir { root }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -49,16 +49,16 @@ impl World {
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Run {
+    pub fn run(&self, args: &[&str]) -> RunResult {
         self.run_with(args, b"")
     }
 
-    pub fn run_with(&self, args: &[&str], stdin: &[u8]) -> Run {
+    pub fn run_with(&self, args: &[&str], stdin: &[u8]) -> RunResult {
         let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
         self.run_os(&args, stdin)
     }
 
-    pub fn run_os(&self, args: &[&OsStr], stdin: &[u8]) -> Run {
+    pub fn run_os(&self, args: &[&OsStr], stdin: &[u8]) -> RunResult {
         let mut child = self
             .command()
             .args(args)
@@ -70,7 +70,7 @@ impl World {
         // A command that does not read its stdin closes it: no harm.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        let run = Run {
+        let run = RunResult {
             code: status.code().unwrap_or(-1),
             stdout,
             stderr: String::from_utf8_lossy(&stderr).into(),
@@ -84,15 +84,15 @@ impl World {
     }
 
     /// A run that must succeed; its stdout as text.
-    pub fn ok(&self, args: &[&str]) -> String {
+    pub fn run_ok(&self, args: &[&str]) -> String {
         let run = self.run(args);
         assert_eq!(run.code, 0, "{args:?}: {}", run.stderr);
         String::from_utf8(run.stdout).unwrap()
     }
 
     /// A run that must succeed; every line of its stdout as JSON.
-    pub fn json(&self, args: &[&str]) -> Vec<Value> {
-        let text = self.ok(&[args, &["--json"]].concat());
+    pub fn run_json(&self, args: &[&str]) -> Vec<Value> {
+        let text = self.run_ok(&[args, &["--json"]].concat());
         text.lines()
             .map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{args:?}: {e}: {l}")))
             .collect()
@@ -100,7 +100,7 @@ impl World {
 
     /// A run that must fail with this code and this word in its message, which must be one line and perhaps a hint; then
     /// the same with `--json`, whose object is returned.
-    pub fn fails(&self, code: i32, word: &str, args: &[&str]) -> Value {
+    pub fn run_failing(&self, code: i32, word: &str, args: &[&str]) -> Value {
         let run = self.run(args);
         assert_eq!(run.code, code, "{args:?}: {}", run.stderr);
         assert!(
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// Names of the files in a directory below the root.
-    pub fn names(&self, dir: &str) -> Vec<String> {
+    pub fn file_names(&self, dir: &str) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.path(dir))
             .unwrap()
             .map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -131,7 +131,7 @@ impl World {
     }
 
     /// Flips one bit of a file.
-    pub fn flip(&self, name: &str, offset: usize) {
+    pub fn flip_bit(&self, name: &str, offset: usize) {
         let path = self.path(name);
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[offset] ^= 1;
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestDir {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.root);

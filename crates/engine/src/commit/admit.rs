@@ -1,39 +1,39 @@
 //! The only place where a writer waits for background work.
 
-use crate::control::Kind;
-use crate::core::Core;
-use crate::events::{self, Event};
-use crate::pressure::{CHUNK_BYTES, Pressure, Reason};
+use crate::job_control::JobKind;
+use crate::core::EngineCore;
+use crate::events::{self, EngineEvent};
+use crate::write_pressure::{DELAY_CHUNK_BYTES, WritePressure, StallReason};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A delayed writer looks this often whether the load is gone.
-const SLICE_US: u64 = 20_000;
+const DELAY_SLICE_US: u64 = 20_000;
 /// A stopped writer looks again at least this often.
-const STOP_US: u64 = 50_000;
+const STALL_RECHECK_US: u64 = 50_000;
 
 /// Jobs that failed for want of space need not wait out their back-off: somebody wants to write.
-fn try_again(core: &Core) {
-    core.retries.fetch_add(1, Relaxed);
-    core.signal.ring();
+fn retry_failed_jobs(core: &EngineCore) {
+    core.no_space_refusals.fetch_add(1, Relaxed);
+    core.signal.notify();
 }
 
 /// Refuses a write that is not only deletes while the disk is all but full.
 ///
 /// # Errors
 /// `NoSpace`: nothing was written.
-pub fn space(core: &Core, bytes: usize) -> Result<()> {
-    let admitted = core.space.admit(&*core.dir, core.env.clock.monotonic_us(), bytes as u64);
-    admitted.inspect_err(|_| try_again(core))
+pub fn check_free_space(core: &EngineCore, bytes: usize) -> Result<()> {
+    let admitted = core.disk_space.admit(&*core.dir, core.env.clock.monotonic_us(), bytes as u64);
+    admitted.inspect_err(|_| retry_failed_jobs(core))
 }
 
 /// Sleeps so long, or until nobody has to wait any more; returns how long it was.
-fn delay(core: &Core, us: u64) -> u64 {
+fn sleep_while_throttled(core: &EngineCore, us: u64) -> u64 {
     let mut slept = 0;
     while slept < us
-        && (slept == 0 || core.pressure() != Pressure::None && core.health.check_writable().is_ok())
+        && (slept == 0 || core.write_pressure() != WritePressure::None && core.health.check_writable().is_ok())
     {
-        let slice = SLICE_US.min(us - slept);
+        let slice = DELAY_SLICE_US.min(us - slept);
         core.env.clock.sleep_us(slice);
         slept += slice;
     }
@@ -44,31 +44,31 @@ fn delay(core: &Core, us: u64) -> u64 {
 ///
 /// # Errors
 /// The failure of the background work, if that is why the writer would have to wait.
-pub fn wait(core: &Core, bytes: usize) -> Result<()> {
+pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
     // Nearly always: nothing but a few loads.
-    if core.pressure() == Pressure::None {
+    if core.write_pressure() == WritePressure::None {
         return core.health.check_writable();
     }
     let mut stopped_since = None;
     let mut _span = None;
     loop {
-        let seen = core.signal.now();
-        match core.pressure() {
-            Pressure::None => break,
-            Pressure::Delay(us_per_chunk, reason) => {
+        let seen = core.signal.generation();
+        match core.write_pressure() {
+            WritePressure::None => break,
+            WritePressure::Delay(us_per_chunk, reason) => {
                 let now = core.env.clock.monotonic_us();
-                let us = delay(core, core.intake.take(now, bytes as u64, CHUNK_BYTES, us_per_chunk));
+                let us = sleep_while_throttled(core, core.write_throttle.charge(now, bytes as u64, DELAY_CHUNK_BYTES, us_per_chunk));
                 if us > 0 {
                     core.counters.delay_us.add(us);
-                    core.stalls.delayed(reason.name(), us);
+                    core.write_stalls.record_delay(reason.name(), us);
                 }
                 break;
             }
-            Pressure::Stop(reason) => {
+            WritePressure::Stop(reason) => {
                 core.health.check_writable()?;
-                if let Some(cause) = core.health.background() {
+                if let Some(cause) = core.health.background_error() {
                     if cause.kind() == ErrorKind::NoSpace {
-                        try_again(core);
+                        retry_failed_jobs(core);
                     }
                     let kind =
                         if cause.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Busy };
@@ -78,27 +78,27 @@ pub fn wait(core: &Core, bytes: usize) -> Result<()> {
                 }
                 // A writer that waited for work that is held back might wait for itself.
                 let wanted = match reason {
-                    Reason::SealedMemtables | Reason::Memory => Kind::Flush,
-                    Reason::Level0Runs | Reason::Space => Kind::Compaction,
+                    StallReason::ImmutableMemtables | StallReason::Memory => JobKind::Flush,
+                    StallReason::Level0Runs | StallReason::Space => JobKind::Compaction,
                 };
-                if let Err(held) = core.control.check(wanted) {
+                if let Err(held) = core.job_control.check_allowed(wanted) {
                     // Who has cancelled compactions wants no waiting for them: level 0 grows.
-                    if wanted == Kind::Compaction && core.control.holds() == (0, true) {
+                    if wanted == JobKind::Compaction && core.job_control.pause_state() == (0, true) {
                         break;
                     }
                     return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
                 }
-                _span.get_or_insert_with(|| events::span("stall", reason.name()));
+                _span.get_or_insert_with(|| events::enter_span("stall", reason.name()));
                 stopped_since.get_or_insert_with(|| (core.env.clock.monotonic_us(), reason.name()));
-                core.signal.wait_us(seen, STOP_US);
+                core.signal.wait_timeout_us(seen, STALL_RECHECK_US);
             }
         }
     }
     if let Some((since, reason)) = stopped_since {
         let us = core.env.clock.monotonic_us().saturating_sub(since);
         core.counters.stop_us.add(us);
-        core.stalls.stopped(reason, us);
-        core.tell(&Event::Stalled { reason, us });
+        core.write_stalls.record_stop(reason, us);
+        core.report_event(&EngineEvent::Stalled { reason, us });
     }
     core.health.check_writable()
 }

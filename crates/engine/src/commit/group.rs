@@ -9,7 +9,7 @@
 //! (those answered and those queued), but for no longer than a part of what a group takes. A wait in vain makes the company
 //! smaller, so a writer that is left alone waits once.
 
-use super::work::Work;
+use super::request::CommitRequest;
 use perigee_base::{Error, ErrorKind, Result, SeqNo, limits};
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Condvar, Mutex, MutexGuard as Held};
@@ -17,112 +17,112 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex as Short, MutexGuard, PoisonError};
 
 /// A leader waits for its company no longer than this.
-const COMPANY_US_MAX: u64 = 2_000;
+const GROUP_WAIT_US_MAX: u64 = 2_000;
 
 /// A writer in the queue. `work` is taken by the leader, `outcome` is set by it.
 #[derive(Debug)]
-struct Request {
-    work: Short<Option<Work>>,
+struct QueuedWriter {
+    request: Short<Option<CommitRequest>>,
     outcome: Short<Option<Result<SeqNo>>>,
     bytes: usize,
-    turn: Condvar,
+    woken: Condvar,
 }
 
-fn held<T>(short: &Short<T>) -> MutexGuard<'_, T> {
+fn lock_short<T>(short: &Short<T>) -> MutexGuard<'_, T> {
     short.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    queue: VecDeque<Arc<Request>>,
-    leading: bool,
+struct CommitQueueState {
+    queue: VecDeque<Arc<QueuedWriter>>,
+    has_leader: bool,
     /// Writers that were about when the last group ended.
-    company: usize,
+    expected_writers: usize,
     /// The leader waits for them.
-    gathering: bool,
+    is_gathering: bool,
     /// How long a group takes, about.
-    took_us: u64,
+    group_us: u64,
 }
 
 /// The writers' queue.
 #[derive(Debug, Default)]
-pub struct Queue {
-    waiting: Mutex<Waiting>,
+pub struct CommitQueue {
+    state: Mutex<CommitQueueState>,
     /// The company is complete.
-    complete: Condvar,
+    writers_arrived: Condvar,
 }
 
-impl Queue {
+impl CommitQueue {
     /// Empty.
-    pub fn new() -> Queue {
-        Queue::default()
+    pub fn new() -> CommitQueue {
+        CommitQueue::default()
     }
 
     /// Waits until `mine` is committed, leading a group when it is this thread's turn.
     pub fn submit(
         &self,
         clock: &dyn Clock,
-        mut mine: Work,
-        lead: impl Fn(&mut [Work]) -> Result<()>,
+        mut mine: CommitRequest,
+        lead: impl Fn(&mut [CommitRequest]) -> Result<()>,
     ) -> Result<SeqNo> {
-        let mut waiting = self.waiting.lock();
-        if !waiting.leading && waiting.queue.is_empty() && waiting.company < 2 {
-            waiting.leading = true;
-            let _led = Led::new(self, clock, Vec::new());
+        let mut waiting = self.state.lock();
+        if !waiting.has_leader && waiting.queue.is_empty() && waiting.expected_writers < 2 {
+            waiting.has_leader = true;
+            let _led = CommitGroup::new(self, clock, Vec::new());
             drop(waiting);
             lead(std::slice::from_mut(&mut mine))?;
-            return mine.answer();
+            return mine.into_result();
         }
-        let request = Arc::new(Request {
-            bytes: mine.bytes(),
-            work: Short::new(Some(mine)),
+        let request = Arc::new(QueuedWriter {
+            bytes: mine.log_bytes(),
+            request: Short::new(Some(mine)),
             outcome: Short::new(None),
-            turn: Condvar::new(),
+            woken: Condvar::new(),
         });
         waiting.queue.push_back(Arc::clone(&request));
-        if waiting.gathering && waiting.queue.len() >= waiting.company {
-            self.complete.notify_one();
+        if waiting.is_gathering && waiting.queue.len() >= waiting.expected_writers {
+            self.writers_arrived.notify_one();
         }
         loop {
-            if let Some(outcome) = held(&request.outcome).take() {
+            if let Some(outcome) = lock_short(&request.outcome).take() {
                 return outcome;
             }
-            if waiting.leading {
-                waiting = request.turn.wait(waiting);
+            if waiting.has_leader {
+                waiting = request.woken.wait(waiting);
                 continue;
             }
-            waiting.leading = true;
-            let mut led = Led::new(self, clock, Vec::new());
-            waiting = self.company(clock, waiting);
-            led.since_us = clock.monotonic_us();
-            led.members = gather(&mut waiting.queue);
+            waiting.has_leader = true;
+            let mut led = CommitGroup::new(self, clock, Vec::new());
+            waiting = self.wait_for_writers(clock, waiting);
+            led.started_us = clock.monotonic_us();
+            led.members = take_group(&mut waiting.queue);
             drop(waiting);
-            let mut group: Vec<Work> = led.members.iter().filter_map(|m| held(&m.work).take()).collect();
-            led.answer(lead(&mut group), group);
+            let mut group: Vec<CommitRequest> = led.members.iter().filter_map(|m| lock_short(&m.request).take()).collect();
+            led.deliver_results(lead(&mut group), group);
             drop(led);
-            waiting = self.waiting.lock();
+            waiting = self.state.lock();
         }
     }
 
     /// Waits, as the leader, for those that are about to come.
-    fn company<'a>(&'a self, clock: &dyn Clock, mut waiting: Held<'a, Waiting>) -> Held<'a, Waiting> {
-        let patience = (waiting.took_us / 2).min(COMPANY_US_MAX);
+    fn wait_for_writers<'a>(&'a self, clock: &dyn Clock, mut waiting: Held<'a, CommitQueueState>) -> Held<'a, CommitQueueState> {
+        let patience = (waiting.group_us / 2).min(GROUP_WAIT_US_MAX);
         let until = clock.monotonic_us() + patience;
-        waiting.gathering = true;
-        while waiting.queue.len() < waiting.company {
+        waiting.is_gathering = true;
+        while waiting.queue.len() < waiting.expected_writers {
             let now = clock.monotonic_us();
             if now >= until {
                 break;
             }
-            waiting = self.complete.wait_timeout_us(waiting, until - now).0;
+            waiting = self.writers_arrived.wait_timeout_us(waiting, until - now).0;
         }
-        waiting.gathering = false;
+        waiting.is_gathering = false;
         waiting
     }
 }
 
 /// The oldest writers, up to the group's size.
-fn gather(queue: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
+fn take_group(queue: &mut VecDeque<Arc<QueuedWriter>>) -> Vec<Arc<QueuedWriter>> {
     let (mut members, mut bytes) = (Vec::new(), 0);
     while let Some(next) = queue.front() {
         if !members.is_empty() && bytes + next.bytes > limits::COMMIT_GROUP_BYTES_MAX {
@@ -135,47 +135,47 @@ fn gather(queue: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
 }
 
 /// A group with its leader. Dropping it answers everybody, also when the leader panicked.
-struct Led<'a> {
-    queue: &'a Queue,
+struct CommitGroup<'a> {
+    queue: &'a CommitQueue,
     clock: &'a dyn Clock,
-    since_us: u64,
+    started_us: u64,
     /// The requests that are led; none when a writer leads for itself alone.
-    members: Vec<Arc<Request>>,
+    members: Vec<Arc<QueuedWriter>>,
     /// Why nobody's batch is there, if it went wrong.
-    failed: Option<Error>,
+    error: Option<Error>,
 }
 
-impl<'a> Led<'a> {
-    fn new(queue: &'a Queue, clock: &'a dyn Clock, members: Vec<Arc<Request>>) -> Led<'a> {
-        Led { queue, clock, since_us: clock.monotonic_us(), members, failed: None }
+impl<'a> CommitGroup<'a> {
+    fn new(queue: &'a CommitQueue, clock: &'a dyn Clock, members: Vec<Arc<QueuedWriter>>) -> CommitGroup<'a> {
+        CommitGroup { queue, clock, started_us: clock.monotonic_us(), members, error: None }
     }
     /// Everybody hears the number of his batch, and those that were left out why.
-    fn answer(&mut self, led: Result<()>, group: Vec<Work>) {
-        self.failed = led.err();
+    fn deliver_results(&mut self, led: Result<()>, group: Vec<CommitRequest>) {
+        self.error = led.err();
         for (member, work) in self.members.iter().zip(group) {
-            if self.failed.is_none() || work.refused.is_some() {
-                *held(&member.outcome) = Some(work.answer());
+            if self.error.is_none() || work.rejected.is_some() {
+                *lock_short(&member.outcome) = Some(work.into_result());
             }
         }
     }
 }
 
-impl Drop for Led<'_> {
+impl Drop for CommitGroup<'_> {
     fn drop(&mut self) {
         let died = || Error::new(ErrorKind::OutcomeUnknown, "the thread that led the commit panicked");
-        let failed = self.failed.take().unwrap_or_else(died);
-        let took = self.clock.monotonic_us().saturating_sub(self.since_us);
-        let mut waiting = self.queue.waiting.lock();
-        waiting.leading = false;
-        waiting.gathering = false;
-        waiting.took_us = (waiting.took_us * 3 + took) / 4;
-        waiting.company = self.members.len().max(1) + waiting.queue.len();
+        let failed = self.error.take().unwrap_or_else(died);
+        let took = self.clock.monotonic_us().saturating_sub(self.started_us);
+        let mut waiting = self.queue.state.lock();
+        waiting.has_leader = false;
+        waiting.is_gathering = false;
+        waiting.group_us = (waiting.group_us * 3 + took) / 4;
+        waiting.expected_writers = self.members.len().max(1) + waiting.queue.len();
         for member in &self.members {
-            held(&member.outcome).get_or_insert_with(|| Err(failed.clone()));
-            member.turn.notify_one();
+            lock_short(&member.outcome).get_or_insert_with(|| Err(failed.clone()));
+            member.woken.notify_one();
         }
         if let Some(next) = waiting.queue.front() {
-            next.turn.notify_one();
+            next.woken.notify_one();
         }
     }
 }

@@ -10,56 +10,56 @@
 //! only decides who shares a sync.
 
 mod admit;
-mod work;
+mod request;
 mod group;
-mod turns;
+mod contention_backoff;
 pub mod segment;
 mod log;
 mod apply;
 pub mod rotate;
-pub mod number;
+pub mod sequence;
 mod two_phase;
 
-use crate::core::Core;
-use crate::settings::Durability;
-use crate::txn::validate::Conditions;
+use crate::core::EngineCore;
+use crate::settings::DurabilityLevel;
+use crate::txn::validate::CommitConditions;
 use crate::wal::Appender;
-use group::Queue;
+use group::CommitQueue;
 use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
-use turns::Turns;
-pub use two_phase::{carry, decide, prepare, restore};
-pub use work::Verdict;
-use work::Work;
+use contention_backoff::ContentionBackoff;
+pub use two_phase::{relog_prepared, decide_txn, prepare_txn, restore_prepared};
+pub use request::TwoPhaseDecision;
+use request::CommitRequest;
 
 /// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.
-const SMALL_BYTES: usize = 8 << 10;
+const SMALL_BATCH_BYTES: usize = 8 << 10;
 
 /// Where writers meet.
 #[derive(Debug)]
-pub struct Writers {
+pub struct CommitPipeline {
     /// Those that want a sync.
-    queue: Queue,
+    queue: CommitQueue,
     /// The others.
-    turns: Turns,
+    backoff: ContentionBackoff,
 }
 
-impl Writers {
+impl CommitPipeline {
     /// Nobody there.
-    pub fn new() -> Writers {
-        Writers { queue: Queue::new(), turns: Turns::new() }
+    pub fn new() -> CommitPipeline {
+        CommitPipeline { queue: CommitQueue::new(), backoff: ContentionBackoff::new() }
     }
 }
 
 /// Makes everything up to `seq` visible, in the commit section, and lines up what hooks are told.
-pub fn publish_up_to(core: &Core, seq: SeqNo, told: apply::Told) {
-    apply::publish(core, seq.0, told);
+pub fn publish_up_to(core: &EngineCore, seq: SeqNo, told: apply::PendingHooks) {
+    apply::publish_group(core, seq.0, told);
 }
 
 /// Commits a batch; the number of its last operation.
-pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durability) -> Result<SeqNo> {
-    let written = write_if(core, writers, batch, durability, None);
-    core.hooks.call();
+pub fn write_batch(core: &EngineCore, writers: &CommitPipeline, batch: Batch, durability: DurabilityLevel) -> Result<SeqNo> {
+    let written = write_batch_if(core, writers, batch, durability, None);
+    core.commit_hooks.run_pending();
     written
 }
 
@@ -67,29 +67,29 @@ pub fn write(core: &Core, writers: &Writers, batch: Batch, durability: Durabilit
 ///
 /// # Errors
 /// `Conflict` if they do not.
-pub fn write_if(
-    core: &Core,
-    writers: &Writers,
+pub fn write_batch_if(
+    core: &EngineCore,
+    writers: &CommitPipeline,
     batch: Batch,
-    durability: Durability,
-    conditions: Option<Box<Conditions>>,
+    durability: DurabilityLevel,
+    conditions: Option<Box<CommitConditions>>,
 ) -> Result<SeqNo> {
     if batch.count() == 0 {
-        return core.health.check_open().map(|()| core.visible());
+        return core.health.check_open().map(|()| core.visible_seq());
     }
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
-    let mut work = Work::prepare(core, batch, durability)?;
-    admit::wait(core, work.bytes())?;
+    let mut work = CommitRequest::from_batch(core, batch, durability)?;
+    admit::throttle_write(core, work.log_bytes())?;
     if let Some(mut conditions) = conditions {
-        conditions.check_early(core, &work)?;
+        conditions.check_before_section(core, &work)?;
         work.conditions = Some(conditions);
     }
     let outcome = match durability {
-        Durability::Full => {
-            writers.queue.submit(&*core.env.clock, work, |group| lead(core, &mut core.wal.appender(), group))
+        DurabilityLevel::Full => {
+            writers.queue.submit(&*core.env.clock, work, |group| commit_group(core, &mut core.wal.appender(), group))
         }
-        _ => alone(core, &writers.turns, work),
+        _ => commit_without_queue(core, &writers.backoff, work),
     };
     let last = outcome?;
     core.counters.commits.add(1);
@@ -99,35 +99,35 @@ pub fn write_if(
 }
 
 /// A writer that waits for no sync has nothing to share: it goes through the commit section by itself.
-fn alone(core: &Core, turns: &Turns, mut work: Work) -> Result<SeqNo> {
+fn commit_without_queue(core: &EngineCore, turns: &ContentionBackoff, mut work: CommitRequest) -> Result<SeqNo> {
     let wait = || core.wal.appender();
-    let small = work.bytes() <= SMALL_BYTES;
+    let small = work.log_bytes() <= SMALL_BATCH_BYTES;
     let mut appender =
         if small { turns.enter(&*core.env.clock, || core.wal.try_appender(), wait) } else { wait() };
-    lead(core, &mut appender, std::slice::from_mut(&mut work))?;
+    commit_group(core, &mut appender, std::slice::from_mut(&mut work))?;
     drop(appender);
-    work.answer()
+    work.into_result()
 }
 
 /// What the leader does for its group, in the commit section.
-fn lead(core: &Core, appender: &mut Appender, group: &mut [Work]) -> Result<()> {
+fn commit_group(core: &EngineCore, appender: &mut Appender, group: &mut [CommitRequest]) -> Result<()> {
     // Dropped before the lock: nobody gets in between a panic and the poison.
-    let _poison_on_panic = PanicGuard(core);
+    let _poison_on_panic = PoisonOnPanic(core);
     core.health.check_writable()?;
-    group.iter_mut().for_each(|work| work.refuse_if_vain(core));
-    work::refuse_conflicts(core, group);
-    rotate::if_needed(core, appender, group)?;
-    let first = log::append(core, appender, group)?;
-    let told = apply::apply(core, group, first)?;
-    apply::publish(core, appender.next_lsn - 1, told);
+    group.iter_mut().for_each(|work| work.reject_unwritable(core));
+    request::reject_conflicts(core, group);
+    rotate::seal_full_memtables(core, appender, group)?;
+    let first = log::append_group(core, appender, group)?;
+    let told = apply::apply_group(core, group, first)?;
+    apply::publish_group(core, appender.next_lsn - 1, told);
     Ok(())
 }
 
 /// A leader that panics between log and publish leaves operations that are numbered but not applied: nothing may be
 /// written behind them.
-struct PanicGuard<'a>(&'a Core);
+struct PoisonOnPanic<'a>(&'a EngineCore);
 
-impl Drop for PanicGuard<'_> {
+impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if perigee_env::spawn::panicking() {
             self.0.health.poison(&Error::internal("the thread that led a commit panicked"));

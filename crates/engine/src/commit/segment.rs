@@ -3,72 +3,72 @@
 //! Invariant: file, header synced, directory synced, edit synced; only then may a record go there. One that is made ahead does not
 //! know where it begins: its header and the manifest say 0, and the next edit that has to do with segments says it.
 
-use crate::core::{Core, next_file};
-use crate::events::Event;
-use crate::manifest::Edit;
+use crate::core::{EngineCore, allocate_file_id};
+use crate::events::EngineEvent;
+use crate::manifest::ManifestEdit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
-use perigee_base::format::{FileHeader, FileKind};
+use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::log::LogWriter;
-use perigee_file::name;
+use perigee_file::filename;
 
 /// Space for a segment is taken ahead only where this many times as much is free.
-const FREE_TIMES: u64 = 8;
+const FREE_SPACE_RATIO: u64 = 8;
 
 /// Begins a new segment, in the commit section.
-pub fn begin(core: &Core, appender: &mut Appender) -> Result<()> {
-    let mut spare = core.wal.spare().hold();
+pub fn begin_segment(core: &EngineCore, appender: &mut Appender) -> Result<()> {
+    let mut spare = core.wal.spare().lock_writer();
     let writer = match spare.take() {
         Some(writer) => writer,
-        None => make(core, appender.next_lsn, &appender.firsts(), 0)?,
+        None => create_segment(core, appender.next_lsn, &appender.segment_first_lsns(), 0)?,
     };
-    appender.switch(writer);
+    appender.switch_segment(writer);
     Ok(())
 }
 
 /// Asks for the next one when it is time, in the commit section.
-pub fn ask(core: &Core, appender: &mut Appender) {
-    if let Some(bytes) = appender.next_due() {
-        core.wal.spare().ask(bytes);
-        core.signal.ring();
+pub fn request_spare_segment(core: &EngineCore, appender: &mut Appender) {
+    if let Some(bytes) = appender.take_spare_request() {
+        core.wal.spare().request_segment(bytes);
+        core.signal.notify();
     }
 }
 
 /// Makes the segment that was asked for, on a background thread. If that fails, a rotation tries again and says why.
-pub fn prepare(core: &Core) -> Result<()> {
-    let Some(bytes) = core.wal.spare().asked() else { return Ok(()) };
-    let mut spare = core.wal.spare().hold();
+pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
+    let Some(bytes) = core.wal.spare().take_request() else { return Ok(()) };
+    let mut spare = core.wal.spare().lock_writer();
     if spare.is_some() {
         return Ok(());
     }
     let free = core.dir.free_space().unwrap_or(0).saturating_sub(2 * core.settings.min_free_space);
-    match make(core, 0, &[], if free / FREE_TIMES >= bytes { bytes } else { 0 }) {
+    match create_segment(core, 0, &[], if free / FREE_SPACE_RATIO >= bytes { bytes } else { 0 }) {
         Ok(writer) => {
             *spare = Some(writer);
             Ok(())
         }
         Err(e) if core.health.poisoned().is_some() => Err(e),
         Err(e) => {
-            core.tell(&Event::Failed { what: "making a log segment ahead", error: &e });
+            core.report_event(&EngineEvent::Failed { what: "making a log segment ahead", error: &e });
             Ok(())
         }
     }
 }
 
 /// On a full disk: gives back what the log has taken ahead; whether that was anything.
-pub fn give_back(core: &Core) -> bool {
+pub fn release_preallocated(core: &EngineCore) -> bool {
     let mut appender = core.wal.appender();
-    let mut spare = core.wal.spare().hold();
-    let mut given = appender.writer.has_ahead();
-    let trimmed = appender.writer.trim();
+    let mut spare = core.wal.spare().lock_writer();
+    let mut given = appender.writer.has_preallocated_space();
+    let trimmed = appender.writer.trim_preallocated();
     if let Some(writer) = spare.as_mut() {
-        given |= writer.has_ahead();
+        given |= writer.has_preallocated_space();
         // What stays is taken back by the next open.
-        let _ = writer.trim();
+        let _ = writer.trim_preallocated();
     }
-    for older in &appender.older {
-        let name = name::file_name(older.id, FileKind::Wal);
+    for older in &appender.older_segments {
+        let name = filename::file_name(older.id, FileKind::Wal);
         if core.dir.file_len(&name).ok().flatten().is_some_and(|len| len > older.bytes) {
             given |= core.dir.append_to(&name).and_then(|file| file.truncate(older.bytes)).is_ok();
         }
@@ -78,31 +78,31 @@ pub fn give_back(core: &Core) -> bool {
 
 /// Makes a segment that begins at `first` (0: not known yet), with so many bytes allocated. The edit also says where those that
 /// are `known` begin, if the manifest does not know.
-fn make(core: &Core, first: u64, known: &[(FileId, u64)], bytes: u64) -> Result<LogWriter> {
-    let id = next_file(&core.ids);
+fn create_segment(core: &EngineCore, first: u64, known: &[(FileId, u64)], bytes: u64) -> Result<LogWriter> {
+    let id = allocate_file_id(&core.next_file_id);
     let header =
-        FileHeader { kind: FileKind::Wal, database: core.database, file: id, a: first, b: core.boot };
-    let made = create(core, id, &header, bytes).and_then(|writer| {
+        FileHeader { kind: FileKind::Wal, database: core.database_id, file: id, a: first, b: core.boot_id };
+    let made = create_segment_file(core, id, &header, bytes).and_then(|writer| {
         let prepare = |catalog: &crate::manifest::Catalog| {
-            let mut logs_added = catalog.logs_begun(known);
+            let mut logs_added = catalog.missing_log_starts(known);
             logs_added.push((id, first));
-            Ok((Edit { logs_added, durable: Some(core.wal.durable()), ..Edit::default() }, ()))
+            Ok((ManifestEdit { logs_added, durable_seq: Some(core.wal.durable()), ..ManifestEdit::default() }, ()))
         };
-        core.manifest.commit(&core.health, &core.ids, prepare, |()| {})?;
+        core.manifest.commit_edit(&core.health, &core.next_file_id, prepare, |()| {})?;
         Ok(writer)
     });
     made.inspect_err(|e| {
         if core.health.poisoned().is_none() && e.kind() != ErrorKind::AlreadyExists {
-            let _ = core.dir.remove(&name::file_name(id, FileKind::Wal));
+            let _ = core.dir.remove(&filename::file_name(id, FileKind::Wal));
         }
     })
 }
 
-fn create(core: &Core, id: FileId, header: &FileHeader, bytes: u64) -> Result<LogWriter> {
-    let mut writer = LogWriter::create(&*core.dir, &name::file_name(id, FileKind::Wal), header)?;
-    writer.allocate_ahead(bytes)?;
+fn create_segment_file(core: &EngineCore, id: FileId, header: &FileHeader, bytes: u64) -> Result<LogWriter> {
+    let mut writer = LogWriter::create(&*core.dir, &filename::file_name(id, FileKind::Wal), header)?;
+    writer.preallocate(bytes)?;
     writer.file().sync()?;
-    if !bug::on(Bug::SkipDirSync) {
+    if !bug::is_active(Bug::SkipDirSync) {
         core.sync_dir()?;
     }
     Ok(writer)

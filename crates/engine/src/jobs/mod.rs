@@ -1,14 +1,14 @@
 //! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up when told.
 
 pub mod pace;
-mod group;
-mod logs;
+mod task_group;
+mod obsolete_logs;
 pub mod flush;
-pub mod due;
+pub mod due_compactions;
 pub mod compact;
 mod scrub;
 mod watermark;
 mod worker;
 
-pub use perigee_tree::compact::pick::manual::Span;
-pub use worker::{Workers, start};
+pub use perigee_tree::compact::pick::manual::CompactionRange;
+pub use worker::{Workers, start_workers};

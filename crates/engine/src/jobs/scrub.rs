@@ -6,16 +6,16 @@
 //! It holds one table or value log at a time, by which the file stays (see `retire`), and lets go of one that was replaced. It
 //! writes nothing and stops nobody.
 
-use crate::control::Kind;
-use crate::core::Core;
-use crate::events::Event;
-use crate::scrub::{Pass, QUANTUM_BYTES, pause_us};
-use crate::throttle::{Class, Debt};
+use crate::job_control::JobKind;
+use crate::core::EngineCore;
+use crate::events::EngineEvent;
+use crate::scrub::{ScrubPass, QUANTUM_BYTES, pause_us};
+use crate::rate_limiter::{RateLimitClass, RateLimitDebt};
 use crate::wal::LogSpan;
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FileId, Result};
-use perigee_file::log::{LogReader, Step};
-use perigee_file::name;
+use perigee_file::log::{LogReader, NextLogRecord};
+use perigee_file::filename;
 use perigee_tree::{Table, Vlog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,48 +25,48 @@ use std::sync::atomic::Ordering::SeqCst;
 const YIELD_US_MAX: u64 = 10_000_000;
 
 /// A file that is being read.
-enum File {
+enum ScrubTarget {
     Table(Arc<Table>),
     Vlog(Arc<Vlog>),
     Log(LogSpan),
 }
 
-impl File {
+impl ScrubTarget {
     fn id(&self) -> FileId {
         match self {
-            File::Table(t) => t.meta.id,
-            File::Vlog(v) => v.meta.id,
-            File::Log(s) => s.id,
+            ScrubTarget::Table(t) => t.meta.id,
+            ScrubTarget::Vlog(v) => v.meta.id,
+            ScrubTarget::Log(s) => s.id,
         }
     }
     fn bytes(&self) -> u64 {
         match self {
-            File::Table(t) => t.meta.summary.bytes,
-            File::Vlog(v) => v.meta.bytes,
-            File::Log(s) => s.bytes,
+            ScrubTarget::Table(t) => t.meta.summary.bytes,
+            ScrubTarget::Vlog(v) => v.meta.bytes,
+            ScrubTarget::Log(s) => s.bytes,
         }
     }
     /// Whether no version and no reader holds it any more.
-    fn is_gone(&self) -> bool {
+    fn is_replaced(&self) -> bool {
         match self {
-            File::Table(t) => Arc::strong_count(t) == 1,
-            File::Vlog(v) => Arc::strong_count(v) == 1,
+            ScrubTarget::Table(t) => Arc::strong_count(t) == 1,
+            ScrubTarget::Vlog(v) => Arc::strong_count(v) == 1,
             // Nothing holds it: whoever reads it finds out.
-            File::Log(_) => false,
+            ScrubTarget::Log(_) => false,
         }
     }
-    fn verify(&self, core: &Core, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    fn verify(&self, core: &EngineCore, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         match self {
-            File::Table(t) => t.reader.verify_paced(t.meta.summary.checksum, pace),
-            File::Vlog(v) => v.reader.verify_paced(v.meta.checksum, pace),
-            File::Log(span) => check_log(core, span, pace),
+            ScrubTarget::Table(t) => t.reader.verify_paced(t.meta.summary.checksum, pace),
+            ScrubTarget::Vlog(v) => v.reader.verify_paced(v.meta.checksum, pace),
+            ScrubTarget::Log(span) => verify_segment(core, span, pace),
         }
     }
 }
 
 /// Reads a segment of the log, unless it was removed.
-fn check_log(core: &Core, span: &LogSpan, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-    let (name, database) = (name::file_name(span.id, FileKind::Wal), Some(core.database));
+fn verify_segment(core: &EngineCore, span: &LogSpan, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    let (name, database) = (filename::file_name(span.id, FileKind::Wal), Some(core.database_id));
     let opened = LogReader::open(&*core.dir, &name, FileKind::Wal, Some(span.id), database, Some(span.bytes));
     let mut log = match opened {
         Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -76,9 +76,9 @@ fn check_log(core: &Core, span: &LogSpan, pace: &mut dyn FnMut(u64) -> Result<()
     };
     loop {
         match log.next_record()? {
-            Step::Record(_) => pace(log.offset())?,
-            Step::End => return Ok(()),
-            Step::Bad(bad) => return Err(bad.why),
+            NextLogRecord::Record(_) => pace(log.offset())?,
+            NextLogRecord::End => return Ok(()),
+            NextLogRecord::Bad(bad) => return Err(bad.error),
         }
     }
 }
@@ -90,47 +90,47 @@ const SLEEP_US_MAX: u64 = 3_600_000_000;
 ///
 /// # Errors
 /// `Closed`. Damage is no error of the job.
-pub fn one(core: &Arc<Core>) -> Result<bool> {
+pub fn scrub_next_file(core: &Arc<EngineCore>) -> Result<bool> {
     let (pass, rested_since) = core.scrub.pass();
-    let pass = pass.unwrap_or_else(|| begin(core));
+    let pass = pass.unwrap_or_else(|| begin_pass(core));
     let now = core.env.clock.monotonic_us();
     let (elapsed, rested) = (now.saturating_sub(pass.started_us), now.saturating_sub(rested_since));
-    let (step, left) = step(core, &pass);
+    let (step, left) = quantum_and_remaining(core, &pass);
     // With nothing left the rest of the interval is waited for.
     let (total, done) = if left == 0 { (1, 1) } else { (pass.bytes + left, pass.bytes + step) };
     let pause = pause_us(total, done, elapsed, rested, core.settings.scrub_interval_us);
-    wait(core, now.saturating_add(pause), None, None)?;
+    wait_for_quantum(core, now.saturating_add(pause), None, None)?;
     // Looked for only now: what is not being read may be replaced and removed.
-    let mut files = files(core, &pass);
-    let left = files.values().map(File::bytes).sum();
+    let mut files = remaining_files(core, &pass);
+    let left = files.values().map(ScrubTarget::bytes).sum();
     let Some((place, file)) = files.pop_first() else {
-        finish(core, &pass);
+        finish_pass(core, &pass);
         return Ok(true);
     };
     drop(files);
-    let (pass, moved) = read(core, Pass { at: Some(place), ..pass }, &file, left)?;
+    let (pass, moved) = read_file(core, ScrubPass { position: Some(place), ..pass }, &file, left)?;
     drop(file);
     let now = core.env.clock.monotonic_us();
     core.scrub.set_pass(Some(pass), now);
-    let debt = core.throttle.take(now, moved, Class::Compaction);
-    wait(core, now, Some((now, debt)), None)?;
+    let debt = core.rate_limiter.charge(now, moved, RateLimitClass::Compaction);
+    wait_for_quantum(core, now, Some((now, debt)), None)?;
     Ok(true)
 }
 
-fn begin(core: &Core) -> Pass {
-    let pass = Pass::new(core.env.clock.monotonic_us(), core.ids.load(SeqCst), core.env.rand.next_u64());
-    let lives: BTreeSet<FileId> = files(core, &pass).values().map(File::id).collect();
-    core.scrub.retain(|id| lives.contains(&id));
+fn begin_pass(core: &EngineCore) -> ScrubPass {
+    let pass = ScrubPass::new(core.env.clock.monotonic_us(), core.next_file_id.load(SeqCst), core.env.rand.next_u64());
+    let lives: BTreeSet<FileId> = remaining_files(core, &pass).values().map(ScrubTarget::id).collect();
+    core.scrub.retain_files(|id| lives.contains(&id));
     core.scrub.set_pass(Some(pass), pass.started_us);
     pass
 }
 
-fn finish(core: &Core, pass: &Pass) {
+fn finish_pass(core: &EngineCore, pass: &ScrubPass) {
     let now = core.env.clock.monotonic_us();
     core.scrub.set_pass(None, now);
     core.counters.scrub_passes.add(1);
     if pass.files > 0 {
-        core.tell(&Event::Scrubbed {
+        core.report_event(&EngineEvent::Scrubbed {
             files: pass.files,
             bytes: pass.bytes,
             errors: pass.errors,
@@ -140,35 +140,35 @@ fn finish(core: &Core, pass: &Pass) {
 }
 
 /// The files that the pass has still to read, by their place on its way. What clones share is there once.
-fn files(core: &Core, pass: &Pass) -> BTreeMap<u64, File> {
+fn remaining_files(core: &EngineCore, pass: &ScrubPass) -> BTreeMap<u64, ScrubTarget> {
     let mut files = BTreeMap::new();
     for family in core.families.all() {
         let view = family.tree.view();
-        let tables = view.version.tables().map(|(_, _, t)| File::Table(Arc::clone(t)));
-        for file in tables.chain(view.version.vlogs.values().map(|v| File::Vlog(Arc::clone(v)))) {
-            if let Some(place) = pass.place(file.id()) {
+        let tables = view.version.tables().map(|(_, _, t)| ScrubTarget::Table(Arc::clone(t)));
+        for file in tables.chain(view.version.vlogs.values().map(|v| ScrubTarget::Vlog(Arc::clone(v)))) {
+            if let Some(place) = pass.position_of(file.id()) {
                 files.insert(place, file);
             }
         }
     }
-    for span in core.manifest.look(|catalog| catalog.retained.clone()) {
-        if let Some(place) = pass.place(span.id) {
-            files.insert(place, File::Log(span));
+    for span in core.manifest.with_catalog(|catalog| catalog.retained.clone()) {
+        if let Some(place) = pass.position_of(span.id) {
+            files.insert(place, ScrubTarget::Log(span));
         }
     }
     files
 }
 
 /// Bytes of the next quantum, and of all that is left.
-fn step(core: &Core, pass: &Pass) -> (u64, u64) {
-    let files = files(core, pass);
+fn quantum_and_remaining(core: &EngineCore, pass: &ScrubPass) -> (u64, u64) {
+    let files = remaining_files(core, pass);
     let step = files.values().next().map_or(0, |file| file.bytes().min(QUANTUM_BYTES));
-    (step, files.values().map(File::bytes).sum())
+    (step, files.values().map(ScrubTarget::bytes).sum())
 }
 
 /// Reads a file in quanta; `left` counts it and what comes behind it. How far the pass is then, and the bytes for which nothing
 /// was paid yet.
-fn read(core: &Core, mut pass: Pass, file: &File, left: u64) -> Result<(Pass, u64)> {
+fn read_file(core: &EngineCore, mut pass: ScrubPass, file: &ScrubTarget, left: u64) -> Result<(ScrubPass, u64)> {
     let (total, before, mut paid, mut seen) = (pass.bytes + left, pass.bytes, 0, 0);
     let interval = core.settings.scrub_interval_us;
     let read = file.verify(core, &mut |done| {
@@ -182,9 +182,9 @@ fn read(core: &Core, mut pass: Pass, file: &File, left: u64) -> Result<(Pass, u6
         let next = (done + QUANTUM_BYTES).min(file.bytes());
         let elapsed = now.saturating_sub(pass.started_us);
         let pause = pause_us(total, before + next, elapsed, 0, interval);
-        let debt = core.throttle.take(now, done - paid, Class::Compaction);
+        let debt = core.rate_limiter.charge(now, done - paid, RateLimitClass::Compaction);
         paid = done;
-        wait(core, now.saturating_add(pause), Some((now, debt)), Some(file))
+        wait_for_quantum(core, now.saturating_add(pause), Some((now, debt)), Some(file))
     });
     pass.bytes += file.bytes();
     match read {
@@ -197,15 +197,15 @@ fn read(core: &Core, mut pass: Pass, file: &File, left: u64) -> Result<(Pass, u6
             if let Err(e) = &judged {
                 pass.errors += 1;
                 core.counters.scrub_errors.add(1);
-                core.tell(&Event::Failed { what: "scrub", error: e });
+                core.report_event(&EngineEvent::Failed { what: "scrub", error: e });
             }
-            core.scrub.judge(file.id(), judged.err());
+            core.scrub.set_damage(file.id(), judged.err());
         }
     }
     Ok((pass, seen - paid))
 }
 
-fn check_closing(core: &Core) -> Result<()> {
+fn check_closing(core: &EngineCore) -> Result<()> {
     if core.closing.load(SeqCst) {
         return Err(Error::new(ErrorKind::Closed, "the database is closing, the scrub gave up"));
     }
@@ -214,27 +214,27 @@ fn check_closing(core: &Core) -> Result<()> {
 
 /// Waits until `until_us`, until the debt is paid that was made then (a new rate forgives it), while background work is held back, and a
 /// while for the jobs that run. `Busy` if the file was replaced meanwhile.
-fn wait(core: &Core, until_us: u64, debt: Option<(u64, Debt)>, file: Option<&File>) -> Result<()> {
+fn wait_for_quantum(core: &EngineCore, until_us: u64, debt: Option<(u64, RateLimitDebt)>, file: Option<&ScrubTarget>) -> Result<()> {
     loop {
-        let seen = core.signal.now();
+        let seen = core.signal.generation();
         check_closing(core)?;
-        if file.is_some_and(File::is_gone) {
+        if file.is_some_and(ScrubTarget::is_replaced) {
             return Err(Error::new(ErrorKind::Busy, "the file was replaced while the scrub read it"));
         }
-        if core.control.check(Kind::Compaction).is_err() {
+        if core.job_control.check_allowed(JobKind::Compaction).is_err() {
             core.signal.wait(seen);
             continue;
         }
-        let owed = debt.filter(|(_, debt)| debt.generation == core.throttle.generation());
+        let owed = debt.filter(|(_, debt)| debt.generation == core.rate_limiter.generation());
         let mut until =
             owed.map_or(until_us, |(since, debt)| until_us.max(since.saturating_add(debt.wait_us)));
-        if !core.control.is_quiet(None) {
+        if !core.job_control.is_idle(None) {
             until = until.saturating_add(YIELD_US_MAX);
         }
         let now = core.env.clock.monotonic_us();
         if now >= until {
             return Ok(());
         }
-        core.signal.wait_us(seen, (until - now).min(SLEEP_US_MAX));
+        core.signal.wait_timeout_us(seen, (until - now).min(SLEEP_US_MAX));
     }
 }

@@ -1,7 +1,7 @@
 //! Writes the watermark of the log: an edit that records how far it is durable. Only what a sync covered is claimed.
 
-use crate::core::Core;
-use crate::manifest::Edit;
+use crate::core::EngineCore;
+use crate::manifest::ManifestEdit;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,20 +10,20 @@ use std::sync::atomic::Ordering::SeqCst;
 ///
 /// # Errors
 /// As any edit of the manifest: the database is poisoned.
-pub fn write_when_due(core: &Core) -> Result<()> {
+pub fn write_watermark_if_due(core: &EngineCore) -> Result<()> {
     // The clock is read only while a time is set.
-    let set = core.watermark.due_us() != u64::MAX;
-    if !set || !core.watermark.take_due(core.env.clock.monotonic_us()) {
+    let set = core.watermark_timer.due_us() != u64::MAX;
+    if !set || !core.watermark_timer.take_due(core.env.clock.monotonic_us()) {
         return Ok(());
     }
-    let ahead = bug::on(Bug::WatermarkAheadOfSync);
-    let durable = if ahead { core.visible.load(SeqCst) } else { core.wal.durable() };
-    let known = core.manifest.look(|catalog| catalog.durable >= durable);
-    if known || core.health.check_writable().is_err() || bug::on(Bug::ZerosBelowWatermarkPass) {
+    let ahead = bug::is_active(Bug::WatermarkAheadOfSync);
+    let durable = if ahead { core.visible_seq.load(SeqCst) } else { core.wal.durable() };
+    let known = core.manifest.with_catalog(|catalog| catalog.durable_seq >= durable);
+    if known || core.health.check_writable().is_err() || bug::is_active(Bug::ZerosBelowWatermarkPass) {
         return Ok(());
     }
-    let edit = Edit { durable: Some(durable), ..Edit::default() };
-    match core.manifest.commit(&core.health, &core.ids, |_| Ok((edit, ())), |()| ()) {
+    let edit = ManifestEdit { durable_seq: Some(durable), ..ManifestEdit::default() };
+    match core.manifest.commit_edit(&core.health, &core.next_file_id, |_| Ok((edit, ())), |()| ()) {
         Ok(()) => {
             core.counters.log_watermarks.add(1);
             Ok(())

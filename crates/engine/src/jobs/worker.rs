@@ -1,10 +1,10 @@
 //! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
 
-use super::{compact, due, flush, scrub, watermark};
+use super::{compact, due_compactions, flush, scrub, watermark};
 use crate::commit::segment;
-use crate::core::Core;
-use crate::events::Event;
-use crate::health::Slot;
+use crate::core::EngineCore;
+use crate::events::EngineEvent;
+use crate::health::BackgroundTask;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::spawn::Join;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +15,10 @@ const BACK_OFF_US_MIN: u64 = 50_000;
 const BACK_OFF_US_MAX: u64 = 5_000_000;
 
 /// The clock is looked at this often while somebody waits for entries to expire: it may have been set.
-const EXPIRY_US_MAX: u64 = 600_000_000;
+const EXPIRY_RECHECK_US: u64 = 600_000_000;
 
 /// Looks for one job and does it; false if there was none.
-type Job = fn(&Arc<Core>) -> Result<bool>;
+type JobFn = fn(&Arc<EngineCore>) -> Result<bool>;
 
 /// Running threads.
 pub struct Workers(Vec<Box<dyn Join>>);
@@ -30,23 +30,23 @@ impl std::fmt::Debug for Workers {
 }
 
 /// Starts the threads.
-pub fn start(core: &Arc<Core>) -> Result<Workers> {
-    let mut jobs: Vec<(&'static str, Job, Slot)> = vec![
-        ("perigee-flush", flush::one, Slot::Flush),
-        ("perigee-compact", compact::one, Slot::Compact),
-        ("perigee-sync", sync_when_due, Slot::Sync),
+pub fn start_workers(core: &Arc<EngineCore>) -> Result<Workers> {
+    let mut jobs: Vec<(&'static str, JobFn, BackgroundTask)> = vec![
+        ("perigee-flush", flush::flush_oldest, BackgroundTask::Flush),
+        ("perigee-compact", compact::compact_most_urgent, BackgroundTask::Compact),
+        ("perigee-sync", sync_if_due, BackgroundTask::Sync),
     ];
     if core.settings.scrub_interval_us > 0 {
-        jobs.push(("perigee-scrub", scrub::one, Slot::Scrub));
+        jobs.push(("perigee-scrub", scrub::scrub_next_file, BackgroundTask::Scrub));
     }
-    let work = |(name, job, slot): (&'static str, Job, Slot)| {
+    let work = |(name, job, slot): (&'static str, JobFn, BackgroundTask)| {
         let mine = Arc::clone(core);
-        (name, Box::new(move || work(&mine, job, slot)) as Box<dyn FnOnce() + Send>)
+        (name, Box::new(move || run_worker(&mine, job, slot)) as Box<dyn FnOnce() + Send>)
     };
     let mut threads: Vec<_> = jobs.into_iter().map(work).collect();
-    if core.audience.is_there() {
+    if core.listener_queue.has_listener() {
         let mine = Arc::clone(core);
-        threads.push(("perigee-listen", Box::new(move || listen(&mine))));
+        threads.push(("perigee-listen", Box::new(move || deliver_log_lines(&mine))));
     }
     let mut workers = Workers(Vec::new());
     for (name, body) in threads {
@@ -54,7 +54,7 @@ pub fn start(core: &Arc<Core>) -> Result<Workers> {
             Ok(thread) => workers.0.push(thread),
             Err(e) => {
                 core.closing.store(true, SeqCst);
-                core.signal.ring();
+                core.signal.notify();
                 workers.join();
                 return Err(e);
             }
@@ -74,10 +74,10 @@ impl Workers {
 }
 
 /// Tells the log listener its lines, as they come, on a thread that does nothing else: what it calls may wait for the others.
-fn listen(core: &Core) {
+fn deliver_log_lines(core: &EngineCore) {
     loop {
-        let seen = core.signal.now();
-        core.audience.call();
+        let seen = core.signal.generation();
+        core.listener_queue.deliver();
         if core.closing.load(SeqCst) {
             return;
         }
@@ -85,11 +85,11 @@ fn listen(core: &Core) {
     }
 }
 
-fn work(core: &Arc<Core>, job: Job, slot: Slot) {
+fn run_worker(core: &Arc<EngineCore>, job: JobFn, slot: BackgroundTask) {
     let mut back_off = BACK_OFF_US_MIN;
     loop {
         // The bell is read before the state that it announces, `closing` included: no change is missed.
-        let seen = core.signal.now();
+        let seen = core.signal.generation();
         if core.closing.load(SeqCst) {
             return;
         }
@@ -97,84 +97,84 @@ fn work(core: &Arc<Core>, job: Job, slot: Slot) {
             Ok(Ok(done)) => {
                 back_off = BACK_OFF_US_MIN;
                 if done {
-                    core.job_over();
+                    core.release_job_memory();
                 }
-                if done && slot == Slot::Flush {
-                    core.keep_ballast();
+                if done && slot == BackgroundTask::Flush {
+                    core.maintain_ballast();
                 }
                 core.health
-                    .set_background(slot, if done { core.retire.sweep(&core.shelf).err() } else { None });
-                if done { core.signal.ring() } else { wait(core, slot, seen) }
+                    .set_background_error(slot, if done { core.obsolete_files.delete_unreferenced(&core.table_cache).err() } else { None });
+                if done { core.signal.notify() } else { wait_for_work(core, slot, seen) }
             }
             Ok(Err(e)) => {
                 if e.kind() != ErrorKind::Closed {
-                    core.tell(&Event::Failed { what: slot.name(), error: &e });
-                    core.health.set_background(slot, Some(e));
-                    core.signal.ring();
+                    core.report_event(&EngineEvent::Failed { what: slot.name(), error: &e });
+                    core.health.set_background_error(slot, Some(e));
+                    core.signal.notify();
                 }
                 if core.health.poisoned().is_some() {
                     return;
                 }
-                rest(core, back_off);
+                sleep_backoff(core, back_off);
                 back_off = (back_off * 2).min(BACK_OFF_US_MAX);
             }
             Err(panic) => {
-                let e = Error::internal(format!("a background thread panicked: {}", message(&*panic)));
-                core.tell(&Event::Failed { what: slot.name(), error: &e });
+                let e = Error::internal(format!("a background thread panicked: {}", panic_message(&*panic)));
+                core.report_event(&EngineEvent::Failed { what: slot.name(), error: &e });
                 core.health.poison(&e);
-                core.signal.ring();
+                core.signal.notify();
                 return;
             }
         }
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// Waits so long whatever rings, unless the database is closing, or somebody asks for another try (not at once, either).
-fn rest(core: &Core, us: u64) {
+fn sleep_backoff(core: &EngineCore, us: u64) {
     let start = core.env.clock.monotonic_us();
-    let (until, retries) = (start.saturating_add(us), core.retries.load(SeqCst));
+    let (until, retries) = (start.saturating_add(us), core.no_space_refusals.load(SeqCst));
     loop {
-        let seen = core.signal.now();
+        let seen = core.signal.generation();
         let now = core.env.clock.monotonic_us();
-        let asked = core.retries.load(SeqCst) != retries;
+        let asked = core.no_space_refusals.load(SeqCst) != retries;
         if core.closing.load(SeqCst) || now >= until || (asked && now >= start + BACK_OFF_US_MIN) {
             return;
         }
         let rest = if asked { start + BACK_OFF_US_MIN } else { until };
-        core.signal.wait_us(seen, rest - now);
+        core.signal.wait_timeout_us(seen, rest - now);
     }
 }
 
 /// Until the bell rings, or, for the log syncer, until a sync or a watermark is due, and for compaction until entries expire.
-fn wait(core: &Core, slot: Slot, seen: u64) {
-    if slot == Slot::Compact
-        && let Some(us) = due::next_expiry_us(core)
+fn wait_for_work(core: &EngineCore, slot: BackgroundTask, seen: u64) {
+    if slot == BackgroundTask::Compact
+        && let Some(us) = due_compactions::next_expiry_us(core)
     {
-        core.signal.wait_us(seen, us.min(EXPIRY_US_MAX));
+        core.signal.wait_timeout_us(seen, us.min(EXPIRY_RECHECK_US));
         return;
     }
-    match core.sync_due.load(SeqCst).min(core.watermark.due_us()) {
-        due if slot == Slot::Sync && due != u64::MAX => {
-            core.signal.wait_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
+    match core.sync_due_us.load(SeqCst).min(core.watermark_timer.due_us()) {
+        due if slot == BackgroundTask::Sync && due != u64::MAX => {
+            core.signal.wait_timeout_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
         }
         _ => core.signal.wait(seen),
     }
 }
 
 /// Also the thread that makes the next log segment, and looks whether freed memory goes back: the one that has least to do.
-fn sync_when_due(core: &Arc<Core>) -> Result<bool> {
-    core.give_back();
-    let due = core.sync_due.load(SeqCst);
+fn sync_if_due(core: &Arc<EngineCore>) -> Result<bool> {
+    core.release_freed_memory();
+    let due = core.sync_due_us.load(SeqCst);
     if due != u64::MAX && core.env.clock.monotonic_us() >= due {
-        core.sync_due.store(u64::MAX, SeqCst);
+        core.sync_due_us.store(u64::MAX, SeqCst);
         core.sync_log()?;
     }
-    watermark::write_when_due(core)?;
-    segment::prepare(core)?;
+    watermark::write_watermark_if_due(core)?;
+    segment::make_spare_segment(core)?;
     Ok(false)
 }

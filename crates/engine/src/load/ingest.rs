@@ -2,18 +2,18 @@
 //! entry of it is believed, then the entries take the one road into new files with our ids, our settings and one
 //! sequence number: nothing of the foreign file's identity comes in.
 
-use super::publish::{Part, publish};
-use super::{LoadPace, Working};
-use crate::core::Core;
-use crate::family::Family;
-use crate::jobs::flush::{discard, setting};
+use super::publish::{LoadedTables, publish_tables};
+use super::{LoadPace, LoadGuard};
+use crate::core::EngineCore;
+use crate::family::FamilyState;
+use crate::jobs::flush::{discard_outputs, rewrite_setting};
 use perigee_base::{Error, Result, RunId, SeqNo};
-use perigee_env::OpenDir;
+use perigee_env::DirOpenMode;
 use perigee_file::klog::standalone;
-use perigee_file::{Fragments, KlogReader};
-use perigee_tree::mvcc::Strata;
-use perigee_tree::rewrite::{Created, Input, Setting, run};
-use perigee_tree::scan::{MergeCursor, RunCursor, Source};
+use perigee_file::{RangeTombstones, KlogReader};
+use perigee_tree::mvcc::SnapshotStripes;
+use perigee_tree::rewrite::{CreatedFiles, RewriteInput, RewriteContext, run_rewrite};
+use perigee_tree::scan::{MergeCursor, RunCursor, SourceCursor};
 use perigee_tree::{Run, Table, TableMeta, Version};
 use std::cmp::Ordering::Less;
 use std::collections::BTreeSet;
@@ -21,55 +21,55 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files for one family, in key order.
-pub type Files = (Arc<Family>, Vec<PathBuf>);
+pub type IngestFiles = (Arc<FamilyState>, Vec<PathBuf>);
 
 /// Ingests all files, of all families, at one sequence number; the number, the entries and the bytes of keys and values.
 ///
 /// # Errors
 /// `InvalidArgument` for files that overlap, do not fit the family, or hold range tombstones; `Corruption` naming file and place; as `publish`.
 /// Nothing of it is there then.
-pub fn ingest(core: &Arc<Core>, files: &[Files]) -> Result<(SeqNo, u64, u64)> {
-    let _working = Working::start(core)?;
-    let mut created = Created::default();
-    let done = build(core, files, &mut created).and_then(|parts| {
+pub fn ingest_files(core: &Arc<EngineCore>, files: &[IngestFiles]) -> Result<(SeqNo, u64, u64)> {
+    let _working = LoadGuard::start(core)?;
+    let mut created = CreatedFiles::default();
+    let done = build_tables(core, files, &mut created).and_then(|parts| {
         let entries = parts.iter().flat_map(|p| &p.tables).map(|t| t.summary.entries).sum();
         let bytes = |t: &TableMeta| t.summary.raw_key_bytes + t.summary.raw_value_bytes;
         let bytes = parts.iter().flat_map(|p| &p.tables).map(bytes).sum();
-        let seq = if parts.is_empty() { core.visible() } else { publish(core, &parts)? };
+        let seq = if parts.is_empty() { core.visible_seq() } else { publish_tables(core, &parts)? };
         Ok((seq, entries, bytes))
     });
-    done.inspect_err(|_| discard(core, &created))
+    done.inspect_err(|_| discard_outputs(core, &created))
 }
 
-fn build(core: &Arc<Core>, files: &[Files], created: &mut Created) -> Result<Vec<Part>> {
-    let mut parts: Vec<Part> = Vec::new();
+fn build_tables(core: &Arc<EngineCore>, files: &[IngestFiles], created: &mut CreatedFiles) -> Result<Vec<LoadedTables>> {
+    let mut parts: Vec<LoadedTables> = Vec::new();
     // Everything is looked at before anything is written.
     let mut opened = Vec::new();
     for (family, paths) in files {
-        family.check()?;
-        if opened.iter().any(|(f, _): &(Arc<Family>, _)| f.id == family.id) {
+        family.check_not_dropped()?;
+        if opened.iter().any(|(f, _): &(Arc<FamilyState>, _)| f.id == family.id) {
             let text = format!("the family {:?} is named twice: give all its files at once", family.name());
             return Err(Error::invalid(text));
         }
-        let readers = paths.iter().map(|path| open(core, path)).collect::<Result<Vec<_>>>()?;
-        check(family, &readers)?;
+        let readers = paths.iter().map(|path| open_table_file(core, path)).collect::<Result<Vec<_>>>()?;
+        check_key_order(family, &readers)?;
         opened.push((Arc::clone(family), readers));
     }
     for (_, readers) in &opened {
-        readers.iter().try_for_each(|r| r.verify_alone(&mut |_| {}))?;
+        readers.iter().try_for_each(|r| r.verify_without_checksum(&mut |_| {}))?;
     }
     for (family, readers) in opened.into_iter().filter(|(_, readers)| !readers.is_empty()) {
-        parts.push(rewrite(core, family, readers, created)?);
+        parts.push(rewrite_tables(core, family, readers, created)?);
     }
     Ok(parts)
 }
 
-fn open(core: &Core, path: &Path) -> Result<Arc<KlogReader>> {
+fn open_table_file(core: &EngineCore, path: &Path) -> Result<Arc<KlogReader>> {
     let shown = path.display();
     let name = path.file_name().and_then(|n| n.to_str());
     let name = name.ok_or_else(|| Error::invalid(format!("{shown} names no file")))?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = core.env.fs.open_dir(parent, OpenDir::Existing)?;
+    let dir = core.env.fs.open_dir(parent, DirOpenMode::Existing)?;
     let reader = standalone::open(&*dir, name)?;
     let s = reader.summary();
     // The rewrite below takes entries only: what the ranges hide would come back.
@@ -78,12 +78,12 @@ fn open(core: &Core, path: &Path) -> Result<Arc<KlogReader>> {
             "{name} holds range tombstones, which ingest does not take: build it without them, and call delete_range first"
         )));
     }
-    if reader.operands() > 0 {
+    if reader.operand_count() > 0 {
         return Err(Error::invalid(format!(
             "{name} holds operands of merges, which ingest does not take: build it of values"
         )));
     }
-    if s.largest != SeqNo::ZERO || !s.vlogs.is_empty() {
+    if s.largest_seq != SeqNo::ZERO || !s.vlogs.is_empty() {
         return Err(
             Error::corruption("a standalone table numbers entries, or references value logs").in_file(name)
         );
@@ -92,15 +92,15 @@ fn open(core: &Core, path: &Path) -> Result<Arc<KlogReader>> {
 }
 
 /// The family's order, keys ascending from file to file.
-fn check(family: &Family, readers: &[Arc<KlogReader>]) -> Result<()> {
-    let order = family.tree.order();
-    if let Some(other) = readers.iter().find(|r| r.order() != order) {
+fn check_key_order(family: &FamilyState, readers: &[Arc<KlogReader>]) -> Result<()> {
+    let order = family.tree.comparator();
+    if let Some(other) = readers.iter().find(|r| r.comparator() != order) {
         return Err(Error::invalid(format!(
             "{} is sorted in another order than the family {:?}: build it again with the family's options",
             other.name(),
             family.name()
         ))
-        .expected(order.name(), other.order().name()));
+        .expected(order.name(), other.comparator().name()));
     }
     for pair in readers.windows(2) {
         let (a, b) = (pair[0].summary(), pair[1].summary());
@@ -117,32 +117,32 @@ fn check(family: &Family, readers: &[Arc<KlogReader>]) -> Result<()> {
     Ok(())
 }
 
-fn rewrite(
-    core: &Arc<Core>,
-    family: Arc<Family>,
+fn rewrite_tables(
+    core: &Arc<EngineCore>,
+    family: Arc<FamilyState>,
     readers: Vec<Arc<KlogReader>>,
-    created: &mut Created,
-) -> Result<Part> {
-    let order = family.tree.order();
+    created: &mut CreatedFiles,
+) -> Result<LoadedTables> {
+    let order = family.tree.comparator();
     let table = |reader: Arc<KlogReader>| {
-        let meta = TableMeta { id: reader.id(), summary: reader.summary().clone(), stamp: None };
+        let meta = TableMeta { id: reader.id(), summary: reader.summary().clone(), global_seq: None };
         Arc::new(Table { meta, reader })
     };
     let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), order));
-    let source = MergeCursor::new(order, vec![Source::Run(RunCursor::new(all, order, false))]);
+    let source = MergeCursor::new(order, vec![SourceCursor::Run(RunCursor::new(all, order, false))]);
     let (empty, pace) = (Version::empty(order), LoadPace::new(core));
-    let job = setting(core, &family, &empty, &pace, SeqNo::ZERO);
-    let job = Setting { strata: Strata::new(Vec::new(), SeqNo::MAX), ..job };
-    let (ranges, relocate) = (Fragments::default(), BTreeSet::new());
-    let input = Input {
+    let job = rewrite_setting(core, &family, &empty, &pace, SeqNo::ZERO);
+    let job = RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..job };
+    let (ranges, relocate) = (RangeTombstones::default(), BTreeSet::new());
+    let input = RewriteInput {
         source,
-        ranges,
-        bottom: false,
-        relocate,
-        renumber: true,
-        whole: false,
-        taken_back: Arc::default(),
+        range_tombstones: ranges,
+        bottommost: false,
+        relocate_vlogs: relocate,
+        zero_seqs: true,
+        pass_through_blocks: false,
+        rolled_back: Arc::default(),
     };
-    let output = run(input, job, created)?;
-    Ok(Part { family, tables: output.tables, vlogs: output.vlogs, open: Vec::new() })
+    let output = run_rewrite(input, job, created)?;
+    Ok(LoadedTables { family, tables: output.tables, vlogs: output.vlogs, open: Vec::new() })
 }

@@ -21,31 +21,31 @@
 //! writes was dropped when the tables were made. Whether it may commit is asked before anything is locked, once more when
 //! the memtables have been flushed, and for the rest in the commit section, before its number is taken.
 
-use crate::commit::{number, publish_up_to, rotate};
-use crate::control::{Job, Kind};
-use crate::core::Core;
-use crate::family::Family;
-use crate::footprint::Target;
-use crate::hooks::{Due, Event, this_thread};
+use crate::commit::{sequence, publish_up_to, rotate};
+use crate::job_control::{RunningJob, JobKind};
+use crate::core::EngineCore;
+use crate::family::FamilyState;
+use crate::read_write_sets::KeyOrRangeRef;
+use crate::commit_hooks::{PendingHook, HookEvent, this_thread_id};
 use crate::jobs::flush;
-use crate::manifest::{Befell, Edit, FamilyEvent};
-use crate::txn::validate::{self, Conditions, Spilled};
+use crate::manifest::{FamilyEventKind, ManifestEdit, FamilyEvent};
+use crate::txn::validate::{self, CommitConditions, SpilledFamilyRuns};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
-use perigee_base::cut::CutRef;
+use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{LevelNo, Result, RunId, SeqNo};
-use perigee_tree::bulk::target;
-use perigee_tree::compact::Shape;
-use perigee_tree::version::{AddedTable, Opener};
+use perigee_tree::bulk::target_level;
+use perigee_tree::compact::TreeShape;
+use perigee_tree::version::{AddedTable, FileOpener};
 use perigee_tree::{Table, TableMeta, VersionEdit, View, Vlog, VlogMeta};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// What one family gets: tables in key order whose entries are stored under number 0, and their value logs.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct LoadedTables {
     /// The family.
-    pub family: Arc<Family>,
+    pub family: Arc<FamilyState>,
     /// Tables.
     pub tables: Vec<TableMeta>,
     /// Value logs.
@@ -54,7 +54,7 @@ pub struct Part {
     pub open: Vec<Arc<Vlog>>,
 }
 
-impl Part {
+impl LoadedTables {
     fn has_ranges(&self) -> bool {
         self.tables.iter().any(|t| t.summary.ranges.is_some())
     }
@@ -69,24 +69,24 @@ impl Part {
 
 /// What a transaction asks of its publication.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct SpilledCommit<'a> {
     /// What must hold, if anything.
-    pub conditions: Option<&'a mut Conditions>,
+    pub conditions: Option<&'a mut CommitConditions>,
     /// Its tables.
-    pub spilled: &'a Spilled,
+    pub spilled: &'a SpilledFamilyRuns,
 }
 
-impl Asked<'_> {
+impl SpilledCommit<'_> {
     /// Whether it may be, as far as one can say now.
     ///
     /// # Errors
     /// `Conflict`.
-    pub fn check(&mut self, core: &Core) -> Result<()> {
+    pub fn check_conflicts(&mut self, core: &EngineCore) -> Result<()> {
         self.conditions.as_mut().map_or(Ok(()), |c| c.check_spilled(core, self.spilled))
     }
     /// The last word before its number is taken.
-    fn enter(&self, core: &Core) -> Result<()> {
-        self.conditions.as_ref().map_or(Ok(()), |c| c.enter_spilled(core, self.spilled))
+    fn register_writes(&self, core: &EngineCore) -> Result<()> {
+        self.conditions.as_ref().map_or(Ok(()), |c| c.register_spilled(core, self.spilled))
     }
 }
 
@@ -95,53 +95,53 @@ impl Asked<'_> {
 /// # Errors
 /// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
 /// reopen, wholly. Anything else: nothing of it is there.
-pub fn publish(core: &Arc<Core>, parts: &[Part]) -> Result<SeqNo> {
-    publish_if(core, parts, None)
+pub fn publish_tables(core: &Arc<EngineCore>, parts: &[LoadedTables]) -> Result<SeqNo> {
+    publish_tables_if(core, parts, None)
 }
 
 /// The same, if it is what a transaction has written and nothing speaks against it.
 ///
 /// # Errors
 /// Those of [`publish`]; `Conflict`.
-pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>) -> Result<SeqNo> {
+pub fn publish_tables_if(core: &Arc<EngineCore>, parts: &[LoadedTables], mut asked: Option<SpilledCommit<'_>>) -> Result<SeqNo> {
     let mut check = || match &mut asked {
-        Some(asked) if !bug::on(Bug::SpilledUnchecked) => asked.check(core),
+        Some(asked) if !bug::is_active(Bug::SpilledUnchecked) => asked.check_conflicts(core),
         _ => Ok(()),
     };
-    if !bug::on(Bug::LoadBeforeDirSync) {
+    if !bug::is_active(Bug::LoadBeforeDirSync) {
         core.sync_dir()?;
     }
-    let _compacting = core.compacting.lock();
-    let _listed = core.control.begin(&core.signal, job(core, parts))?;
-    let _flushing = core.flushing.lock();
-    leave_prepared_alone(core, parts)?;
-    if parts.iter().any(in_memtables) {
+    let _compacting = core.compaction_lock.lock();
+    let _listed = core.job_control.start_job(&core.signal, describe_job(core, parts))?;
+    let _flushing = core.flush_lock.lock();
+    check_against_prepared(core, parts)?;
+    if parts.iter().any(overlaps_memtables) {
         // Most of it without stopping writers.
-        rotate::seal(core, &mut core.wal.appender(), &families(parts))?;
-        for p in parts.iter().filter(|p| in_memtables(p)) {
-            flush::drain(core, &p.family, &mut None)?;
+        rotate::seal_memtables(core, &mut core.wal.appender(), &loaded_families(parts))?;
+        for p in parts.iter().filter(|p| overlaps_memtables(p)) {
+            flush::flush_sealed(core, &p.family, &mut None)?;
         }
     }
     check()?;
     let mut appender = core.wal.appender();
     core.health.check_writable()?;
-    parts.iter().try_for_each(|p| p.family.check())?;
+    parts.iter().try_for_each(|p| p.family.check_not_dropped())?;
     check()?;
-    leave_prepared_alone(core, parts)?;
-    empty_memtables(core, &mut appender, parts)?;
-    asked.as_ref().map_or(Ok(()), |a| a.enter(core))?;
-    let ranges = u64::from(parts.iter().any(Part::has_ranges));
-    let first = number::take(core, &mut appender, ranges + parts.len() as u64)?;
+    check_against_prepared(core, parts)?;
+    flush_overlapping(core, &mut appender, parts)?;
+    asked.as_ref().map_or(Ok(()), |a| a.register_writes(core))?;
+    let ranges = u64::from(parts.iter().any(LoadedTables::has_ranges));
+    let first = sequence::reserve_sequence_numbers(core, &mut appender, ranges + parts.len() as u64)?;
     let seq = first.plus(ranges);
-    let last = event_number(seq, parts.len().saturating_sub(1));
-    let installed = install(core, parts, seq);
+    let last = event_seq(seq, parts.len().saturating_sub(1));
+    let installed = install_tables(core, parts, seq);
     // Also after a failure: then the numbers are ones that nothing has.
     let mut told = Vec::new();
     if installed.is_ok() && asked.is_some() {
         // The thread that commits the transaction is this one.
-        let due = |p: &Part| {
-            let event = Arc::new(Event::loaded(last, p.entries()));
-            Some(Due { owner: this_thread(), family: p.family.id, hook: p.family.hook()?, event })
+        let due = |p: &LoadedTables| {
+            let event = Arc::new(HookEvent::of_spilled_txn(last, p.entries()));
+            Some(PendingHook { thread_id: this_thread_id(), family: p.family.id, hook: p.family.hook()?, event })
         };
         told.extend(parts.iter().filter_map(due));
     }
@@ -151,144 +151,144 @@ pub fn publish_if(core: &Arc<Core>, parts: &[Part], mut asked: Option<Asked<'_>>
 
 /// Sequence number of the event of the n-th family. Each has one of its own, so that a position of the feed lies between any two;
 /// the entries of all families have the first, so that a snapshot at any of these numbers shows the whole load.
-fn event_number(seq: SeqNo, n: usize) -> SeqNo {
+fn event_seq(seq: SeqNo, n: usize) -> SeqNo {
     seq.plus(n as u64)
 }
 
 /// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that counts.
-fn leave_prepared_alone(core: &Core, parts: &[Part]) -> Result<()> {
-    if !core.prepared.any() {
+fn check_against_prepared(core: &EngineCore, parts: &[LoadedTables]) -> Result<()> {
+    if !core.prepared_txns.has_any() {
         return Ok(());
     }
     for p in parts {
         for t in &p.tables {
-            let order = p.family.tree.order();
-            let reach = Target::Range(t.summary.begin(order), t.summary.end(order));
-            validate::check_undecided(core, p.family.id, reach)?;
+            let order = p.family.tree.comparator();
+            let reach = KeyOrRangeRef::Range(t.summary.begin(order), t.summary.end(order));
+            validate::check_prepared_target(core, p.family.id, reach)?;
         }
     }
     Ok(())
 }
 
-fn families(parts: &[Part]) -> Vec<Arc<Family>> {
+fn loaded_families(parts: &[LoadedTables]) -> Vec<Arc<FamilyState>> {
     parts.iter().map(|p| Arc::clone(&p.family)).collect()
 }
 
-fn job(core: &Core, parts: &[Part]) -> Job {
+fn describe_job(core: &EngineCore, parts: &[LoadedTables]) -> RunningJob {
     let tables = || parts.iter().flat_map(|p| &p.tables);
-    Job {
-        kind: Kind::Flush,
+    RunningJob {
+        kind: JobKind::Flush,
         family: parts.first().map_or(String::new(), |p| p.family.name().to_string()),
         families: parts.iter().map(|p| p.family.id).collect(),
         reason: "bulk load",
-        from: Vec::new(),
-        to: 0,
-        files: tables().count(),
-        bytes: tables().map(|t| t.summary.bytes).sum(),
-        entries: parts.iter().map(Part::entries).sum(),
+        input_levels: Vec::new(),
+        output_level: 0,
+        input_tables: tables().count(),
+        input_bytes: tables().map(|t| t.summary.bytes).sum(),
+        input_entries: parts.iter().map(LoadedTables::entries).sum(),
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
-        written: AtomicU64::new(0),
-        inputs_held: 0,
-        held: AtomicU64::new(0),
+        bytes_written: AtomicU64::new(0),
+        input_memory_bytes: 0,
+        output_memory_bytes: AtomicU64::new(0),
     }
 }
 
 /// A cut as a place between entries; either end is no place.
-fn place(cut: CutRef<'_>) -> Option<(&[u8], SeqNo)> {
+fn cut_position(cut: KeyBoundaryRef<'_>) -> Option<(&[u8], SeqNo)> {
     match cut {
-        CutRef::Before(key) => Some((key, SeqNo::MAX)),
-        CutRef::After(key) => Some((key, SeqNo::ZERO)),
-        CutRef::First | CutRef::Last => None,
+        KeyBoundaryRef::Before(key) => Some((key, SeqNo::MAX)),
+        KeyBoundaryRef::After(key) => Some((key, SeqNo::ZERO)),
+        KeyBoundaryRef::First | KeyBoundaryRef::Last => None,
     }
 }
 
 /// Whether a memtable of the family may hold a key of the part.
-fn in_memtables(part: &Part) -> bool {
-    let order = part.family.tree.order();
+fn overlaps_memtables(part: &LoadedTables) -> bool {
+    let order = part.family.tree.comparator();
     let holds = |view: &View, t: &TableMeta| {
-        let (from, to) = (place(t.summary.begin(order)), place(t.summary.end(order)));
+        let (from, to) = (cut_position(t.summary.begin(order)), cut_position(t.summary.end(order)));
         // A range tombstone may reach over any key.
-        view.memtables().any(|m| m.ranges().any() || m.count(from, to) > 0)
+        view.memtables().any(|m| m.range_tombstones().has_any() || m.count_between(from, to) > 0)
     };
     let view = part.family.tree.view();
-    !bug::on(Bug::LoadUnderMemtables) && part.tables.iter().any(|t| holds(&view, t))
+    !bug::is_active(Bug::LoadUnderMemtables) && part.tables.iter().any(|t| holds(&view, t))
 }
 
 /// Replaces the active memtables, and flushes those that would hide the load.
-fn empty_memtables(core: &Core, appender: &mut Appender, parts: &[Part]) -> Result<()> {
-    let full: Vec<_> = families(parts).into_iter().filter(|f| !f.tree.view().active.is_empty()).collect();
+fn flush_overlapping(core: &EngineCore, appender: &mut Appender, parts: &[LoadedTables]) -> Result<()> {
+    let full: Vec<_> = loaded_families(parts).into_iter().filter(|f| !f.tree.view().active.is_empty()).collect();
     if !full.is_empty() {
-        rotate::seal(core, appender, &full)?;
+        rotate::seal_memtables(core, appender, &full)?;
     }
     for p in parts {
-        p.family.tree.renew();
-        if in_memtables(p) {
-            flush::drain(core, &p.family, &mut Some(appender))?;
+        p.family.tree.force_new_memtable();
+        if overlaps_memtables(p) {
+            flush::flush_sealed(core, &p.family, &mut Some(appender))?;
         }
     }
     Ok(())
 }
 
-fn install(core: &Core, parts: &[Part], seq: SeqNo) -> Result<()> {
-    let run = RunId(core.runs.fetch_add(1, SeqCst));
-    let installed = core.manifest.commit(
+fn install_tables(core: &EngineCore, parts: &[LoadedTables], seq: SeqNo) -> Result<()> {
+    let run = RunId(core.next_run_id.fetch_add(1, SeqCst));
+    let installed = core.manifest.commit_edit(
         &core.health,
-        &core.ids,
+        &core.next_file_id,
         |_| {
             let mut prepared = Vec::new();
-            let mut edit = Edit {
-                next: Some((0, 0, core.runs.load(SeqCst))),
-                durable: Some(core.wal.durable()),
-                ..Edit::default()
+            let mut edit = ManifestEdit {
+                next_ids: Some((0, 0, core.next_run_id.load(SeqCst))),
+                durable_seq: Some(core.wal.durable()),
+                ..ManifestEdit::default()
             };
             for (n, p) in parts.iter().enumerate() {
-                let at = if bug::on(Bug::LoadEventsShareNumber) { seq } else { event_number(seq, n) };
-                edit.events.push(FamilyEvent { at, family: p.family.id, what: Befell::Loaded });
-                p.family.check()?;
+                let at = if bug::is_active(Bug::LoadEventsShareNumber) { seq } else { event_seq(seq, n) };
+                edit.events.push(FamilyEvent { seq: at, family: p.family.id, kind: FamilyEventKind::Loaded });
+                p.family.check_not_dropped()?;
                 let change = version_edit(p, seq, run);
-                let opener = PartOpener { core, open: &p.open };
-                prepared.push((p, p.family.tree.prepare(&change, &opener)?));
+                let opener = LoadOpener { core, open: &p.open };
+                prepared.push((p, p.family.tree.apply_edit(&change, &opener)?));
                 edit.versions.push((p.family.id, change));
             }
             Ok((edit, prepared))
         },
-        |prepared| prepared.into_iter().for_each(|(p, version)| p.family.tree.install(version, None)),
+        |prepared| prepared.into_iter().for_each(|(p, version)| p.family.tree.install_version(version, None)),
     );
     if installed.is_err() {
         // Their readers carry a number that will not be theirs.
-        parts.iter().flat_map(|p| &p.tables).for_each(|t| core.shelf.forget(t.id));
+        parts.iter().flat_map(|p| &p.tables).for_each(|t| core.table_cache.evict(t.id));
     }
     installed?;
     core.refresh_load();
-    core.signal.ring();
+    core.signal.notify();
     Ok(())
 }
 
 /// Opens what is not open: a file has one object in the process.
-struct PartOpener<'a> {
-    core: &'a Core,
+struct LoadOpener<'a> {
+    core: &'a EngineCore,
     open: &'a [Arc<Vlog>],
 }
 
-impl Opener for PartOpener<'_> {
-    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        self.core.opener().table(meta)
+impl FileOpener for LoadOpener<'_> {
+    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        self.core.table_opener().open_table(meta)
     }
-    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
+    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
         let open = self.open.iter().find(|v| v.meta.id == meta.id);
-        open.map_or_else(|| self.core.opener().vlog(meta), |v| Ok(Arc::clone(v)))
+        open.map_or_else(|| self.core.table_opener().open_vlog(meta), |v| Ok(Arc::clone(v)))
     }
 }
 
-fn version_edit(part: &Part, seq: SeqNo, run: RunId) -> VersionEdit {
-    let shape = Shape::of(&part.family.tree.view().version);
+fn version_edit(part: &LoadedTables, seq: SeqNo, run: RunId) -> VersionEdit {
+    let shape = TreeShape::from_version(&part.family.tree.view().version);
     let added = |t: &TableMeta| {
-        let order = part.family.tree.order();
-        let level = target(&shape, (t.summary.begin(order), t.summary.end(order)));
-        let stamp = (!bug::on(Bug::LoadWithoutNumber)).then_some(seq);
+        let order = part.family.tree.comparator();
+        let level = target_level(&shape, (t.summary.begin(order), t.summary.end(order)));
+        let stamp = (!bug::is_active(Bug::LoadWithoutNumber)).then_some(seq);
         let run = if level == LevelNo(0) { run } else { RunId(0) };
-        AddedTable { level, run, meta: TableMeta { stamp, ..t.clone() } }
+        AddedTable { level, run, meta: TableMeta { global_seq: stamp, ..t.clone() } }
     };
     VersionEdit {
         added: part.tables.iter().map(added).collect(),

@@ -1,29 +1,29 @@
 //! Who waits for whom, and that nobody waits for ever.
 
 use super::*;
-use perigee_base::cut::Cut;
+use perigee_base::key_boundary::KeyBoundary;
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::sync::Arc;
 
-const FAMILY: (FamilyId, &str, KeyOrder) = (FamilyId(1), "f", KeyOrder::Bytes);
+const FAMILY: (FamilyId, &str, KeyComparator) = (FamilyId(1), "f", KeyComparator::Bytes);
 
-fn key(name: &str) -> Place {
-    Place::Key(name.as_bytes().to_vec())
+fn key(name: &str) -> KeyOrRange {
+    KeyOrRange::Key(name.as_bytes().to_vec())
 }
 
-fn between(from: &str, to: &str) -> Place {
-    Place::Stretch(Cut::Before(from.as_bytes().to_vec()), Cut::Before(to.as_bytes().to_vec()))
+fn range(from: &str, to: &str) -> KeyOrRange {
+    KeyOrRange::Range(KeyBoundary::Before(from.as_bytes().to_vec()), KeyBoundary::Before(to.as_bytes().to_vec()))
 }
 
 /// Whether the lock is to be had at once.
-fn gets(locks: &Locks, owner: Owner, mine: &mut Mine, place: Place, mode: LockMode) -> bool {
+fn try_lock(locks: &LockManager, owner: LockOwner, mine: &mut TxnLocks, place: KeyOrRange, mode: LockMode) -> bool {
     let clock = perigee_env::clock::RealClock::default();
     locks.lock(&clock, FAMILY, (owner, mine), place, mode, 0).is_ok()
 }
 
 #[test]
-fn the_table_of_who_waits_for_whom() {
+fn lock_mode_compatibility_table() {
     for (held, wanted, waits) in [
         (Shared, Shared, false),
         (Shared, Exclusive, true),
@@ -40,13 +40,13 @@ fn the_table_of_who_waits_for_whom() {
         (Insert, Gap, true),
         (Insert, Insert, true),
     ] {
-        for (a, b) in [(key("k"), key("k")), (between("a", "z"), key("k")), (key("k"), between("a", "z"))] {
-            let (locks, mut one, mut other) = (Locks::new(), Mine::default(), Mine::default());
-            assert!(gets(&locks, 1, &mut one, a, held));
-            assert_eq!(!gets(&locks, 2, &mut other, b, wanted), waits, "{held:?} {wanted:?}");
-            assert!(gets(&locks, 2, &mut other, key("zz"), Exclusive), "elsewhere");
+        for (a, b) in [(key("k"), key("k")), (range("a", "z"), key("k")), (key("k"), range("a", "z"))] {
+            let (locks, mut one, mut other) = (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+            assert!(try_lock(&locks, 1, &mut one, a, held));
+            assert_eq!(!try_lock(&locks, 2, &mut other, b, wanted), waits, "{held:?} {wanted:?}");
+            assert!(try_lock(&locks, 2, &mut other, key("zz"), Exclusive), "elsewhere");
             locks.release(1, &mut one, 0);
-            assert!(gets(&locks, 2, &mut other, key("k"), wanted));
+            assert!(try_lock(&locks, 2, &mut other, key("k"), wanted));
             locks.release(2, &mut other, 0);
             assert_eq!(locks.count(), (0, 0));
         }
@@ -54,34 +54,34 @@ fn the_table_of_who_waits_for_whom() {
 }
 
 #[test]
-fn an_owner_never_waits_for_itself_and_upgrades() {
-    let (locks, mut one, mut other) = (Locks::new(), Mine::default(), Mine::default());
-    assert!(gets(&locks, 1, &mut one, key("k"), Shared));
-    assert!(gets(&locks, 2, &mut other, key("k"), Shared));
-    assert!(!gets(&locks, 1, &mut one, key("k"), Exclusive), "the other reads it");
+fn owner_can_relock_and_upgrade_its_own_keys() {
+    let (locks, mut one, mut other) = (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Shared));
+    assert!(try_lock(&locks, 2, &mut other, key("k"), Shared));
+    assert!(!try_lock(&locks, 1, &mut one, key("k"), Exclusive), "the other reads it");
     locks.release(2, &mut other, 0);
-    assert!(gets(&locks, 1, &mut one, key("k"), Exclusive));
-    assert!(gets(&locks, 1, &mut one, between("a", "z"), Exclusive));
-    assert!(!gets(&locks, 2, &mut other, key("k"), Shared));
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, range("a", "z"), Exclusive));
+    assert!(!try_lock(&locks, 2, &mut other, key("k"), Shared));
 }
 
 #[test]
-fn a_savepoint_keeps_what_was_locked_before_it() {
-    let (locks, mut one, mut other) = (Locks::new(), Mine::default(), Mine::default());
-    assert!(gets(&locks, 1, &mut one, key("a"), Exclusive));
-    assert!(gets(&locks, 1, &mut one, key("b"), Shared));
+fn rollback_to_savepoint_keeps_earlier_locks() {
+    let (locks, mut one, mut other) = (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    assert!(try_lock(&locks, 1, &mut one, key("a"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("b"), Shared));
     let savepoint = one.count();
-    assert!(gets(&locks, 1, &mut one, key("b"), Exclusive));
-    assert!(gets(&locks, 1, &mut one, key("c"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("b"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("c"), Exclusive));
     locks.release(1, &mut one, savepoint);
-    assert!(!gets(&locks, 2, &mut other, key("a"), Shared));
-    assert!(gets(&locks, 2, &mut other, key("b"), Shared), "the upgrade is taken back");
-    assert!(!gets(&locks, 2, &mut other, key("b"), Exclusive));
-    assert!(gets(&locks, 2, &mut other, key("c"), Exclusive));
+    assert!(!try_lock(&locks, 2, &mut other, key("a"), Shared));
+    assert!(try_lock(&locks, 2, &mut other, key("b"), Shared), "the upgrade is taken back");
+    assert!(!try_lock(&locks, 2, &mut other, key("b"), Exclusive));
+    assert!(try_lock(&locks, 2, &mut other, key("c"), Exclusive));
 }
 
 /// A client of the storm: locks a few of the same keys in a random order until that went well three times.
-fn client((locks, inside): &(Locks, std::sync::Mutex<[u32; 6]>), clock: &dyn Clock, (t, seed): (u64, u64)) {
+fn run_storm_client((locks, inside): &(LockManager, std::sync::Mutex<[u32; 6]>), clock: &dyn Clock, (t, seed): (u64, u64)) {
     let mut x = seed * 1000 + t + 1;
     let mut random = move |n: u64| {
         x ^= x << 13;
@@ -93,11 +93,11 @@ fn client((locks, inside): &(Locks, std::sync::Mutex<[u32; 6]>), clock: &dyn Clo
     while done < 3 {
         tries += 1;
         assert!(tries < 5_000, "nobody gets on");
-        let (mut mine, owner) = (Mine::default(), tries * 64 + t + 1);
+        let (mut mine, owner) = (TxnLocks::default(), tries * 64 + t + 1);
         let mut had = Vec::new();
         let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
         let all = wanted.iter().all(|k| {
-            let place = Place::Key(vec![*k as u8]);
+            let place = KeyOrRange::Key(vec![*k as u8]);
             let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, Exclusive, 50_000);
             let told = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
             assert!(got.as_ref().err().is_none_or(told), "told why");
@@ -122,14 +122,14 @@ fn client((locks, inside): &(Locks, std::sync::Mutex<[u32; 6]>), clock: &dyn Clo
 
 /// 64 threads, in the seeded scheduler: all of them end, and nobody holds anything then.
 #[test]
-fn a_storm_of_deadlocks_ends() {
+fn deadlock_storm_terminates_simulated() {
     for seed in 1..=6 {
-        World::new(seed).run(SimDisk::new(seed), |env| {
-            let shared = Arc::new((Locks::new(), std::sync::Mutex::default()));
+        SimWorld::new(seed).run(SimDisk::new(seed), |env| {
+            let shared = Arc::new((LockManager::new(), std::sync::Mutex::default()));
             let threads: Vec<_> = (0..64u64)
                 .map(|t| {
                     let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
-                    env.spawn.spawn("locks", Box::new(move || client(&shared, &*clock, (t, seed)))).unwrap()
+                    env.spawn.spawn("locks", Box::new(move || run_storm_client(&shared, &*clock, (t, seed)))).unwrap()
                 })
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
@@ -140,40 +140,40 @@ fn a_storm_of_deadlocks_ends() {
 
 /// The same with threads of the system.
 #[test]
-fn a_storm_of_deadlocks_ends_on_real_threads() {
-    let shared = (Locks::new(), std::sync::Mutex::default());
+fn deadlock_storm_terminates_on_real_threads() {
+    let shared = (LockManager::new(), std::sync::Mutex::default());
     std::thread::scope(|s| {
         (0..64).for_each(|t| {
             let shared = &shared;
-            s.spawn(move || client(shared, &perigee_env::clock::RealClock::default(), (t, 7)));
+            s.spawn(move || run_storm_client(shared, &perigee_env::clock::RealClock::default(), (t, 7)));
         });
     });
     assert_eq!(shared.0.count(), (0, 0));
 }
 
 /// Nobody waits that long (an hour of the simulated world, in which nobody else sleeps for more than a moment).
-const FOR_EVER: u64 = 3_600_000_000;
+const LONG_WAIT_US: u64 = 3_600_000_000;
 
 /// No wake-up is lost, over many schedules: waiting, upgrades, time-outs, deadlocks, ends from outside, locks let go to a savepoint.
 /// Every switch of the scheduler is at a lock of `env::sync`, the very locks of this room, so these schedules are what a
 /// separate checker with locks of its own (shuttle) would try; that one could not be bound without a third kind of them.
 #[test]
-fn nobody_waits_for_ever() {
+fn no_wakeup_is_lost() {
     let (mut victims, mut ended, mut late) = (0, 0, 0);
     for seed in 1..=400 {
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         world.lock_switch_probability(0.5);
         let counts = world.run(SimDisk::new(seed), |env| {
-            let shared = Arc::new((Locks::new(), std::sync::Mutex::new([0u32; 3])));
+            let shared = Arc::new((LockManager::new(), std::sync::Mutex::new([0u32; 3])));
             let threads: Vec<_> = (0..4u64)
                 .map(|t| {
                     let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
-                    env.spawn.spawn("locks", Box::new(move || patient(&shared, &*clock, t, seed))).unwrap()
+                    env.spawn.spawn("locks", Box::new(move || run_waiting_client(&shared, &*clock, t, seed))).unwrap()
                 })
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
             assert_eq!(shared.0.count(), (0, 0), "seed {seed}");
-            assert!(env.clock.monotonic_us() < FOR_EVER, "seed {seed}: somebody was forgotten");
+            assert!(env.clock.monotonic_us() < LONG_WAIT_US, "seed {seed}: somebody was forgotten");
             *shared.1.lock().unwrap()
         });
         (victims, ended, late) = (victims + counts[0], ended + counts[1], late + counts[2]);
@@ -182,7 +182,7 @@ fn nobody_waits_for_ever() {
 }
 
 /// Counts conflicts, ends from outside, and time-outs.
-fn patient((locks, counts): &(Locks, std::sync::Mutex<[u32; 3]>), clock: &dyn Clock, t: u64, seed: u64) {
+fn run_waiting_client((locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>), clock: &dyn Clock, t: u64, seed: u64) {
     let mut x = seed * 77 + t + 1;
     let mut random = move |n: u64| {
         x ^= x << 13;
@@ -191,12 +191,12 @@ fn patient((locks, counts): &(Locks, std::sync::Mutex<[u32; 3]>), clock: &dyn Cl
         x % n
     };
     for round in 0..4 {
-        let (mut mine, owner) = (Mine::default(), round * 4 + t + 1);
+        let (mut mine, owner) = (TxnLocks::default(), round * 4 + t + 1);
         let mut savepoint = 0;
         for _ in 0..3 {
             let modes = [Shared, Shared, Exclusive, Insert, Gap];
-            let (mode, patience) = (modes[random(5) as usize], [FOR_EVER, FOR_EVER, 5][random(3) as usize]);
-            let place = if random(5) == 0 { between("a", "c") } else { key(["a", "b"][random(2) as usize]) };
+            let (mode, patience) = (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
+            let place = if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
             let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, mode, patience);
             match got.map_err(|e| e.kind()) {
                 Ok(()) => {}
@@ -215,7 +215,7 @@ fn patient((locks, counts): &(Locks, std::sync::Mutex<[u32; 3]>), clock: &dyn Cl
                 1 => locks.release(owner, &mut mine, savepoint),
                 2 => {
                     // Whoever that is waits no longer.
-                    locks.give_way(round * 4 + random(4) + 1);
+                    locks.abort_waits(round * 4 + random(4) + 1);
                     counts.lock().unwrap()[1] += 1;
                 }
                 _ => clock.sleep_us(random(8)),

@@ -1,6 +1,6 @@
 //! The state that the edits add up to. Pure.
 
-use super::edit::{CleanClose, Edit, FamilyEvent};
+use super::edit::{CleanClose, ManifestEdit, FamilyEvent};
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
 use perigee_base::{Error, FamilyId, FileId, Result, SeqNo, limits};
@@ -9,11 +9,11 @@ use perigee_tree::{VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No honest number comes near; beyond it, arithmetic could overflow.
-const NUMBERS_MAX: u64 = 1 << 60;
+const ID_MAX: u64 = 1 << 60;
 
 /// One family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FamilyEntry {
+pub struct CatalogFamily {
     /// Its name.
     pub name: String,
     /// Its settings.
@@ -27,16 +27,16 @@ pub struct FamilyEntry {
     /// The name of its compaction filter (empty: none).
     pub filter: String,
     /// Its contents begin with this number: older readers would miss what was there before.
-    pub begun: SeqNo,
+    pub contents_start: SeqNo,
 }
 
 /// Everything the manifest says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     /// Next file id, family id, run id.
-    pub next: (u64, u32, u64),
+    pub next_ids: (u64, u32, u64),
     /// Families by id.
-    pub families: BTreeMap<FamilyId, FamilyEntry>,
+    pub families: BTreeMap<FamilyId, CatalogFamily>,
     /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the one before; never of the first).
     pub logs: Vec<(FileId, u64)>,
     /// Complete segments that stay for readers, oldest first, without a gap between them.
@@ -44,17 +44,17 @@ pub struct Catalog {
     /// What befell families beside the log, as far back as the log is there.
     pub events: Vec<FamilyEvent>,
     /// Up to here they were too many to remember.
-    pub events_forgotten: SeqNo,
+    pub events_discarded: SeqNo,
     /// Readers at this number or a newer one find everything.
-    pub floor: SeqNo,
+    pub oldest_readable: SeqNo,
     /// Named snapshots.
     pub snapshots: BTreeMap<String, SeqNo>,
     /// The log is durable up to here.
-    pub durable: u64,
+    pub durable_seq: u64,
     /// Entries may have expired by this time, in milliseconds (0: none ever did).
-    pub clock: u64,
+    pub expiry_clock_ms: u64,
     /// Set if the last edit was a clean close.
-    pub clean: Option<CleanClose>,
+    pub clean_close: Option<CleanClose>,
 }
 
 impl Catalog {
@@ -62,23 +62,23 @@ impl Catalog {
     ///
     /// # Errors
     /// `Corruption` if it does not fit the state.
-    pub fn apply(&mut self, e: &Edit) -> Result<()> {
+    pub fn apply(&mut self, e: &ManifestEdit) -> Result<()> {
         self.check(e)?;
-        self.enact(e);
+        self.apply_checked(e);
         Ok(())
     }
 
     /// Applies an edit that [`Catalog::check`] found to fit.
-    pub fn enact(&mut self, e: &Edit) {
-        self.clean = e.clean;
-        if let Some((file, family, run)) = e.next {
-            self.next = (self.next.0.max(file), self.next.1.max(family), self.next.2.max(run));
+    pub fn apply_checked(&mut self, e: &ManifestEdit) {
+        self.clean_close = e.clean_close;
+        if let Some((file, family, run)) = e.next_ids {
+            self.next_ids = (self.next_ids.0.max(file), self.next_ids.1.max(family), self.next_ids.2.max(run));
         }
         for (id, name, settings) in &e.families {
             match self.families.get_mut(id) {
                 Some(f) => (f.name, f.settings) = (name.clone(), settings.clone()),
                 None => {
-                    self.families.insert(*id, FamilyEntry::new(name.clone(), settings.clone()));
+                    self.families.insert(*id, CatalogFamily::new(name.clone(), settings.clone()));
                 }
             }
         }
@@ -96,50 +96,50 @@ impl Catalog {
             }
         }
         self.logs = self.logs_after(e);
-        self.enact_history(e);
-        self.durable = self.durable.max(e.durable.unwrap_or(0));
-        self.clock = self.clock.max(e.clock.unwrap_or(0));
+        self.apply_history(e);
+        self.durable_seq = self.durable_seq.max(e.durable_seq.unwrap_or(0));
+        self.expiry_clock_ms = self.expiry_clock_ms.max(e.expiry_clock_ms.unwrap_or(0));
     }
 
-    fn enact_history(&mut self, e: &Edit) {
-        for (id, seq) in &e.begun {
+    fn apply_history(&mut self, e: &ManifestEdit) {
+        for (id, seq) in &e.contents_start {
             if let Some(f) = self.families.get_mut(id) {
-                f.begun = *seq;
+                f.contents_start = *seq;
             }
         }
-        self.floor = self.floor.max(e.floor.unwrap_or_default());
+        self.oldest_readable = self.oldest_readable.max(e.oldest_readable.unwrap_or_default());
         self.snapshots.retain(|name, _| !e.snapshots_dropped.contains(name));
         self.snapshots.extend(e.snapshots.iter().cloned());
         self.retained.retain(|s| !e.retained_removed.contains(&s.id));
         self.retained.extend(&e.logs_retained);
         self.events.extend(e.events.iter().cloned());
-        self.events_forgotten = self.events_forgotten.max(e.events_forgotten.unwrap_or_default());
-        self.forget_events();
+        self.events_discarded = self.events_discarded.max(e.events_discarded.unwrap_or_default());
+        self.discard_old_events();
     }
 
     /// Everything behind this number is told by the log that is still there, with what is retained, and by the events.
     pub fn oldest_position(&self) -> SeqNo {
         let first = self.logs.first().map(|(_, first)| *first);
-        let logged = self.retained.first().map(|s| s.first).or(first).unwrap_or(0);
-        SeqNo(logged).prev().max(self.events_forgotten)
+        let logged = self.retained.first().map(|s| s.first_lsn).or(first).unwrap_or(0);
+        SeqNo(logged).prev().max(self.events_discarded)
     }
     /// Events go with the log before them; the oldest, if there are too many.
-    pub fn forget_events(&mut self) {
+    pub fn discard_old_events(&mut self) {
         let excess = self.events.len().saturating_sub(limits::FAMILY_EVENTS_MAX);
         if let Some(last) = excess.checked_sub(1) {
-            self.events_forgotten = self.events_forgotten.max(self.events[last].at);
+            self.events_discarded = self.events_discarded.max(self.events[last].seq);
         }
         let oldest = self.oldest_position();
-        self.events.retain(|e| e.at > oldest);
+        self.events.retain(|e| e.seq > oldest);
     }
 
     /// Those of the segments whose first LSN is not known here.
-    pub fn logs_begun(&self, known: &[(FileId, u64)]) -> Vec<(FileId, u64)> {
+    pub fn missing_log_starts(&self, known: &[(FileId, u64)]) -> Vec<(FileId, u64)> {
         known.iter().filter(|(id, _)| self.logs.contains(&(*id, 0))).copied().collect()
     }
 
     /// The segments after an edit: it may say where one begins that is there already.
-    fn logs_after(&self, e: &Edit) -> Vec<(FileId, u64)> {
+    fn logs_after(&self, e: &ManifestEdit) -> Vec<(FileId, u64)> {
         let mut logs: Vec<_> =
             self.logs.iter().filter(|(id, _)| !e.logs_removed.contains(id)).copied().collect();
         for added in &e.logs_added {
@@ -155,7 +155,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `Corruption` saying why not.
-    pub fn check(&self, e: &Edit) -> Result<()> {
+    pub fn check(&self, e: &ManifestEdit) -> Result<()> {
         for id in &e.dropped {
             if !self.families.contains_key(id) {
                 return Err(Error::corruption(format!("an edit drops family {id}, which does not exist")));
@@ -187,17 +187,17 @@ impl Catalog {
             return Err(Error::corruption("an edit removes a log segment that is not among the oldest"));
         }
         let logs = self.logs_after(e);
-        if !in_order(&logs) {
+        if !logs_in_order(&logs) {
             return Err(Error::corruption("an edit adds a log segment that starts before its predecessor"));
         }
         self.check_history(e)
     }
 
-    fn check_history(&self, e: &Edit) -> Result<()> {
+    fn check_history(&self, e: &ManifestEdit) -> Result<()> {
         let wrong = |what: &str| Err(Error::corruption(format!("an edit {what}")));
         let stay = self.retained.iter().filter(|s| !e.retained_removed.contains(&s.id));
         let all: Vec<_> = stay.chain(&e.logs_retained).collect();
-        if all.windows(2).any(|w| w[0].end != w[1].first) || all.iter().any(|s| s.first >= s.end) {
+        if all.windows(2).any(|w| w[0].end_lsn != w[1].first_lsn) || all.iter().any(|s| s.first_lsn >= s.end_lsn) {
             return wrong("keeps log segments with a gap between them");
         }
         if e.retained_removed.iter().any(|id| !self.retained.iter().any(|s| s.id == *id)) {
@@ -218,8 +218,8 @@ impl Catalog {
     /// `Corruption` saying what does not.
     pub fn validate(&self, edits: u64) -> Result<()> {
         let wrong = |what: &str| Err(Error::corruption(format!("the manifest makes no sense: {what}")));
-        let (files, families, runs) = self.next;
-        if files > NUMBERS_MAX || runs > NUMBERS_MAX || self.durable > NUMBERS_MAX || edits > NUMBERS_MAX {
+        let (files, families, runs) = self.next_ids;
+        if files > ID_MAX || runs > ID_MAX || self.durable_seq > ID_MAX || edits > ID_MAX {
             return wrong("a number is too large");
         }
         if self.families.get(&FamilyId::DEFAULT).is_none_or(|f| f.name != "default") {
@@ -234,53 +234,53 @@ impl Catalog {
             return wrong("something has a number that was not given out");
         }
         let tables = || self.families.values().flat_map(|f| f.tables.values());
-        if tables().any(|t| t.run.0 >= runs.max(1) || t.meta.summary.bytes > NUMBERS_MAX) {
+        if tables().any(|t| t.run.0 >= runs.max(1) || t.meta.summary.bytes > ID_MAX) {
             return wrong("a table has a run number that was not given out");
         }
         let references = || tables().flat_map(|t| &t.meta.summary.vlogs);
-        if references().any(|(_, bytes)| *bytes > NUMBERS_MAX) {
+        if references().any(|(_, bytes)| *bytes > ID_MAX) {
             return wrong("a table references more of a value log than can be");
         }
-        let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0) && in_order(&self.logs);
-        if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn > NUMBERS_MAX) {
+        let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0) && logs_in_order(&self.logs);
+        if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn > ID_MAX) {
             return wrong("the log segments are out of order");
         }
-        if self.retained.iter().any(|s| s.id.0 >= files || s.end.max(s.bytes) > NUMBERS_MAX) {
+        if self.retained.iter().any(|s| s.id.0 >= files || s.end_lsn.max(s.bytes) > ID_MAX) {
             return wrong("a log segment that is kept has a number that was not given out");
         }
-        let begun = self.families.values().map(|f| f.begun);
-        let named = self.snapshots.values().copied().chain(self.events.iter().map(|e| e.at));
-        if begun.chain(named).chain([self.floor, self.events_forgotten]).any(|seq| seq.0 > NUMBERS_MAX) {
+        let begun = self.families.values().map(|f| f.contents_start);
+        let named = self.snapshots.values().copied().chain(self.events.iter().map(|e| e.seq));
+        if begun.chain(named).chain([self.oldest_readable, self.events_discarded]).any(|seq| seq.0 > ID_MAX) {
             return wrong("a sequence number is too large");
         }
         Ok(())
     }
 
     /// The edit that says all of it.
-    pub fn snapshot(&self) -> Edit {
-        let version = |f: &FamilyEntry| VersionEdit {
-            added: f.added(),
+    pub fn to_edit(&self) -> ManifestEdit {
+        let version = |f: &CatalogFamily| VersionEdit {
+            added: f.added_tables(),
             vlogs_added: f.vlogs.values().cloned().collect(),
-            flushed: Some(f.flushed),
+            flushed_up_to: Some(f.flushed),
             ..VersionEdit::default()
         };
         let filters = self.families.iter().filter(|(_, f)| !f.filter.is_empty());
-        Edit {
+        ManifestEdit {
             snapshot: true,
-            next: Some(self.next),
+            next_ids: Some(self.next_ids),
             families: self.families.iter().map(|(id, f)| (*id, f.name.clone(), f.settings.clone())).collect(),
             filters: filters.map(|(id, f)| (*id, f.filter.clone())).collect(),
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
             logs_added: self.logs.clone(),
             logs_retained: self.retained.clone(),
             events: self.events.clone(),
-            events_forgotten: Some(self.events_forgotten).filter(|seq| seq.0 > 0),
-            begun: self.families.iter().map(|(id, f)| (*id, f.begun)).filter(|(_, s)| s.0 > 0).collect(),
-            floor: Some(self.floor).filter(|floor| floor.0 > 0),
+            events_discarded: Some(self.events_discarded).filter(|seq| seq.0 > 0),
+            contents_start: self.families.iter().map(|(id, f)| (*id, f.contents_start)).filter(|(_, s)| s.0 > 0).collect(),
+            oldest_readable: Some(self.oldest_readable).filter(|floor| floor.0 > 0),
             snapshots: self.snapshots.iter().map(|(name, seq)| (name.clone(), *seq)).collect(),
-            durable: Some(self.durable),
-            clock: (self.clock > 0).then_some(self.clock),
-            ..Edit::default()
+            durable_seq: Some(self.durable_seq),
+            expiry_clock_ms: (self.expiry_clock_ms > 0).then_some(self.expiry_clock_ms),
+            ..ManifestEdit::default()
         }
     }
 
@@ -291,28 +291,28 @@ impl Catalog {
 }
 
 /// First LSNs ascend, as far as they are known; that of the first segment is.
-fn in_order(logs: &[(FileId, u64)]) -> bool {
+fn logs_in_order(logs: &[(FileId, u64)]) -> bool {
     let known = logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
     logs[..known].windows(2).all(|w| w[0].1 <= w[1].1)
         && logs[known..].iter().all(|(_, lsn)| *lsn == 0)
         && (known > 0 || logs.is_empty())
 }
 
-impl FamilyEntry {
-    fn new(name: String, settings: FamilySettings) -> FamilyEntry {
-        FamilyEntry {
+impl CatalogFamily {
+    fn new(name: String, settings: FamilySettings) -> CatalogFamily {
+        CatalogFamily {
             name,
             settings,
             tables: BTreeMap::new(),
             vlogs: BTreeMap::new(),
             flushed: SeqNo::ZERO,
             filter: String::new(),
-            begun: SeqNo::ZERO,
+            contents_start: SeqNo::ZERO,
         }
     }
 
     /// Its tables, as an edit adds them.
-    pub fn added(&self) -> Vec<AddedTable> {
+    pub fn added_tables(&self) -> Vec<AddedTable> {
         self.tables.values().map(|t| (**t).clone()).collect()
     }
 
@@ -325,7 +325,7 @@ impl FamilyEntry {
             self.vlogs.remove(id);
         }
         self.vlogs.extend(v.vlogs_added.iter().map(|l| (l.id, l.clone())));
-        self.flushed = self.flushed.max(v.flushed.unwrap_or(SeqNo::ZERO));
+        self.flushed = self.flushed.max(v.flushed_up_to.unwrap_or(SeqNo::ZERO));
     }
 
     fn check(&self, id: FamilyId, v: &VersionEdit) -> Result<()> {
@@ -345,7 +345,7 @@ impl FamilyEntry {
         if let Some(file) = v.vlogs_removed.iter().find(|file| !self.vlogs.contains_key(file)) {
             return Err(wrong("removes the unknown", *file));
         }
-        if v.flushed.is_some_and(|seq| seq < self.flushed) {
+        if v.flushed_up_to.is_some_and(|seq| seq < self.flushed) {
             return Err(Error::corruption(format!("an edit of family {id} flushes backwards")));
         }
         Ok(())

@@ -13,12 +13,12 @@ pub struct CleanClose {
     /// Its exact length.
     pub bytes: u64,
     /// The last operation.
-    pub last: u64,
+    pub last_seq: u64,
 }
 
 /// What befell a family beside the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Befell {
+pub enum FamilyEventKind {
     /// It was created, empty.
     Created {
         /// Its name.
@@ -53,20 +53,20 @@ pub enum Befell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyEvent {
     /// Under this number, which no operation has.
-    pub at: SeqNo,
+    pub seq: SeqNo,
     /// The family.
     pub family: FamilyId,
     /// What it was.
-    pub what: Befell,
+    pub kind: FamilyEventKind,
 }
 
 /// One edit. Everything in it happens together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Edit {
+pub struct ManifestEdit {
     /// The whole state, not a change.
     pub snapshot: bool,
     /// Next file id, next family id, next run id.
-    pub next: Option<(u64, u32, u64)>,
+    pub next_ids: Option<(u64, u32, u64)>,
     /// Families that come, or whose settings change.
     pub families: Vec<(FamilyId, String, FamilySettings)>,
     /// Families' compaction filters, by name (empty: none any more).
@@ -86,19 +86,19 @@ pub struct Edit {
     /// What befell families beside the log.
     pub events: Vec<FamilyEvent>,
     /// What befell them up to here was too much to remember.
-    pub events_forgotten: Option<SeqNo>,
+    pub events_discarded: Option<SeqNo>,
     /// Families whose contents begin with this number: before it they were others.
-    pub begun: Vec<(FamilyId, SeqNo)>,
+    pub contents_start: Vec<(FamilyId, SeqNo)>,
     /// What older numbers would read may be gone.
-    pub floor: Option<SeqNo>,
+    pub oldest_readable: Option<SeqNo>,
     /// Named snapshots that come.
     pub snapshots: Vec<(String, SeqNo)>,
     /// Named snapshots that go.
     pub snapshots_dropped: Vec<String>,
     /// The log is on stable storage up to here.
-    pub durable: Option<u64>,
+    pub durable_seq: Option<u64>,
     /// The latest time, in milliseconds, that entries may have expired by.
-    pub clock: Option<u64>,
+    pub expiry_clock_ms: Option<u64>,
     /// The database was closed.
-    pub clean: Option<CleanClose>,
+    pub clean_close: Option<CleanClose>,
 }

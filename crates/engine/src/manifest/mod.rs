@@ -6,10 +6,10 @@ mod codec;
 mod catalog;
 mod writer;
 
-pub use catalog::{Catalog, FamilyEntry};
-pub use codec::{decode, encode};
-pub use edit::{Befell, CleanClose, Edit, FamilyEvent};
-pub use writer::{Manifest, Place, write_snapshot, write_snapshot_file};
+pub use catalog::{Catalog, CatalogFamily};
+pub use codec::{decode_edit, encode_edit};
+pub use edit::{FamilyEventKind, CleanClose, ManifestEdit, FamilyEvent};
+pub use writer::{Manifest, DatabaseIdentity, write_snapshot, write_snapshot_file};
 
 #[cfg(test)]
 mod tests;

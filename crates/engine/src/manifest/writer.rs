@@ -2,19 +2,19 @@
 
 use super::catalog::Catalog;
 use super::codec;
-use super::edit::Edit;
-use crate::dirsync::DirSync;
-use crate::health::{Health, Slot};
-use crate::now::HighWater;
-use perigee_base::format::{FileHeader, FileKind};
-use perigee_base::io::Cause;
+use super::edit::ManifestEdit;
+use crate::dir_sync::DirSync;
+use crate::health::{Health, BackgroundTask};
+use crate::logical_clock::ClockHighWater;
+use perigee_base::file_header::{FileHeader, FileKind};
+use perigee_base::io_stats::IoActivity;
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::Dir;
 use perigee_env::sync::{Mutex, MutexGuard};
-use perigee_file::log::batch::Finished;
-use perigee_file::log::{LogWriter, RecordKind, Stamp};
-use perigee_file::name;
+use perigee_file::log::batch::EncodedRecord;
+use perigee_file::log::{LogWriter, RecordKind, RecordStamp};
+use perigee_file::filename;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -23,7 +23,7 @@ const REWRITE_BYTES: u64 = 4 << 20;
 
 /// Which database, and under which boot of the machine it is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct DatabaseIdentity {
     /// The database's id.
     pub database: u64,
     /// The boot id now.
@@ -31,7 +31,7 @@ pub struct Place {
 }
 
 #[derive(Debug)]
-struct State {
+struct ManifestState {
     writer: LogWriter,
     catalog: Catalog,
     snapshot_bytes: u64,
@@ -42,30 +42,30 @@ struct State {
 pub struct Manifest {
     dir: Arc<dyn Dir>,
     dir_sync: Arc<DirSync>,
-    place: Place,
-    state: Mutex<State>,
+    identity: DatabaseIdentity,
+    state: Mutex<ManifestState>,
     /// Number of the last synced edit.
-    edits: AtomicU64,
+    last_edit: AtomicU64,
     counters: Arc<Counters>,
     /// Goes into every edit that is written anyway.
-    clock: Arc<HighWater>,
+    clock: Arc<ClockHighWater>,
 }
 
 /// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old one. Durable when it
 /// returns. A failure before the rename leaves the old one; a failure after it leaves either.
 pub fn write_snapshot(
     dir: &dyn Dir,
-    place: Place,
+    place: DatabaseIdentity,
     id: FileId,
     edit: u64,
     catalog: &Catalog,
     sync_dir: impl FnOnce() -> Result<()>,
 ) -> Result<LogWriter> {
-    if dir.file_len(name::MANIFEST_TMP)?.is_some() {
-        dir.remove(name::MANIFEST_TMP)?;
+    if dir.file_len(filename::MANIFEST_TMP)?.is_some() {
+        dir.remove(filename::MANIFEST_TMP)?;
     }
-    let writer = write_snapshot_file(dir, name::MANIFEST_TMP, place, id, edit, catalog)?;
-    dir.rename(name::MANIFEST_TMP, name::MANIFEST)?;
+    let writer = write_snapshot_file(dir, filename::MANIFEST_TMP, place, id, edit, catalog)?;
+    dir.rename(filename::MANIFEST_TMP, filename::MANIFEST)?;
     sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
@@ -74,7 +74,7 @@ pub fn write_snapshot(
 pub fn write_snapshot_file(
     dir: &dyn Dir,
     file: &str,
-    place: Place,
+    place: DatabaseIdentity,
     id: FileId,
     edit: u64,
     catalog: &Catalog,
@@ -82,8 +82,8 @@ pub fn write_snapshot_file(
     let header =
         FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
     let mut writer = LogWriter::create(dir, file, &header)?;
-    let mut record = Finished::around(RecordKind::Edit, &codec::encode(&catalog.snapshot()), 1);
-    writer.append(Stamp { lsn: edit, durable: edit - 1, edits: 0 }, &mut [&mut record])?;
+    let mut record = EncodedRecord::from_payload(RecordKind::Edit, &codec::encode_edit(&catalog.to_edit()), 1);
+    writer.append(RecordStamp { lsn: edit, durable_lsn: edit - 1, manifest_edits: 0 }, &mut [&mut record])?;
     writer.file().sync()?;
     Ok(writer)
 }
@@ -94,41 +94,41 @@ impl Manifest {
     pub fn new(
         dir: Arc<dyn Dir>,
         dir_sync: Arc<DirSync>,
-        place: Place,
+        place: DatabaseIdentity,
         writer: LogWriter,
         edit: u64,
         catalog: Catalog,
         counters: Arc<Counters>,
-        clock: Arc<HighWater>,
+        clock: Arc<ClockHighWater>,
     ) -> Manifest {
         let snapshot_bytes = writer.offset();
         counters.manifest_bytes_written.add(snapshot_bytes);
-        counters.io.wrote(Cause::Manifest, 1, snapshot_bytes);
+        counters.io.record_writes(IoActivity::Manifest, 1, snapshot_bytes);
         Manifest {
             dir,
             dir_sync,
-            place,
-            state: Mutex::new(State { writer, catalog, snapshot_bytes }),
-            edits: AtomicU64::new(edit),
+            identity: place,
+            state: Mutex::new(ManifestState { writer, catalog, snapshot_bytes }),
+            last_edit: AtomicU64::new(edit),
             counters,
             clock,
         }
     }
 
     /// Number of the last synced edit.
-    pub fn edits(&self) -> u64 {
-        self.edits.load(SeqCst)
+    pub fn last_edit(&self) -> u64 {
+        self.last_edit.load(SeqCst)
     }
     /// The catalog now.
     pub fn catalog(&self) -> Catalog {
         self.state.lock().catalog.clone()
     }
     /// Looks at the catalog while nothing can be installed.
-    pub fn look<T>(&self, at: impl FnOnce(&Catalog) -> T) -> T {
+    pub fn with_catalog<T>(&self, at: impl FnOnce(&Catalog) -> T) -> T {
         at(&self.state.lock().catalog)
     }
     /// The manifest's own file id, and its bytes.
-    pub fn file(&self) -> (FileId, u64) {
+    pub fn file_and_bytes(&self) -> (FileId, u64) {
         let state = self.state.lock();
         (state.writer.id(), state.writer.offset())
     }
@@ -145,55 +145,55 @@ impl Manifest {
     /// From `prepare`, or `Corruption` if the edit does not fit: nothing happened. `NoSpace`: nothing happened.
     /// `OutcomeUnknown`: the edit may or may not be there after reopen; the database is poisoned, and no file that the
     /// edit names may be removed.
-    pub fn commit<T>(
+    pub fn commit_edit<T>(
         &self,
         health: &Health,
         ids: &AtomicU64,
-        prepare: impl FnOnce(&Catalog) -> Result<(Edit, T)>,
+        prepare: impl FnOnce(&Catalog) -> Result<(ManifestEdit, T)>,
         install: impl FnOnce(T),
     ) -> Result<()> {
         let mut state = self.state.lock();
         health.check_writable()?;
         let (mut edit, prepared) = prepare(&state.catalog)?;
-        let (_, family, run) = edit.next.unwrap_or(state.catalog.next);
-        edit.next = Some((ids.load(SeqCst), family, run));
-        edit.clock = self.clock.beyond(state.catalog.clock);
+        let (_, family, run) = edit.next_ids.unwrap_or(state.catalog.next_ids);
+        edit.next_ids = Some((ids.load(SeqCst), family, run));
+        edit.expiry_clock_ms = self.clock.newer_than(state.catalog.expiry_clock_ms);
         state.catalog.check(&edit)?;
-        self.append(&mut state, &edit, health)?;
-        state.catalog.enact(&edit);
+        self.append_edit(&mut state, &edit, health)?;
+        state.catalog.apply_checked(&edit);
         install(prepared);
         self.rewrite_if_large(&mut state, health, ids)
     }
 
     /// The last edit of a clean close: a database that is already closed for everybody else.
-    pub fn close(&self, edit: &Edit, health: &Health) -> Result<()> {
+    pub fn append_clean_close(&self, edit: &ManifestEdit, health: &Health) -> Result<()> {
         let mut state = self.state.lock();
-        let clock = self.clock.beyond(state.catalog.clock);
-        self.append(&mut state, &Edit { clock, ..edit.clone() }, health)
+        let clock = self.clock.newer_than(state.catalog.expiry_clock_ms);
+        self.append_edit(&mut state, &ManifestEdit { expiry_clock_ms: clock, ..edit.clone() }, health)
     }
 
-    fn append(&self, state: &mut MutexGuard<'_, State>, edit: &Edit, health: &Health) -> Result<()> {
-        let number = self.edits() + 1;
-        let mut record = Finished::around(RecordKind::Edit, &codec::encode(edit), 1);
+    fn append_edit(&self, state: &mut MutexGuard<'_, ManifestState>, edit: &ManifestEdit, health: &Health) -> Result<()> {
+        let number = self.last_edit() + 1;
+        let mut record = EncodedRecord::from_payload(RecordKind::Edit, &codec::encode_edit(edit), 1);
         let before = state.writer.offset();
-        let stamp = Stamp { lsn: number, durable: number - 1, edits: 0 };
+        let stamp = RecordStamp { lsn: number, durable_lsn: number - 1, manifest_edits: 0 };
         if let Err(e) = state.writer.append(stamp, &mut [&mut record]) {
-            if e.kind() == ErrorKind::NoSpace && state.writer.roll_back().is_ok() {
+            if e.kind() == ErrorKind::NoSpace && state.writer.roll_back_append().is_ok() {
                 return Err(e);
             }
-            return Err(poison(e, health));
+            return Err(poison_health(e, health));
         }
-        state.writer.file().sync().map_err(|e| poison(e, health))?;
+        state.writer.file().sync().map_err(|e| poison_health(e, health))?;
         self.counters.manifest_edits.add(1);
         self.counters.manifest_bytes_written.add(state.writer.offset() - before);
-        self.counters.io.wrote(Cause::Manifest, 1, state.writer.offset() - before);
-        self.edits.store(number, SeqCst);
+        self.counters.io.record_writes(IoActivity::Manifest, 1, state.writer.offset() - before);
+        self.last_edit.store(number, SeqCst);
         Ok(())
     }
 
     fn rewrite_if_large(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, ManifestState>,
         health: &Health,
         ids: &AtomicU64,
     ) -> Result<()> {
@@ -202,32 +202,32 @@ impl Manifest {
             return Ok(());
         }
         let id = FileId(ids.fetch_add(1, SeqCst));
-        state.catalog.next.0 = state.catalog.next.0.max(id.0 + 1);
-        let number = self.edits() + 1;
-        match write_snapshot(&*self.dir, self.place, id, number, &state.catalog, || {
+        state.catalog.next_ids.0 = state.catalog.next_ids.0.max(id.0 + 1);
+        let number = self.last_edit() + 1;
+        match write_snapshot(&*self.dir, self.identity, id, number, &state.catalog, || {
             self.dir_sync.sync(health)
         }) {
             Ok(writer) => {
                 state.snapshot_bytes = writer.offset();
                 state.writer = writer;
-                self.edits.store(number, SeqCst);
+                self.last_edit.store(number, SeqCst);
                 self.counters.manifest_bytes_written.add(state.snapshot_bytes);
-                self.counters.io.wrote(Cause::Manifest, 1, state.snapshot_bytes);
-                health.set_background(Slot::Manifest, None);
+                self.counters.io.record_writes(IoActivity::Manifest, 1, state.snapshot_bytes);
+                health.set_background_error(BackgroundTask::Manifest, None);
                 Ok(())
             }
             // Whether the rename survives a crash is unknown: both manifests would have to be appended to.
-            Err(e) if e.kind() == ErrorKind::OutcomeUnknown => Err(poison(e, health)),
+            Err(e) if e.kind() == ErrorKind::OutcomeUnknown => Err(poison_health(e, health)),
             // The old manifest still stands and goes on growing; the next edit tries again.
             Err(e) => {
-                health.set_background(Slot::Manifest, Some(e));
+                health.set_background_error(BackgroundTask::Manifest, Some(e));
                 Ok(())
             }
         }
     }
 }
 
-fn poison(e: Error, health: &Health) -> Error {
+fn poison_health(e: Error, health: &Health) -> Error {
     let unknown = e.wrap(ErrorKind::OutcomeUnknown, "a manifest write failed");
     health.poison(&unknown);
     unknown

@@ -7,18 +7,18 @@
 //!
 //! Bounded is what memtables hold, by their share of the memory budget; beside them one record at a time is in memory.
 
-use super::insert::{Parts, insert};
-use super::relog::{open_to_read, read};
+use super::insert::{ReplayedOps, insert_ops};
+use super::new_log::{reopen_segment, read_record};
 use crate::ballast;
 use crate::commit::rotate;
-use crate::core::Core;
-use crate::family::Family;
+use crate::core::EngineCore;
+use crate::family::FamilyState;
 use crate::jobs::{compact, flush};
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
-use perigee_file::log::prepare::operations;
-use perigee_file::log::{Ops, Record};
-use perigee_file::name;
+use perigee_file::log::prepare::ops_payload_range;
+use perigee_file::log::{BatchOps, LogRecord};
+use perigee_file::filename;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -31,7 +31,7 @@ const FLUSH_BYTES_MIN: u64 = 256 << 10;
 
 /// What is replayed.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct ReplayRange {
     /// The first operation that may not be in tables.
     pub from: u64,
     /// The one behind the last.
@@ -40,54 +40,54 @@ pub struct Span {
 
 /// What the second reading did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CaughtUp {
+pub struct CatchUpSummary {
     /// Operations put into memtables.
     pub operations: u64,
     /// Most bytes that memtables held at a time.
     pub peak_bytes: u64,
 }
 
-struct CatchUp<'a> {
-    core: &'a Arc<Core>,
+struct LogCatchUp<'a> {
+    core: &'a Arc<EngineCore>,
     /// The families, and how far each had been flushed when the log was verified.
-    families: BTreeMap<FamilyId, (Arc<Family>, SeqNo)>,
+    families: BTreeMap<FamilyId, (Arc<FamilyState>, SeqNo)>,
     /// Segments stay from here on, because others of their operations are replayed later.
-    held_from: u64,
-    done: CaughtUp,
+    pinned_from: u64,
+    summary: CatchUpSummary,
     /// No room for tables: the rest stays in memory, or the database could not be opened at all.
     is_full: bool,
 }
 
 /// Reads the log once more, or once for each group of families, and puts what is not in tables into memtables, which are flushed
 /// when they exceed their share. `bytes`: what the operations of each family take in memory.
-pub fn catch_up(
-    core: &Arc<Core>,
-    span: Span,
+pub fn catch_up_log(
+    core: &Arc<EngineCore>,
+    span: ReplayRange,
     flushed: &BTreeMap<FamilyId, SeqNo>,
     bytes: &BTreeMap<FamilyId, u64>,
-) -> Result<CaughtUp> {
-    core.unreplayed.store(span.from, SeqCst);
-    let groups = groups(bytes, core.memory.share() / 2);
-    let (mut done, mut is_full, mut left) = (CaughtUp::default(), false, groups.len());
+) -> Result<CatchUpSummary> {
+    core.replay_position.store(span.from, SeqCst);
+    let groups = group_families(bytes, core.memory_budget.memtable_share() / 2);
+    let (mut done, mut is_full, mut left) = (CatchUpSummary::default(), false, groups.len());
     for group in groups {
         left -= 1;
         let of = |id: &FamilyId| Some((*id, (core.families.by_id(*id)?, *flushed.get(id)?)));
         let families = group.iter().filter_map(of).collect();
         let held_from = if left > 0 { span.from } else { u64::MAX };
-        let mut c = CatchUp { core, families, held_from, done, is_full };
+        let mut c = LogCatchUp { core, families, pinned_from: held_from, summary: done, is_full };
         c.read_log(span)?;
         if left > 0 {
-            c.finish_group()?;
+            c.seal_group()?;
         }
-        (done, is_full) = (c.done, c.is_full);
+        (done, is_full) = (c.summary, c.is_full);
     }
-    core.unreplayed.store(u64::MAX, SeqCst);
+    core.replay_position.store(u64::MAX, SeqCst);
     Ok(done)
 }
 
 /// Which families are replayed together, so that memtables hold no more than `limit`: all, where each can be flushed with enough
 /// bytes; else the small ones together, and one that is larger than the limit alone.
-fn groups(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
+fn group_families(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
     let mut all: Vec<(u64, FamilyId)> = bytes.iter().map(|(id, bytes)| (*bytes, *id)).collect();
     if all.len() as u64 * FLUSH_BYTES_MIN <= limit {
         return vec![all.into_iter().map(|(_, id)| id).collect()];
@@ -105,49 +105,49 @@ fn groups(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
     groups
 }
 
-impl CatchUp<'_> {
-    fn read_log(&mut self, span: Span) -> Result<()> {
-        let segments = self.core.wal.appender().firsts();
+impl LogCatchUp<'_> {
+    fn read_log(&mut self, span: ReplayRange) -> Result<()> {
+        let segments = self.core.wal.appender().segment_first_lsns();
         let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.to]);
         for ((id, first), end) in segments.iter().zip(ends) {
             let end = end.min(span.to);
             if *first < end && end > span.from {
-                self.segment(*id, *first, end)?;
+                self.replay_segment(*id, *first, end)?;
             }
         }
         Ok(())
     }
 
     /// The memtables of this group make room for the next.
-    fn finish_group(&mut self) -> Result<()> {
+    fn seal_group(&mut self) -> Result<()> {
         for (family, _) in self.families.values() {
-            family.tree.seal();
+            family.tree.seal_memtable();
         }
         self.core.refresh_load();
-        self.make_room()
+        self.flush_over_share()
     }
 
-    fn segment(&mut self, id: perigee_base::FileId, first: u64, end: u64) -> Result<()> {
-        let file = name::file_name(id, FileKind::Wal);
-        let mut log = open_to_read(&*self.core.dir, self.core.database, id, first)?;
+    fn replay_segment(&mut self, id: perigee_base::FileId, first: u64, end: u64) -> Result<()> {
+        let file = filename::file_name(id, FileKind::Wal);
+        let mut log = reopen_segment(&*self.core.dir, self.core.database_id, id, first)?;
         let mut next = first;
         while next < end {
-            let record = read(&mut log, &file)?;
+            let record = read_record(&mut log, &file)?;
             let offset = record.offset;
-            next = record.header.lsn + u64::from(record.header.count);
-            self.record(record).map_err(|e| e.at(&file, offset))?;
+            next = record.header.lsn + u64::from(record.header.lsn_count);
+            self.replay_record(record).map_err(|e| e.at(&file, offset))?;
             // What is not replayed yet keeps its segment.
-            self.core.unreplayed.store(next.min(self.held_from), SeqCst);
-            self.make_room()?;
+            self.core.replay_position.store(next.min(self.pinned_from), SeqCst);
+            self.flush_over_share()?;
         }
         Ok(())
     }
 
-    fn record(&mut self, record: Record) -> Result<()> {
-        let (base, count) = (record.header.lsn, record.header.count);
-        let at = operations(record.header.kind, &record.payload)?;
-        let mut parts = Parts::new();
-        for (n, op) in Ops::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
+    fn replay_record(&mut self, record: LogRecord) -> Result<()> {
+        let (base, count) = (record.header.lsn, record.header.lsn_count);
+        let at = ops_payload_range(record.header.kind, &record.payload)?;
+        let mut parts = ReplayedOps::new();
+        for (n, op) in BatchOps::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
             let op = op?;
             let seq = SeqNo(n as u64);
             // Families that are gone, and operations that only take a number, were checked when the log was verified.
@@ -157,34 +157,34 @@ impl CatchUp<'_> {
         }
         let buffer = Arc::new(record.payload);
         let family = |id: FamilyId| self.families.get(&id).map(|(f, _)| Arc::clone(f));
-        let grown = insert(&buffer, (base, count), &parts, &family, &self.core.shared, true)?;
-        self.core.memtables_grew(grown);
-        self.done.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
-        self.done.peak_bytes = self.done.peak_bytes.max(self.core.memory.replayed_bytes());
+        let grown = insert_ops(&buffer, (base, count), &parts, &family, &self.core.shared_batches, true)?;
+        self.core.add_memtable_bytes(grown);
+        self.summary.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
+        self.summary.peak_bytes = self.summary.peak_bytes.max(self.core.memory_budget.total_memtable_bytes());
         for (family, _) in parts.keys().filter_map(|id| self.families.get(id)) {
-            if family.is_full() {
-                family.tree.seal();
+            if family.is_memtable_full() {
+                family.tree.seal_memtable();
             }
         }
         Ok(())
     }
 
     /// Flushes memtables that are full, and others while all together exceed their share.
-    fn make_room(&mut self) -> Result<()> {
+    fn flush_over_share(&mut self) -> Result<()> {
         let core = self.core;
         if self.is_full {
             return Ok(());
         }
-        let over = rotate::over_budget(core);
+        let over = rotate::families_over_budget(core);
         for family in &over {
-            family.tree.seal();
+            family.tree.seal_memtable();
         }
-        if over.is_empty() && core.memory.memtables().1 == 0 {
+        if over.is_empty() && core.memory_budget.memtable_bytes().1 == 0 {
             return Ok(());
         }
-        match flush_all(core) {
+        match flush_and_compact(core) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let again = if ballast::give_up(&*core.dir)? { flush_all(core) } else { Err(e) };
+                let again = if ballast::remove(&*core.dir)? { flush_and_compact(core) } else { Err(e) };
                 self.is_full = is_no_space(&again);
                 if self.is_full { Ok(()) } else { again }
             }
@@ -198,23 +198,23 @@ fn is_no_space(done: &Result<()>) -> bool {
 }
 
 /// Flushes all sealed memtables, and merges tables where many have come together.
-fn flush_all(core: &Arc<Core>) -> Result<()> {
-    core.memory.look_again();
+fn flush_and_compact(core: &Arc<EngineCore>) -> Result<()> {
+    core.memory_budget.clear_nothing_to_seal();
     core.refresh_load();
-    while flush::one(core)? {
-        job_over(core);
+    while flush::flush_oldest(core)? {
+        finish_job(core);
     }
     // A merge that fails is tried again, and told of, by the thread that it belongs to.
-    while core.load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS && compact::one(core).is_ok_and(|done| done) {
-        job_over(core);
+    while core.worst_family_load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS && compact::compact_most_urgent(core).is_ok_and(|done| done) {
+        finish_job(core);
     }
     Ok(())
 }
 
-fn job_over(core: &Core) {
-    core.job_over();
+fn finish_job(core: &EngineCore) {
+    core.release_job_memory();
     // What cannot be removed now is an orphan of the next open.
-    let _ = core.retire.sweep(&core.shelf);
+    let _ = core.obsolete_files.delete_unreferenced(&core.table_cache);
 }
 
 #[cfg(test)]
@@ -225,7 +225,7 @@ mod tests {
     fn many_small_families_are_replayed_group_by_group() {
         let of = |bytes: &[u64], limit| {
             let all = bytes.iter().enumerate().map(|(i, bytes)| (FamilyId(i as u32), *bytes)).collect();
-            groups(&all, limit).iter().map(|g| g.iter().map(|id| id.0).collect()).collect::<Vec<Vec<u32>>>()
+            group_families(&all, limit).iter().map(|g| g.iter().map(|id| id.0).collect()).collect::<Vec<Vec<u32>>>()
         };
         let large = FLUSH_BYTES_MIN * 2;
         assert_eq!(of(&[u64::MAX / 4, 5], large), [[0, 1]], "each can be flushed with enough bytes");

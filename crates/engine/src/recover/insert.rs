@@ -1,10 +1,10 @@
 //! Puts the operations of a log record into the memtables of their families. Must not know where the record was read, or
 //! what becomes of it.
 
-use crate::family::Family;
-use crate::shared::{SharedBatches, bytes_of, of_batch};
+use crate::family::FamilyState;
+use crate::shared_batches::{SharedBatches, operation_bytes, batch_share};
 use perigee_base::{FamilyId, Result, SeqNo};
-use perigee_file::log::Op;
+use perigee_file::log::BatchOp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use std::sync::Arc;
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// The operations of a record by family, each with its place among the record's numbers.
-pub type Parts = BTreeMap<FamilyId, Vec<(Op, SeqNo)>>;
+pub type ReplayedOps = BTreeMap<FamilyId, Vec<(BatchOp, SeqNo)>>;
 
 /// What an operation takes in a memtable beside its key and value, about.
 const OP_BYTES: usize = 72;
 
 /// Bytes that an operation takes in a memtable, about.
-pub fn memory_bytes(op: &Op) -> u64 {
+pub fn op_memory_bytes(op: &BatchOp) -> u64 {
     (op.key.len() + op.value.len() + OP_BYTES) as u64
 }
 
@@ -27,15 +27,15 @@ pub fn memory_bytes(op: &Op) -> u64 {
 ///
 /// # Errors
 /// `NoMemory` if a memtable's address space is exhausted.
-pub fn insert(
+pub fn insert_ops(
     buffer: &Arc<Vec<u8>>,
     (base, count): (u64, u32),
-    parts: &Parts,
-    family: &dyn Fn(FamilyId) -> Option<Arc<Family>>,
+    parts: &ReplayedOps,
+    family: &dyn Fn(FamilyId) -> Option<Arc<FamilyState>>,
     batches: &SharedBatches,
     copied: bool,
 ) -> Result<u64> {
-    let all: u64 = parts.values().map(|ops| bytes_of(ops)).sum();
+    let all: u64 = parts.values().map(|ops| operation_bytes(ops)).sum();
     let copied = copied && (buffer.len() <= COPIED_BYTES_MAX || all * 2 < buffer.len() as u64);
     let shared =
         (parts.len() > 1 && !copied).then(|| batches.add(buffer.capacity(), base + u64::from(count) - 1));
@@ -47,8 +47,8 @@ pub fn insert(
         if copied {
             active.insert_copied(buffer, base, ops)?;
         } else {
-            let mine = shared.as_ref().map(|of| of_batch(of, bytes_of(ops), all));
-            active.insert_part(buffer, base, ops, mine)?;
+            let mine = shared.as_ref().map(|of| batch_share(of, operation_bytes(ops), all));
+            active.insert_shared(buffer, base, ops, mine)?;
         }
         grown += active.bytes().saturating_sub(before);
     }

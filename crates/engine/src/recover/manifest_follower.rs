@@ -4,14 +4,14 @@
 //! A writer removes a file only after an edit that no longer names it. So a file that cannot be opened, and that the manifest read
 //! afterwards still names, was not removed by a writer. Each round reads and opens only what the writer has added since the round before.
 
-use super::manifest::{Found, ManifestReader};
-use crate::manifest::{Catalog, Edit};
+use super::manifest_reader::{RecoveredManifest, ManifestReader};
+use crate::manifest::{Catalog, ManifestEdit};
 use perigee_base::bug::{self, Bug};
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
-use perigee_env::fs::readonly::ReadOnlyDir;
-use perigee_file::name;
+use perigee_env::fs::read_only_dir::ReadOnlyDir;
+use perigee_file::filename;
 use std::collections::BTreeSet;
 
 /// Rounds in a row in which files vanish before they are open. Only damage, or a writer that removes files faster than they can be
@@ -21,15 +21,15 @@ const ROUNDS_MAX: u32 = 10_000;
 const ROUNDS_KEPT: u32 = 64;
 
 /// A file that a catalog names, with the family that it is of (a segment of the log: [`FamilyId::NOBODY`]). Clones share files.
-type Named = (FileId, FileKind, FamilyId);
+type NamedFile = (FileId, FileKind, FamilyId);
 
 /// A change of the contents that is in the manifest, but not in the catalog that was pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum UnloggedChange {
     /// The first of them has this number.
-    At(SeqNo),
+    FirstAt(SeqNo),
     /// There may be some: the manifest was replaced, and the new one no longer lists them.
-    Forgotten,
+    Unknown,
 }
 
 /// The manifest as far as it was read, and what came after the catalog that was pinned.
@@ -39,8 +39,8 @@ pub struct ManifestFollower<'a> {
     boot: u64,
     manifest: ManifestReader,
     /// Every change that the pinned catalog lacks has a larger number.
-    known: SeqNo,
-    change: Option<Change>,
+    known_up_to: SeqNo,
+    change: Option<UnloggedChange>,
     /// The manifest was replaced since the catalog was pinned.
     is_replaced: bool,
 }
@@ -48,9 +48,9 @@ pub struct ManifestFollower<'a> {
 impl<'a> ManifestFollower<'a> {
     /// Reads the manifest in `dir`.
     pub fn new(dir: &'a ReadOnlyDir, boot: u64) -> Result<ManifestFollower<'a>> {
-        let manifest = open(dir, boot)?;
+        let manifest = open_manifest(dir, boot)?;
         let known = last_change(manifest.catalog());
-        Ok(ManifestFollower { dir, boot, manifest, known, change: None, is_replaced: false })
+        Ok(ManifestFollower { dir, boot, manifest, known_up_to: known, change: None, is_replaced: false })
     }
 
     /// The boot of the machine now.
@@ -58,8 +58,8 @@ impl<'a> ManifestFollower<'a> {
         self.boot
     }
     /// Number of the last edit read.
-    pub fn edits(&self) -> u64 {
-        self.manifest.edits()
+    pub fn last_edit(&self) -> u64 {
+        self.manifest.last_edit()
     }
     /// The catalog as of the last edit read.
     pub fn catalog(&self) -> &Catalog {
@@ -71,16 +71,16 @@ impl<'a> ManifestFollower<'a> {
     ///
     /// # Errors
     /// `Busy` if the writer removed files before they could be opened, very often in a row.
-    pub fn pin(&mut self) -> Result<Found> {
-        let rereads = bug::on(Bug::ReaderRereadsManifest);
+    pub fn pin_files(&mut self) -> Result<RecoveredManifest> {
+        let rereads = bug::is_active(Bug::ReaderRereadsManifest);
         if !rereads {
-            self.read_on()?;
+            self.read_new_edits()?;
         }
-        let mut missing = self.hold(all_files(self.catalog()));
+        let mut missing = self.open_files(all_files(self.catalog()));
         let mut rounds = 0;
         while !missing.is_empty() {
-            let added = self.read_on()?;
-            if missing.iter().any(|file| names(self.catalog(), *file)) {
+            let added = self.read_new_edits()?;
+            if missing.iter().any(|file| is_named(self.catalog(), *file)) {
                 break;
             }
             rounds += 1;
@@ -91,20 +91,20 @@ impl<'a> ManifestFollower<'a> {
                 ));
             }
             if rounds % ROUNDS_KEPT == 0 {
-                self.release_unnamed();
+                self.close_unnamed();
             }
-            missing = self.hold(added);
+            missing = self.open_files(added);
         }
-        self.release_unnamed();
-        (self.known, self.change) = (last_change(self.catalog()), None);
+        self.close_unnamed();
+        (self.known_up_to, self.change) = (last_change(self.catalog()), None);
         self.is_replaced = false;
-        self.manifest.found()
+        self.manifest.validated()
     }
 
     /// Reads on, and returns the first change since [`ManifestFollower::pin`], if its number is not larger than `last`.
-    pub fn change_up_to(&mut self, last: u64) -> Result<Option<Change>> {
-        self.read_on()?;
-        Ok(self.change.filter(|change| !matches!(change, Change::At(seq) if seq.0 > last)))
+    pub fn change_up_to(&mut self, last: u64) -> Result<Option<UnloggedChange>> {
+        self.read_new_edits()?;
+        Ok(self.change.filter(|change| !matches!(change, UnloggedChange::FirstAt(seq) if seq.0 > last)))
     }
 
     /// Whether a pinned segment of the log may have lost its end: an open of the database keeps a segment, copies what is not known to be
@@ -119,61 +119,61 @@ impl<'a> ManifestFollower<'a> {
     }
 
     /// Reads on; returns the files that came and are still named.
-    pub fn read_on(&mut self) -> Result<Vec<Named>> {
+    pub fn read_new_edits(&mut self) -> Result<Vec<NamedFile>> {
         let (mut added, mut first) = (Vec::new(), None);
-        self.manifest.read_on(&mut |edit| {
+        self.manifest.read_new_edits(&mut |edit| {
             added.extend(files_added(edit));
-            first = first.or(edit.events.iter().map(|e| e.at).min());
+            first = first.or(edit.events.iter().map(|e| e.seq).min());
         })?;
-        added.retain(|file| names(self.catalog(), *file));
-        self.note(first.map(Change::At));
+        added.retain(|file| is_named(self.catalog(), *file));
+        self.note_change(first.map(UnloggedChange::FirstAt));
         // Asked after reading: the edits of a manifest that is still current were all there.
         if !self.manifest.is_current(self.dir)? {
-            self.manifest = open(self.dir, self.boot)?;
+            self.manifest = open_manifest(self.dir, self.boot)?;
             self.is_replaced = true;
             added = all_files(self.catalog());
-            let (catalog, known) = (self.manifest.catalog(), self.known);
-            let first = catalog.events.iter().map(|e| e.at).filter(|at| *at > known).min();
+            let (catalog, known) = (self.manifest.catalog(), self.known_up_to);
+            let first = catalog.events.iter().map(|e| e.seq).filter(|at| *at > known).min();
             let complete = catalog.oldest_position() <= known;
-            self.note(if complete { first.map(Change::At) } else { Some(Change::Forgotten) });
+            self.note_change(if complete { first.map(UnloggedChange::FirstAt) } else { Some(UnloggedChange::Unknown) });
         }
         Ok(added)
     }
 
     /// Notes a change; the first one counts.
-    fn note(&mut self, change: Option<Change>) {
+    fn note_change(&mut self, change: Option<UnloggedChange>) {
         self.change = self.change.or(change);
     }
 
     /// Opens files, newest first: they are the first to go. Returns those that could not be opened.
-    fn hold(&self, mut files: Vec<Named>) -> Vec<Named> {
+    fn open_files(&self, mut files: Vec<NamedFile>) -> Vec<NamedFile> {
         files.sort_unstable_by_key(|(id, ..)| std::cmp::Reverse(*id));
-        files.retain(|(id, kind, _)| self.dir.hold(&name::file_name(*id, *kind)).is_err());
+        files.retain(|(id, kind, _)| self.dir.pin_file(&filename::file_name(*id, *kind)).is_err());
         files
     }
 
-    fn release_unnamed(&self) {
+    fn close_unnamed(&self) {
         let files = all_files(self.catalog()).into_iter();
-        let names: BTreeSet<String> = files.map(|(id, kind, _)| name::file_name(id, kind)).collect();
-        self.dir.keep_only(&names);
+        let names: BTreeSet<String> = files.map(|(id, kind, _)| filename::file_name(id, kind)).collect();
+        self.dir.retain_pinned(&names);
     }
 }
 
 /// Opens the manifest and reads all of it.
-fn open(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
+fn open_manifest(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
     let mut manifest = ManifestReader::open(dir, boot)?;
-    manifest.read_on(&mut |_| {})?;
+    manifest.read_new_edits(&mut |_| {})?;
     Ok(manifest)
 }
 
 /// A number so that every change that the catalog lacks has a larger one. Numbers of changes ascend from edit to edit, and a segment of
 /// the log goes only after the edits of all changes whose numbers are in it.
 fn last_change(catalog: &Catalog) -> SeqNo {
-    let last = catalog.events.last().map_or(SeqNo::ZERO, |e| e.at);
+    let last = catalog.events.last().map_or(SeqNo::ZERO, |e| e.seq);
     last.max(catalog.oldest_position())
 }
 
-fn all_files(catalog: &Catalog) -> Vec<Named> {
+fn all_files(catalog: &Catalog) -> Vec<NamedFile> {
     let data = catalog.families.iter().flat_map(|(family, entry)| {
         let tables = entry.tables.keys().map(|id| (*id, FileKind::Klog, *family));
         tables.chain(entry.vlogs.keys().map(|id| (*id, FileKind::Vlog, *family)))
@@ -181,7 +181,7 @@ fn all_files(catalog: &Catalog) -> Vec<Named> {
     catalog.logs.iter().map(log_file).chain(data).collect()
 }
 
-fn files_added(edit: &Edit) -> impl Iterator<Item = Named> {
+fn files_added(edit: &ManifestEdit) -> impl Iterator<Item = NamedFile> {
     let data = edit.versions.iter().flat_map(|(family, version)| {
         let tables = version.added.iter().map(|t| (t.meta.id, FileKind::Klog, *family));
         tables.chain(version.vlogs_added.iter().map(|v| (v.id, FileKind::Vlog, *family)))
@@ -189,11 +189,11 @@ fn files_added(edit: &Edit) -> impl Iterator<Item = Named> {
     edit.logs_added.iter().map(log_file).chain(data)
 }
 
-fn log_file((id, _): &(FileId, u64)) -> Named {
-    (*id, FileKind::Wal, FamilyId::NOBODY)
+fn log_file((id, _): &(FileId, u64)) -> NamedFile {
+    (*id, FileKind::Wal, FamilyId::NONE)
 }
 
-fn names(catalog: &Catalog, (id, kind, family): Named) -> bool {
+fn is_named(catalog: &Catalog, (id, kind, family): NamedFile) -> bool {
     match kind {
         FileKind::Klog => catalog.families.get(&family).is_some_and(|f| f.tables.contains_key(&id)),
         FileKind::Vlog => catalog.families.get(&family).is_some_and(|f| f.vlogs.contains_key(&id)),
@@ -204,123 +204,123 @@ fn names(catalog: &Catalog, (id, kind, family): Named) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Befell, FamilyEvent, Place, write_snapshot};
+    use crate::manifest::{FamilyEventKind, FamilyEvent, DatabaseIdentity, write_snapshot};
     use perigee_env::fs::memory::SimDisk;
-    use perigee_env::{Fs, OpenDir};
-    use perigee_file::log::batch::Finished;
-    use perigee_file::log::{LogWriter, RecordKind, Stamp};
+    use perigee_env::{Fs, DirOpenMode};
+    use perigee_file::log::batch::EncodedRecord;
+    use perigee_file::log::{LogWriter, RecordKind, RecordStamp};
     use std::path::Path;
     use std::sync::Arc;
 
-    struct Writer {
+    struct ManifestTestWriter {
         dir: Arc<dyn Dir>,
         log: LogWriter,
         catalog: Catalog,
-        edits: u64,
+        last_edit: u64,
     }
 
-    const PLACE: Place = Place { database: 7, boot: 1 };
+    const IDENTITY: DatabaseIdentity = DatabaseIdentity { database: 7, boot: 1 };
 
-    impl Writer {
-        fn new() -> Writer {
-            let dir = SimDisk::new(1).open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+    impl ManifestTestWriter {
+        fn new() -> ManifestTestWriter {
+            let dir = SimDisk::new(1).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
             let mut catalog = Catalog::default();
             let families = vec![(FamilyId::DEFAULT, "default".into(), Default::default())];
-            catalog.apply(&Edit { next: Some((100, 1, 1)), families, ..Edit::default() }).unwrap();
-            let log = write_snapshot(&*dir, PLACE, FileId(1), 1, &catalog, || Ok(())).unwrap();
-            Writer { dir, log, catalog, edits: 1 }
+            catalog.apply(&ManifestEdit { next_ids: Some((100, 1, 1)), families, ..ManifestEdit::default() }).unwrap();
+            let log = write_snapshot(&*dir, IDENTITY, FileId(1), 1, &catalog, || Ok(())).unwrap();
+            ManifestTestWriter { dir, log, catalog, last_edit: 1 }
         }
-        fn edit(&mut self, edit: Edit) {
-            self.edits += 1;
-            let mut record = Finished::around(RecordKind::Edit, &crate::manifest::encode(&edit), 1);
-            let stamp = Stamp { lsn: self.edits, durable: self.edits - 1, edits: 0 };
+        fn edit(&mut self, edit: ManifestEdit) {
+            self.last_edit += 1;
+            let mut record = EncodedRecord::from_payload(RecordKind::Edit, &crate::manifest::encode_edit(&edit), 1);
+            let stamp = RecordStamp { lsn: self.last_edit, durable_lsn: self.last_edit - 1, manifest_edits: 0 };
             self.log.append(stamp, &mut [&mut record]).unwrap();
             self.catalog.apply(&edit).unwrap();
         }
         /// The manifest is replaced by one that holds the catalog alone.
         fn replace(&mut self) {
-            self.edits += 1;
-            let id = FileId(1 + self.edits);
-            self.log = write_snapshot(&*self.dir, PLACE, id, self.edits, &self.catalog, || Ok(())).unwrap();
+            self.last_edit += 1;
+            let id = FileId(1 + self.last_edit);
+            self.log = write_snapshot(&*self.dir, IDENTITY, id, self.last_edit, &self.catalog, || Ok(())).unwrap();
         }
         fn add_log(&mut self, id: u64, first: u64) {
-            self.dir.create(&name::file_name(FileId(id), FileKind::Wal)).unwrap();
-            self.edit(Edit { logs_added: vec![(FileId(id), first)], ..Edit::default() });
+            self.dir.create(&filename::file_name(FileId(id), FileKind::Wal)).unwrap();
+            self.edit(ManifestEdit { logs_added: vec![(FileId(id), first)], ..ManifestEdit::default() });
         }
         fn remove_log(&mut self, id: u64) {
-            self.edit(Edit { logs_removed: vec![FileId(id)], ..Edit::default() });
-            self.dir.remove(&name::file_name(FileId(id), FileKind::Wal)).unwrap();
+            self.edit(ManifestEdit { logs_removed: vec![FileId(id)], ..ManifestEdit::default() });
+            self.dir.remove(&filename::file_name(FileId(id), FileKind::Wal)).unwrap();
         }
         fn change(&mut self, at: u64) {
             let events =
-                vec![FamilyEvent { at: SeqNo(at), family: FamilyId::DEFAULT, what: Befell::Cleared }];
-            self.edit(Edit { events, ..Edit::default() });
+                vec![FamilyEvent { seq: SeqNo(at), family: FamilyId::DEFAULT, kind: FamilyEventKind::Cleared }];
+            self.edit(ManifestEdit { events, ..ManifestEdit::default() });
         }
     }
 
     #[test]
     fn pinned_files_survive_removal() {
-        let mut writer = Writer::new();
+        let mut writer = ManifestTestWriter::new();
         writer.add_log(10, 1);
-        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
         // What was read is out of date before anything is open.
         writer.add_log(11, 5);
         writer.remove_log(10);
-        let found = follower.pin().unwrap();
+        let found = follower.pin_files().unwrap();
         assert_eq!(found.catalog.logs, [(FileId(11), 5)]);
         writer.add_log(12, 9);
         writer.remove_log(11);
-        assert!(dir.open(&name::file_name(FileId(11), FileKind::Wal)).is_ok());
-        assert_eq!(dir.held_files(), 1);
-        assert_eq!(follower.pin().unwrap().catalog.logs, [(FileId(12), 9)]);
-        assert_eq!(dir.held_files(), 1, "what is no longer named is let go of");
+        assert!(dir.open(&filename::file_name(FileId(11), FileKind::Wal)).is_ok());
+        assert_eq!(dir.pinned_files(), 1);
+        assert_eq!(follower.pin_files().unwrap().catalog.logs, [(FileId(12), 9)]);
+        assert_eq!(dir.pinned_files(), 1, "what is no longer named is let go of");
     }
 
     #[test]
     fn missing_file_that_is_named_ends_pin() {
-        let mut writer = Writer::new();
+        let mut writer = ManifestTestWriter::new();
         writer.add_log(10, 1);
-        writer.dir.remove(&name::file_name(FileId(10), FileKind::Wal)).unwrap();
-        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
-        let found = ManifestFollower::new(&dir, 1).unwrap().pin().unwrap();
+        writer.dir.remove(&filename::file_name(FileId(10), FileKind::Wal)).unwrap();
+        let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
+        let found = ManifestFollower::new(&dir, 1).unwrap().pin_files().unwrap();
         assert_eq!(found.catalog.logs.len(), 1);
-        assert_eq!(dir.held_files(), 0);
+        assert_eq!(dir.pinned_files(), 0);
     }
 
     #[test]
     fn first_change_since_pin_is_reported() {
-        let mut writer = Writer::new();
+        let mut writer = ManifestTestWriter::new();
         writer.add_log(10, 1);
         writer.change(3);
-        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
-        follower.pin().unwrap();
+        follower.pin_files().unwrap();
         assert_eq!(follower.change_up_to(100).unwrap(), None, "the catalog has it");
         writer.change(7);
         writer.change(9);
         assert_eq!(follower.change_up_to(6).unwrap(), None, "it is behind what was replayed");
-        assert_eq!(follower.change_up_to(7).unwrap(), Some(Change::At(SeqNo(7))));
-        follower.pin().unwrap();
+        assert_eq!(follower.change_up_to(7).unwrap(), Some(UnloggedChange::FirstAt(SeqNo(7))));
+        follower.pin_files().unwrap();
         assert_eq!(follower.change_up_to(100).unwrap(), None);
     }
 
     #[test]
     fn replaced_manifest_lists_changes_or_says_that_it_cannot() {
-        let mut writer = Writer::new();
+        let mut writer = ManifestTestWriter::new();
         writer.add_log(10, 1);
         writer.change(3);
-        let dir = ReadOnlyDir::holding(Arc::clone(&writer.dir));
+        let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
-        follower.pin().unwrap();
+        follower.pin_files().unwrap();
         writer.replace();
         assert_eq!(follower.change_up_to(100).unwrap(), None, "nothing has changed but the file");
         // Replaced twice: the change is in no manifest that was read, but in the list of the last.
         writer.replace();
         writer.change(7);
         writer.replace();
-        assert_eq!(follower.change_up_to(100).unwrap(), Some(Change::At(SeqNo(7))));
-        follower.pin().unwrap();
+        assert_eq!(follower.change_up_to(100).unwrap(), Some(UnloggedChange::FirstAt(SeqNo(7))));
+        follower.pin_files().unwrap();
         // The log goes, and the event with it.
         writer.replace();
         writer.change(20);
@@ -328,6 +328,6 @@ mod tests {
         writer.remove_log(10);
         writer.replace();
         assert_eq!(writer.catalog.events, []);
-        assert_eq!(follower.change_up_to(100).unwrap(), Some(Change::Forgotten));
+        assert_eq!(follower.change_up_to(100).unwrap(), Some(UnloggedChange::Unknown));
     }
 }

@@ -6,51 +6,51 @@
 //! [`open`] says "from here on we write", a failure has changed no byte.
 
 mod insert;
-mod manifest;
+mod manifest_reader;
 mod manifest_follower;
 mod orphans;
-mod replayed;
-pub mod foreign;
+mod replay_result;
+pub mod foreign_dir;
 mod replay;
-mod relog;
+mod new_log;
 mod catch_up;
-mod readonly;
-mod sharing;
+mod read_only;
+mod shared_opener;
 
 use crate::ballast;
-use crate::control::Control;
-use crate::core::Core;
-use crate::dirsync::DirSync;
+use crate::job_control::JobControl;
+use crate::core::EngineCore;
+use crate::dir_sync::DirSync;
 use crate::events;
-use crate::family::{Families, Family};
+use crate::family::{Families, FamilyState};
 use crate::health::Health;
 use crate::info_log::InfoLog;
-use crate::listener::Audience;
+use crate::log_listener::ListenerQueue;
 use crate::manifest::{Catalog, Manifest};
-use crate::memory::{self, Memory, Owners};
-use crate::now::{HighWater, LogicalClock};
-use crate::retire::Retire;
+use crate::memory_budget::{self, MemoryBudget, MemoryUsage};
+use crate::logical_clock::{ClockHighWater, LogicalClock};
+use crate::obsolete_files::ObsoleteFiles;
 use crate::settings::Settings;
 use crate::signal::Signal;
-use crate::snapshot::Snapshots;
-use crate::space::Space;
-use crate::stalls::Stalls;
-use crate::throttle::Throttle;
+use crate::snapshot::SnapshotList;
+use crate::disk_space::DiskSpaceGuard;
+use crate::write_stalls::WriteStalls;
+use crate::rate_limiter::RateLimiter;
 use crate::wal::Wal;
-use crate::watermark::Watermark;
-use catch_up::{Span, catch_up};
+use crate::watermark_timer::WatermarkTimer;
+use catch_up::{ReplayRange, catch_up_log};
 use perigee_base::bug::{self, Bug};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::sync::Mutex;
-use perigee_env::{Dir, Env, OpenDir};
-use perigee_file::{BlockCache, Handles, Limit, Shelf};
-use perigee_tree::version::Opener;
-use perigee_tree::{Tree, Version, VersionEdit};
-pub use readonly::open_read_only;
-use relog::{Anew, Copying, NewLog, remove_old, trim_all};
-use replayed::Replayed;
-use sharing::Sharing;
+use perigee_env::{Dir, Env, DirOpenMode};
+use perigee_file::{BlockCache, FileHandleCache, HandleLimit, TableCache};
+use perigee_tree::version::FileOpener;
+use perigee_tree::{LsmTree, Version, VersionEdit};
+pub use read_only::open_read_only;
+use new_log::{NewLogInput, LogCopyMode, NewLog, remove_old_segments, trim_segments};
+use replay_result::ReplayResult;
+use shared_opener::SharedFileOpener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -60,22 +60,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 ///
 /// # Errors
 /// `NotFound` if there is no database; `Corruption`, `FormatTooNew`, `Io`.
-pub fn families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool)>> {
-    let dir = env.fs.open_dir(path, OpenDir::Existing)?;
-    let found = manifest::read_existing(&*dir, env.fs.boot_id())?;
+pub fn list_families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool)>> {
+    let dir = env.fs.open_dir(path, DirOpenMode::Existing)?;
+    let found = manifest_reader::read_existing(&*dir, env.fs.boot_id())?;
     let missing = || Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display()));
     let found = found.ok_or_else(missing)?;
-    let of = |f: &crate::manifest::FamilyEntry| {
-        (f.name.clone(), f.settings.order.name().to_string(), !f.tables.is_empty())
+    let of = |f: &crate::manifest::CatalogFamily| {
+        (f.name.clone(), f.settings.comparator.name().to_string(), !f.tables.is_empty())
     };
     Ok(found.catalog.families.values().map(of).collect())
 }
 
 /// What recovery found and did.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct RecoverySummary {
     /// The last operation.
-    pub recovered: u64,
+    pub last_seq: u64,
     /// Operations replayed from the log.
     pub replayed: u64,
     /// Bytes cut from the ends of logs.
@@ -91,265 +91,265 @@ pub struct Report {
     /// How long it took.
     pub elapsed_us: u64,
     /// Family settings that differ from those stored before, `family: name: old -> new`.
-    pub changed: Vec<String>,
+    pub changed_settings: Vec<String>,
 }
 
 /// Opens the database in `dir`, whose lock is held.
-pub fn open(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Arc<Core>, Report)> {
+pub fn open_database(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Arc<EngineCore>, RecoverySummary)> {
     let start = env.clock.monotonic_us();
-    let mut found = manifest::read(&env, &*dir, boot, &settings)?;
-    check_orders(&found.catalog, &settings)?;
-    if bug::on(Bug::DeleteUnknownFiles) {
+    let mut found = manifest_reader::read_or_create(&env, &*dir, boot, &settings)?;
+    check_comparators(&found.catalog, &settings)?;
+    if bug::is_active(Bug::DeleteUnknownFiles) {
         orphans::remove_all_unknown(&*dir, &found.catalog)?;
     }
     let counters = Arc::new(Counters::default());
-    let memory = Memory::new(budget(&env, &settings), settings.block_cache_bytes);
-    let cache = Arc::new(BlockCache::new(memory.cache_max.min(memory.budget)));
-    let handles = handles(&env, &dir, &settings);
+    let memory = MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
+    let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
+    let handles = file_handles(&env, &dir, &settings);
     let shelf =
-        Shelf::with_open_files(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), handles);
-    let shelf = Arc::new(shelf.with_buffer_bytes(memory::buffer_bytes(memory.budget)));
+        TableCache::with_file_handles(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), handles);
+    let shelf = Arc::new(shelf.with_buffer_bytes(memory_budget::file_buffer_bytes(memory.limit)));
     let clock = Arc::clone(&env.clock);
-    let now = Arc::new(LogicalClock::new(clock, found.catalog.clock, Arc::clone(&counters)));
+    let now = Arc::new(LogicalClock::new(clock, found.catalog.expiry_clock_ms, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
     let mut replayed = {
-        let _span = events::span("recovery", "replay");
-        replay::replay(&*dir, &found, boot, &families, replay_limit(&memory, &shelf, families.len()))?
+        let _span = events::enter_span("recovery", "replay");
+        replay::replay_log(&*dir, &found, boot, &families, replay_limit(&memory, &shelf, families.len()))?
     };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
-    let families = renew(families, &found.catalog, &settings);
+    let families = apply_family_settings(families, &found.catalog, &settings);
 
     // From here on we write.
-    let ids = Arc::new(AtomicU64::new(orphans::next_id(&*dir, &found.catalog)?));
+    let ids = Arc::new(AtomicU64::new(orphans::next_unused_id(&*dir, &found.catalog)?));
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
     let retention = settings.log_retention;
-    let segment_bytes = memory.segment_bytes();
-    let anew = Anew {
+    let segment_bytes = memory.relog_segment_bytes();
+    let anew = NewLogInput {
         dir: &dir,
-        found: &found,
+        manifest: &found,
         boot,
         replayed: &replayed,
-        cut,
-        retention,
+        is_cut: cut,
+        retention_bytes: retention,
         segment_bytes,
         ids: &ids,
     };
     let clocks = || (&counters, now.high_water());
-    let (log, (manifest, dir_sync)) = write_anew(anew, &clocks)?;
+    let (log, (manifest, dir_sync)) = write_log_and_manifest(anew, &clocks)?;
     // The database is whole already: what cannot be tidied now is left for the next open.
     let catalog = manifest.catalog();
     if !cut {
-        remove_old(&*dir, &found.catalog, &catalog);
+        remove_old_segments(&*dir, &found.catalog, &catalog);
     }
-    trim_all(&*dir, &log.kept);
-    let orphans = orphans::tidy(&*dir, &catalog, manifest.edits(), cut).unwrap_or(0);
+    trim_segments(&*dir, &log.retained_segments);
+    let orphans = orphans::move_to_trash(&*dir, &catalog, manifest.last_edit(), cut).unwrap_or(0);
 
-    let mut report = Report {
-        recovered: replayed.next - 1,
+    let mut report = RecoverySummary {
+        last_seq: replayed.next_lsn - 1,
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
         reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].concat(),
         orphans,
-        clean: found.catalog.clean.is_some(),
+        clean: found.catalog.clean_close.is_some(),
         peak_bytes: replayed.peak_bytes,
         elapsed_us: 0,
-        changed,
+        changed_settings: changed,
     };
     replayed.records = Vec::new();
     let clock = Arc::clone(&env.clock);
-    let standing = Standing { memory, env, dir, boot, settings, counters, now, shelf, families };
+    let standing = RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
     let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
-    let numbers = (found.database, catalog.next.2);
+    let numbers = (found.database, catalog.next_ids.2);
     // What follows may need the memory.
     drop((found, catalog));
-    let core = assemble(standing, numbers, &mut replayed, log, (manifest, dir_sync), ids)?;
+    let core = assemble_core(standing, numbers, &mut replayed, log, (manifest, dir_sync), ids)?;
     let core = Arc::new(core);
-    if replayed.deferred {
-        let span = Span { from: replayed.first, to: replayed.next };
-        let done = catch_up(&core, span, &flushed, &replayed.family_bytes)?;
+    if replayed.is_deferred {
+        let span = ReplayRange { from: replayed.first_lsn, to: replayed.next_lsn };
+        let done = catch_up_log(&core, span, &flushed, &replayed.family_bytes)?;
         (report.replayed, report.peak_bytes) = (done.operations, report.peak_bytes.max(done.peak_bytes));
     }
-    core.memory.freed(report.peak_bytes);
-    core.job_over();
+    core.memory_budget.add_freed_bytes(report.peak_bytes);
+    core.release_job_memory();
     report.elapsed_us = clock.monotonic_us().saturating_sub(start);
     Ok((core, report))
 }
 
 /// What replay may hold before it has to flush: as much as active memtables may before some of them are sealed.
-fn replay_limit(memory: &Memory, shelf: &Shelf, families: usize) -> u64 {
+fn replay_limit(memory: &MemoryBudget, shelf: &TableCache, families: usize) -> u64 {
     let (all, filters) = (shelf.resident_bytes(), shelf.filter_bytes());
-    let objects = memory::object_bytes(families, shelf.tables());
-    let owners = Owners { indexes: all.saturating_sub(filters), filters, objects, ..Owners::default() };
-    memory::memtable_share(memory.budget, &owners) / 2
+    let objects = memory_budget::object_bytes(families, shelf.open_table_count());
+    let owners = MemoryUsage { indexes: all.saturating_sub(filters), filters, objects, ..MemoryUsage::default() };
+    memory_budget::memtable_share(memory.limit, &owners) / 2
 }
 
 /// Writes the log and the manifest. A full disk needs room first; where there is none, as much of the old log stays as can be
 /// trusted.
-fn write_anew<'a>(
-    anew: Anew<'_>,
-    clocks: &dyn Fn() -> (&'a Arc<Counters>, Arc<HighWater>),
-) -> Result<Written> {
-    let is_full = |w: &Result<Written>| w.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
-    let copying = if anew.replayed.deferred { Copying::Unsynced } else { Copying::All };
-    let mut written = relog::write_anew(anew, copying, clocks());
-    if is_full(&written) && make_room(&**anew.dir, anew.found, anew.boot, anew.cut)? {
-        written = relog::write_anew(anew, copying, clocks());
+fn write_log_and_manifest<'a>(
+    anew: NewLogInput<'_>,
+    clocks: &dyn Fn() -> (&'a Arc<Counters>, Arc<ClockHighWater>),
+) -> Result<NewLogAndManifest> {
+    let is_full = |w: &Result<NewLogAndManifest>| w.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
+    let copying = if anew.replayed.is_deferred { LogCopyMode::Unsynced } else { LogCopyMode::All };
+    let mut written = new_log::write_new_log(anew, copying, clocks());
+    if is_full(&written) && reclaim_space(&**anew.dir, anew.manifest, anew.boot, anew.is_cut)? {
+        written = new_log::write_new_log(anew, copying, clocks());
     }
-    for less in [Copying::Unsynced, Copying::Nothing] {
-        if is_full(&written) && less != copying && !bug::on(Bug::FullDiskCopiesLog) {
-            written = relog::write_anew(anew, less, clocks());
+    for less in [LogCopyMode::Unsynced, LogCopyMode::RewriteInPlace] {
+        if is_full(&written) && less != copying && !bug::is_active(Bug::FullDiskCopiesLog) {
+            written = new_log::write_new_log(anew, less, clocks());
         }
     }
     written
 }
 
 /// The new log, and the manifest that names it.
-type Written = (NewLog, (Manifest, Arc<DirSync>));
+type NewLogAndManifest = (NewLog, (Manifest, Arc<DirSync>));
 
 /// What recovery has built, before there is anything to write to.
-struct Standing {
-    memory: Memory,
+struct RecoveredState {
+    memory: MemoryBudget,
     env: Env,
     dir: Arc<dyn Dir>,
     boot: u64,
     settings: Settings,
     counters: Arc<Counters>,
     now: Arc<LogicalClock>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<TableCache>,
     families: Families,
 }
 
 /// Puts the rooms together.
-fn assemble(
-    standing: Standing,
+fn assemble_core(
+    standing: RecoveredState,
     (database, runs): (u64, u64),
-    replayed: &mut Replayed,
+    replayed: &mut ReplayResult,
     log: NewLog,
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
-) -> Result<Core> {
-    let Standing { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
+) -> Result<EngineCore> {
+    let RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
-    let throttle = Throttle::new(settings.background_bytes_per_second);
+    let throttle = RateLimiter::new(settings.background_bytes_per_second);
     let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
-    let (floor, named) = manifest.look(|catalog| (catalog.floor, catalog.snapshots.clone()));
-    let snapshots = Arc::new(Snapshots::new(settings.history, floor));
-    let named = if bug::on(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
-    let named = named.into_iter().map(|(name, seq)| (name, snapshots.hold(seq))).collect();
+    let (floor, named) = manifest.with_catalog(|catalog| (catalog.oldest_readable, catalog.snapshots.clone()));
+    let snapshots = Arc::new(SnapshotList::new(settings.history, floor));
+    let named = if bug::is_active(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
+    let named = named.into_iter().map(|(name, seq)| (name, snapshots.acquire_named(seq))).collect();
     let info_log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
-    let audience = Audience::new(settings.listener.clone());
-    let core = Core {
-        memory,
-        shared: std::mem::take(&mut replayed.shared),
-        orders: settings.orders.clone().into(),
-        space: Space::new(settings.min_free_space),
-        retries: AtomicU64::new(0),
-        log: info_log,
-        audience,
+    let audience = ListenerQueue::new(settings.listener.clone());
+    let core = EngineCore {
+        memory_budget: memory,
+        shared_batches: std::mem::take(&mut replayed.shared_batches),
+        comparators: settings.comparators.clone().into(),
+        disk_space: DiskSpaceGuard::new(settings.min_free_space),
+        no_space_refusals: AtomicU64::new(0),
+        info_log,
+        listener_queue: audience,
         wal: Wal::new(
             log.older(),
             log.writer,
-            (log.first, replayed.next),
+            (log.first_lsn, replayed.next_lsn),
             expected,
             Arc::clone(&counters),
             clock,
         ),
-        runs: AtomicU64::new(runs),
-        visible: AtomicU64::new(replayed.next - 1),
-        unreplayed: AtomicU64::new(u64::MAX),
-        database,
+        next_run_id: AtomicU64::new(runs),
+        visible_seq: AtomicU64::new(replayed.next_lsn - 1),
+        replay_position: AtomicU64::new(u64::MAX),
+        database_id: database,
         env,
         dir,
         settings,
-        boot,
+        boot_id: boot,
         counters,
         dir_sync,
         health: Health::default(),
         signal: Signal::new(),
-        now,
+        logical_clock: now,
         locks: Arc::default(),
-        serial: Arc::default(),
-        prepared: Default::default(),
+        serializable_txns: Arc::default(),
+        prepared_txns: Default::default(),
         open_txns: Arc::default(),
         snapshots,
-        named: std::sync::Mutex::new(named),
-        retire: Retire::default(),
-        shelf,
+        named_snapshots: std::sync::Mutex::new(named),
+        obsolete_files: ObsoleteFiles::default(),
+        table_cache: shelf,
         manifest,
         families,
-        ids,
+        next_file_id: ids,
         closing: AtomicBool::new(false),
-        hooks: Default::default(),
-        flushing: Mutex::new(()),
-        loads: AtomicU64::new(0),
-        compacting: Mutex::new(()),
-        control: Control::default(),
-        flushed: AtomicU64::new(0),
-        passed: Default::default(),
-        intake: Default::default(),
-        stalls: Stalls::default(),
+        commit_hooks: Default::default(),
+        flush_lock: Mutex::new(()),
+        running_loads: AtomicU64::new(0),
+        compaction_lock: Mutex::new(()),
+        job_control: JobControl::default(),
+        flush_progress: AtomicU64::new(0),
+        skipped_tombstones: Default::default(),
+        write_throttle: Default::default(),
+        write_stalls: WriteStalls::default(),
         scrub: Default::default(),
-        throttle,
-        sync_due: AtomicU64::new(u64::MAX),
-        watermark: Watermark::default(),
-        load: AtomicU64::new(0),
-        waste: AtomicU64::new(0),
+        rate_limiter: throttle,
+        sync_due_us: AtomicU64::new(u64::MAX),
+        watermark_timer: WatermarkTimer::default(),
+        worst_family_load: AtomicU64::new(0),
+        garbage_permille: AtomicU64::new(0),
         log_bytes_max: AtomicU64::new(0),
-        refreshing: std::sync::Mutex::new(()),
+        refresh_lock: std::sync::Mutex::new(()),
     };
     core.refresh_limits();
     core.refresh_load();
     // History counts from now.
-    core.readers(None);
-    crate::commit::restore(&core, std::mem::take(&mut replayed.undecided).into_values().collect())?;
+    core.live_snapshots(None);
+    crate::commit::restore_prepared(&core, std::mem::take(&mut replayed.prepared_txns).into_values().collect())?;
     Ok(core)
 }
 
-fn budget(env: &Env, settings: &Settings) -> u64 {
+fn resolve_memory_budget(env: &Env, settings: &Settings) -> u64 {
     match settings.memory_budget {
-        0 => memory::default_budget(env.fs.memory_bytes()),
+        0 => memory_budget::default_budget(env.fs.memory_limit_bytes()),
         bytes => bytes,
     }
 }
 
 /// The open files of the directory. Without a limit of its own the databases of the process share half of what it may have
 /// open: the other half is the application's.
-fn handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<Handles> {
-    let files = env.fs.files();
+fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileHandleCache> {
+    let files = env.fs.open_file_limiter();
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let limit = match settings.max_open_files {
         0 => {
-            files.set_limit(count(env.fs.open_files().map_or(u64::MAX, |n| n / 2)));
-            Limit::Shared(Arc::clone(&files))
+            files.set_limit(count(env.fs.open_file_limit().map_or(u64::MAX, |n| n / 2)));
+            HandleLimit::ProcessWide(Arc::clone(&files))
         }
-        limit => Limit::Own(count(limit)),
+        limit => HandleLimit::PerDirectory(count(limit)),
     };
-    Handles::new(Arc::clone(dir), limit, &files)
+    FileHandleCache::new(Arc::clone(dir), limit, &files)
 }
 
 /// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
 fn open_families(
     catalog: &Catalog,
-    shelf: &Shelf,
+    shelf: &TableCache,
     now: &Arc<LogicalClock>,
     salvage: bool,
-) -> Result<Vec<Arc<Family>>> {
-    let strict = crate::core::ShelfOpener { shelf };
-    let shared = Sharing::new(crate::core::ShelfOpener { shelf });
+) -> Result<Vec<Arc<FamilyState>>> {
+    let strict = crate::core::TableCacheOpener { table_cache: shelf };
+    let shared = SharedFileOpener::new(crate::core::TableCacheOpener { table_cache: shelf });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
-            added: entry.added(),
+            added: entry.added_tables(),
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let salvaging = readonly::SalvageOpener { strict: &strict, order: entry.settings.order };
-        let opener: &dyn Opener = if salvage { &salvaging } else { &shared };
-        let version = Version::empty(entry.settings.order).apply(&edit, opener)?;
-        let tree = Tree::new(version, now.clone());
-        let family = Family::new(*id, entry.name.clone(), entry.settings.clone(), tree);
-        family.set_begun(entry.begun);
+        let salvaging = read_only::SalvageOpener { strict: &strict, order: entry.settings.comparator };
+        let opener: &dyn FileOpener = if salvage { &salvaging } else { &shared };
+        let version = Version::empty(entry.settings.comparator).apply(&edit, opener)?;
+        let tree = LsmTree::new(version, now.clone());
+        let family = FamilyState::new(*id, entry.name.clone(), entry.settings.clone(), tree);
+        family.set_contents_start(entry.contents_start);
         all.push(Arc::new(family));
     }
     Ok(all)
@@ -357,13 +357,13 @@ fn open_families(
 
 /// A user's order must be one that the caller registered for this database, not only somewhere in this process; so must a user's
 /// merge operator.
-fn check_orders(catalog: &Catalog, settings: &Settings) -> Result<()> {
+fn check_comparators(catalog: &Catalog, settings: &Settings) -> Result<()> {
     for entry in catalog.families.values() {
-        let mut known = entry.settings.order.check_known(&settings.orders);
+        let mut known = entry.settings.comparator.check_registered(&settings.comparators);
         // Who only reads may go without: keys with operands answer with an error.
         if !settings.read_only && !settings.salvage {
             let rule = entry.settings.merge_operator.as_ref();
-            known = known.and_then(|()| settings.operators.check_known(rule));
+            known = known.and_then(|()| settings.merge_operators.check_registered(rule));
         }
         known.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
     }
@@ -374,15 +374,15 @@ fn check_orders(catalog: &Catalog, settings: &Settings) -> Result<()> {
 /// with the new manifest. What changed.
 fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<String>> {
     for (name, wanted) in &settings.families {
-        crate::ddl::check_name(name)?;
-        wanted.order.check_known(&settings.orders)?;
+        crate::ddl::check_family_name(name)?;
+        wanted.comparator.check_registered(&settings.comparators)?;
         wanted.check()?;
     }
     let mut changed = Vec::new();
     for entry in catalog.families.values_mut() {
         // Who only reads compacts nothing.
         if !settings.read_only && !settings.salvage {
-            entry.filter = settings.filters.adopt(&entry.name, &entry.filter)?;
+            entry.filter = settings.compaction_filters.check_filter_name(&entry.name, &entry.filter)?;
         }
         let wanted = match &entry.name[..] {
             "default" => settings.default_family.as_ref(),
@@ -390,8 +390,8 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
         };
         let Some(wanted) = wanted else { continue };
         wanted.check()?;
-        entry.settings.may_become(wanted, &entry.name)?;
-        let lines = entry.settings.changes(wanted);
+        entry.settings.check_change(wanted, &entry.name)?;
+        let lines = entry.settings.describe_changes(wanted);
         changed.extend(lines.into_iter().map(|line| format!("{}: {line}", entry.name)));
         entry.settings = wanted.clone();
     }
@@ -399,13 +399,13 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
 }
 
 /// The same families under the settings of the catalog.
-fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> Families {
+fn apply_family_settings(families: Vec<Arc<FamilyState>>, catalog: &Catalog, settings: &Settings) -> Families {
     let all = Families::default();
     for f in families {
         if let Some(entry) = catalog.families.get(&f.id) {
             f.set_settings(entry.settings.clone());
-            f.set_filter(settings.filters.of(&entry.name));
-            f.tree.set_merger(settings.operators.merger(entry.settings.merge_operator.as_ref()));
+            f.set_filter(settings.compaction_filters.filter_of_family(&entry.name));
+            f.tree.set_merge_operator(settings.merge_operators.merger(entry.settings.merge_operator.as_ref()));
         }
         all.insert(f);
     }
@@ -414,9 +414,9 @@ fn renew(families: Vec<Arc<Family>>, catalog: &Catalog, settings: &Settings) -> 
 
 /// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names. Whether that made room.
 /// What was read is certainly on the disk if the machine has started anew since it was written.
-fn make_room(dir: &dyn Dir, found: &manifest::Found, boot: u64, cut: bool) -> Result<bool> {
-    let ballast = ballast::give_up(dir)?;
+fn reclaim_space(dir: &dyn Dir, found: &manifest_reader::RecoveredManifest, boot: u64, cut: bool) -> Result<bool> {
+    let ballast = ballast::remove(dir)?;
     let durable = boot != 0 && found.boot != 0 && found.boot != boot;
-    let orphans = !cut && orphans::make_room(dir, &found.catalog, durable)?;
+    let orphans = !cut && orphans::remove_orphans(dir, &found.catalog, durable)?;
     Ok(ballast || orphans)
 }

@@ -3,42 +3,42 @@
 
 use crate::manifest::Catalog;
 use perigee_base::Result;
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_env::Dir;
-use perigee_file::name;
+use perigee_file::filename;
 
 /// The directory of orphans.
-pub const TRASH: &str = "trash";
+pub const TRASH_DIR: &str = "trash";
 
 /// A file id larger than any in use: ids are never used twice, also not after a crash that left files behind.
-pub fn next_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
+pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
     let mut names = dir.list()?;
-    names.extend(dir.subdir(TRASH)?.list()?);
+    names.extend(dir.subdir(TRASH_DIR)?.list()?);
     // A stray file with an absurd number is not ours.
-    let ids = names.iter().filter_map(|n| name::parse(n)).map(|(id, _)| id.0).filter(|id| *id < 1 << 60);
-    Ok(catalog.next.0.max(ids.max().unwrap_or(0) + 1))
+    let ids = names.iter().filter_map(|n| filename::parse_file_name(n)).map(|(id, _)| id.0).filter(|id| *id < 1 << 60);
+    Ok(catalog.next_ids.0.max(ids.max().unwrap_or(0) + 1))
 }
 
 /// Empties the trash of earlier opens, unless something was cut from a log just now, and moves new orphans into it.
 /// Returns how many.
-pub fn tidy(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) -> Result<u64> {
-    let trash = dir.subdir(TRASH)?;
+pub fn move_to_trash(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) -> Result<u64> {
+    let trash = dir.subdir(TRASH_DIR)?;
     if !cut && edits > 1 {
         for old in trash.list()? {
             trash.remove(&old)?;
         }
     }
     let mut moved = 0;
-    for file in unknown(dir, catalog)? {
-        dir.move_into(&file, TRASH)?;
+    for file in unknown_files(dir, catalog)? {
+        dir.move_into(&file, TRASH_DIR)?;
         moved += 1;
     }
     Ok(moved)
 }
 
-fn unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
+fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
     let data = catalog.data_files();
-    let named = |file: &String| match name::parse(file) {
+    let named = |file: &String| match filename::parse_file_name(file) {
         Some((id, FileKind::Wal)) => {
             let mut logs = catalog.logs.iter().map(|(log, _)| *log);
             logs.any(|log| log == id) || catalog.retained.iter().any(|s| s.id == id)
@@ -54,14 +54,14 @@ fn unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
 ///
 /// Unless the manifest that was read is certainly `durable`, only those of the unknown files go whose number it had not given
 /// out yet: its rename may never have reached the disk, and a power cut would bring back an older one, which names older files.
-pub fn make_room(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
-    let later = |file: &String| durable || name::parse(file).is_some_and(|(id, _)| id.0 >= catalog.next.0);
-    let (unknown, trash) = (unknown(dir, catalog)?, dir.subdir(TRASH)?);
+pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
+    let later = |file: &String| durable || filename::parse_file_name(file).is_some_and(|(id, _)| id.0 >= catalog.next_ids.0);
+    let (unknown, trash) = (unknown_files(dir, catalog)?, dir.subdir(TRASH_DIR)?);
     let (left, old): (Vec<_>, _) = (unknown.into_iter().filter(later).collect(), trash.list()?);
     left.iter().try_for_each(|file| dir.remove(file))?;
     old.iter().try_for_each(|file| trash.remove(file))?;
-    if dir.file_len(name::MANIFEST_TMP)?.is_some() {
-        dir.remove(name::MANIFEST_TMP)?;
+    if dir.file_len(filename::MANIFEST_TMP)?.is_some() {
+        dir.remove(filename::MANIFEST_TMP)?;
     }
     trash.sync()?;
     dir.sync()?;
@@ -70,5 +70,5 @@ pub fn make_room(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool
 
 /// The seeded bug: remove first, check later.
 pub fn remove_all_unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<()> {
-    unknown(dir, catalog)?.iter().try_for_each(|file| dir.remove(file))
+    unknown_files(dir, catalog)?.iter().try_for_each(|file| dir.remove(file))
 }

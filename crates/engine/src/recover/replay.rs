@@ -4,48 +4,48 @@
 //! limit, they are dropped, and the rest of the log is only verified, one record in memory at a time: `catch_up` then reads it a
 //! second time and flushes as it goes.
 
-use super::insert::{Parts, insert, memory_bytes};
-use super::manifest::Found;
-use super::replayed::{Kept, Replayed};
-use crate::family::Family;
-use crate::manifest::FamilyEntry;
-use crate::prepared::{check_level, check_operations};
+use super::insert::{ReplayedOps, insert_ops, op_memory_bytes};
+use super::manifest_reader::RecoveredManifest;
+use super::replay_result::{KeptRecord, ReplayResult};
+use crate::family::FamilyState;
+use crate::manifest::CatalogFamily;
+use crate::prepared_txns::{check_isolation_code, check_operation_count};
 use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
-use perigee_file::log::prepare::{decision, numbers, operations};
-use perigee_file::log::{LogReader, Ops, Prepare, Record, RecordKind, Step};
-use perigee_file::name;
+use perigee_file::log::prepare::{decode_decision, record_lsn_count, ops_payload_range};
+use perigee_file::log::{LogReader, BatchOps, PrepareRecord, LogRecord, RecordKind, NextLogRecord};
+use perigee_file::filename;
 use perigee_tree::version::AddedTable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-struct Replay<'a> {
+struct LogReplay<'a> {
     dir: &'a dyn Dir,
-    found: &'a Found,
-    families: BTreeMap<FamilyId, Arc<Family>>,
-    out: Replayed,
+    manifest: &'a RecoveredManifest,
+    families: BTreeMap<FamilyId, Arc<FamilyState>>,
+    result: ReplayResult,
     /// Highest number of manifest edits that any record names.
-    edits: u64,
-    mode: Mode<'a>,
+    newest_edit: u64,
+    mode: ReplayMode<'a>,
     /// The log goes on behind the limit.
-    limited: bool,
+    limit_reached: bool,
     /// The last segment that held a record.
-    last: usize,
+    last_segment: usize,
     /// Where that record ended.
-    read_to: u64,
+    last_record_end: u64,
     /// What memtables and records hold.
-    held: u64,
+    held_bytes: u64,
     /// LSN of the first record that must survive, once the replay is deferred.
-    needed: Option<u64>,
+    first_needed: Option<u64>,
     /// The segment that is being read was written before the machine was restarted: what can be read is on stable storage.
-    rebooted: bool,
+    machine_restarted: bool,
 }
 
 /// How a log is replayed.
-pub struct Mode<'a> {
+pub struct ReplayMode<'a> {
     /// Damage is noted and passed over.
     pub salvage: bool,
     /// Operations behind this number are left out: records that reach beyond it end the log.
@@ -57,88 +57,88 @@ pub struct Mode<'a> {
 }
 
 /// Replays the segments of the catalog into `families`, or only verifies them, if the memtables would hold more than `memory` bytes.
-pub fn replay(
+pub fn replay_log(
     dir: &dyn Dir,
-    found: &Found,
+    found: &RecoveredManifest,
     boot: u64,
-    families: &[Arc<Family>],
+    families: &[Arc<FamilyState>],
     memory: u64,
-) -> Result<Replayed> {
-    let memory = if bug::on(Bug::ReplayKeepsEverything) { u64::MAX } else { memory };
-    let edits_now = &|| Ok(found.edits);
-    let mode = Mode { salvage: false, limit: u64::MAX, memory: Some(memory), edits_now };
-    replay_as(dir, found, boot, families, mode)
+) -> Result<ReplayResult> {
+    let memory = if bug::is_active(Bug::ReplayKeepsEverything) { u64::MAX } else { memory };
+    let edits_now = &|| Ok(found.last_edit);
+    let mode = ReplayMode { salvage: false, limit: u64::MAX, memory: Some(memory), edits_now };
+    replay_with_mode(dir, found, boot, families, mode)
 }
 
 /// Replays the segments of the catalog as `mode` says.
-pub fn replay_as(
+pub fn replay_with_mode(
     dir: &dyn Dir,
-    found: &Found,
+    found: &RecoveredManifest,
     boot: u64,
-    families: &[Arc<Family>],
-    mode: Mode<'_>,
-) -> Result<Replayed> {
+    families: &[Arc<FamilyState>],
+    mode: ReplayMode<'_>,
+) -> Result<ReplayResult> {
     let logs = &found.catalog.logs;
-    let start = logs.first().map_or(found.catalog.durable + 1, |(_, lsn)| *lsn);
-    let mut r = Replay {
+    let start = logs.first().map_or(found.catalog.durable_seq + 1, |(_, lsn)| *lsn);
+    let mut r = LogReplay {
         dir,
-        found,
+        manifest: found,
         families: families.iter().map(|f| (f.id, Arc::clone(f))).collect(),
-        out: Replayed { first: start, next: start, ..Replayed::default() },
-        edits: 0,
+        result: ReplayResult { first_lsn: start, next_lsn: start, ..ReplayResult::default() },
+        newest_edit: 0,
         mode,
-        limited: false,
-        last: 0,
-        read_to: 0,
-        held: 0,
-        needed: None,
-        rebooted: false,
+        limit_reached: false,
+        last_segment: 0,
+        last_record_end: 0,
+        held_bytes: 0,
+        first_needed: None,
+        machine_restarted: false,
     };
     for i in 0..logs.len() {
-        if bug::on(Bug::ReplayFirstSegmentOnly) && i == 1 {
+        if bug::is_active(Bug::ReplayFirstSegmentOnly) && i == 1 {
             break;
         }
-        match r.segment(i, boot) {
+        match r.replay_segment(i, boot) {
             Ok(true) => {}
             Ok(false) => break,
-            Err(e) => r.hole(e)?,
+            Err(e) => r.note_damage(e)?,
         }
     }
-    let unlisted = r.unlisted();
-    unlisted.or_else(|e| r.hole(e))?;
+    let unlisted = r.check_unlisted();
+    unlisted.or_else(|e| r.note_damage(e))?;
     let end = r.check_end();
-    end.or_else(|e| r.hole(e))?;
-    r.out.synced = r.out.synced.max(found.catalog.durable).min(r.out.next - 1);
-    r.out.segments = r.out.complete.clone();
-    r.out.forget_the_spent();
-    if r.out.deferred {
-        r.out.first = r.out.first_of_deferred(r.needed);
-    } else if r.out.records.is_empty() {
-        r.out.first = r.out.next;
+    end.or_else(|e| r.note_damage(e))?;
+    r.result.synced_lsn = r.result.synced_lsn.max(found.catalog.durable_seq).min(r.result.next_lsn - 1);
+    r.result.segments = r.result.complete.clone();
+    r.result.drop_obsolete_records();
+    if r.result.is_deferred {
+        r.result.first_lsn = r.result.deferred_first_lsn(r.first_needed);
+    } else if r.result.records.is_empty() {
+        r.result.first_lsn = r.result.next_lsn;
     }
-    r.out.end_before_the_copied();
-    Ok(r.out)
+    r.result.truncate_complete();
+    Ok(r.result)
 }
 
-impl Replay<'_> {
+impl LogReplay<'_> {
     /// Notes damage and goes on, if that is wanted.
-    fn hole(&mut self, e: Error) -> Result<()> {
+    fn note_damage(&mut self, e: Error) -> Result<()> {
         if !self.mode.salvage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
             return Err(e);
         }
-        self.out.holes.push(e);
-        self.out.holes_before = u64::MAX;
+        self.result.read_errors.push(e);
+        self.result.errors_before_lsn = u64::MAX;
         Ok(())
     }
 
-    fn name(&self, i: usize) -> String {
-        name::file_name(self.found.catalog.logs[i].0, FileKind::Wal)
+    fn segment_name(&self, i: usize) -> String {
+        filename::file_name(self.manifest.catalog.logs[i].0, FileKind::Wal)
     }
 
-    fn open(&self, i: usize) -> Result<LogReader> {
-        let (id, first) = self.found.catalog.logs[i];
-        let file = self.name(i);
-        let log = open_log(self.dir, &file, id, self.found.database)?;
+    fn open_segment(&self, i: usize) -> Result<LogReader> {
+        let (id, first) = self.manifest.catalog.logs[i];
+        let file = self.segment_name(i);
+        let log = open_log(self.dir, &file, id, self.manifest.database)?;
         // One that was made ahead does not know where it begins.
         if !matches!(log.header().a, a if a == first || a == 0) {
             return Err(Error::corruption(
@@ -151,59 +151,59 @@ impl Replay<'_> {
     }
 
     /// Replays segment `i`; false if the log ends in it.
-    fn segment(&mut self, i: usize, boot: u64) -> Result<bool> {
-        let mut log = self.open(i)?;
-        match self.found.catalog.logs[i].1 {
+    fn replay_segment(&mut self, i: usize, boot: u64) -> Result<bool> {
+        let mut log = self.open_segment(i)?;
+        match self.manifest.catalog.logs[i].1 {
             0 if self.mode.salvage => {}
-            0 => log.expect(self.out.next),
-            first => log.expect(first),
+            0 => log.expect_lsn(self.result.next_lsn),
+            first => log.expect_lsn(first),
         }
-        let (id, next) = (self.found.catalog.logs[i].0, self.out.next);
-        self.out.complete.push(LogSpan { id, first: next, end: next, bytes: log.offset() });
+        let (id, next) = (self.manifest.catalog.logs[i].0, self.result.next_lsn);
+        self.result.complete.push(LogSpan { id, first_lsn: next, end_lsn: next, bytes: log.offset() });
         let same_boot = log.header().b == boot && boot != 0;
-        self.rebooted = !same_boot && boot != 0 && log.header().b != 0;
+        self.machine_restarted = !same_boot && boot != 0 && log.header().b != 0;
         loop {
             if self.reached_successor(i) {
                 // Records here were copied to the successor by an open that kept this segment. Anything else belongs to nothing.
-                if let Step::Bad(bad) = log.next_record()? {
-                    self.cut(i, &log, log.end() - log.offset(), &bad.why);
+                if let NextLogRecord::Bad(bad) = log.next_record()? {
+                    self.note_cut(i, &log, log.end() - log.offset(), &bad.error);
                 }
                 return Ok(true);
             }
             let step = log.next_record()?;
             // The successor is looked at after the end: beside a writer it may just have been begun.
-            let successor = if matches!(step, Step::Record(_)) { None } else { self.first_behind(i)? };
+            let successor = if matches!(step, NextLogRecord::Record(_)) { None } else { self.successor_first_lsn(i)? };
             match step {
-                Step::Record(record) => {
-                    let next = record.header.lsn + u64::from(record.header.count);
+                NextLogRecord::Record(record) => {
+                    let next = record.header.lsn + u64::from(record.header.lsn_count);
                     if next > self.mode.limit.saturating_add(1) {
-                        self.limited = true;
+                        self.limit_reached = true;
                         return Ok(false);
                     }
-                    self.read_to = log.offset();
-                    self.out.holes_before = self.out.holes_before.min(record.header.lsn);
-                    self.record(i, record).or_else(|e| self.hole(e))?;
+                    self.last_record_end = log.offset();
+                    self.result.errors_before_lsn = self.result.errors_before_lsn.min(record.header.lsn);
+                    self.replay_record(i, record).or_else(|e| self.note_damage(e))?;
                 }
                 // Beside a writer: what it wrote before it began the successor.
-                _ if successor.is_some_and(|lsn| lsn != self.out.next) && log.has_grown()? => {}
-                Step::End => match successor {
-                    Some(lsn) if lsn != self.out.next => {
+                _ if successor.is_some_and(|lsn| lsn != self.result.next_lsn) && log.refresh_end()? => {}
+                NextLogRecord::End => match successor {
+                    Some(lsn) if lsn != self.result.next_lsn => {
                         let why = Error::corruption("the log segment ends before its successor starts")
-                            .at(self.name(i), log.offset())
-                            .expected(lsn, self.out.next);
-                        return self.judge(i, &log, same_boot, true, why);
+                            .at(self.segment_name(i), log.offset())
+                            .expected(lsn, self.result.next_lsn);
+                        return self.check_torn_end(i, &log, same_boot, true, why);
                     }
                     _ => return Ok(true),
                 },
-                Step::Bad(bad) if successor == Some(self.out.next) && log.look_behind()?.is_none() => {
+                NextLogRecord::Bad(bad) if successor == Some(self.result.next_lsn) && log.find_records_after_bad()?.is_none() => {
                     // Every operation up to the successor's first was read: what follows belongs to nothing.
-                    self.cut(i, &log, log.end() - log.offset(), &bad.why);
+                    self.note_cut(i, &log, log.end() - log.offset(), &bad.error);
                     return Ok(true);
                 }
-                Step::Bad(bad) => match self.judge(i, &log, same_boot, bad.cut_short, bad.why) {
+                NextLogRecord::Bad(bad) => match self.check_torn_end(i, &log, same_boot, bad.is_truncated, bad.error) {
                     Err(e) => {
-                        self.hole(e)?;
-                        if log.resume()?.is_none() {
+                        self.note_damage(e)?;
+                        if log.resume_after_bad_record()?.is_none() {
                             return Ok(true);
                         }
                     }
@@ -216,16 +216,16 @@ impl Replay<'_> {
     /// Whether the next record is the first of the successor of segment `i`, as the manifest says; in a salvage, which may have passed
     /// over records, or a later one.
     fn reached_successor(&self, i: usize) -> bool {
-        let next = self.out.next;
+        let next = self.result.next_lsn;
         let reached = |first: u64| first == next || (self.mode.salvage && first > 0 && first < next);
-        self.found.catalog.logs.get(i + 1).is_some_and(|(_, first)| reached(*first))
+        self.manifest.catalog.logs.get(i + 1).is_some_and(|(_, first)| reached(*first))
     }
 
     /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that could say.
-    fn first_behind(&self, i: usize) -> Result<Option<u64>> {
-        match self.found.catalog.logs.get(i + 1) {
+    fn successor_first_lsn(&self, i: usize) -> Result<Option<u64>> {
+        match self.manifest.catalog.logs.get(i + 1) {
             None => Ok(None),
-            Some((_, 0)) => match self.open(i + 1).and_then(|log| log.peek()) {
+            Some((_, 0)) => match self.open_segment(i + 1).and_then(|log| log.peek_lsn()) {
                 Err(_) if self.mode.salvage => Ok(None),
                 first => first,
             },
@@ -234,7 +234,7 @@ impl Replay<'_> {
     }
 
     /// Damage, or the torn end of the log? The rules of `docs/format/log.md`.
-    fn judge(
+    fn check_torn_end(
         &mut self,
         i: usize,
         log: &LogReader,
@@ -242,62 +242,62 @@ impl Replay<'_> {
         cut_short: bool,
         why: Error,
     ) -> Result<bool> {
-        let mut watermark = self.found.catalog.durable;
-        if let Some(behind) = log.look_behind()? {
-            watermark = watermark.max(behind.durable);
-            self.edits = self.edits.max(behind.edits);
+        let mut watermark = self.manifest.catalog.durable_seq;
+        if let Some(behind) = log.find_records_after_bad()? {
+            watermark = watermark.max(behind.durable_lsn);
+            self.newest_edit = self.newest_edit.max(behind.manifest_edits);
         }
         let mut cut = log.end() - log.offset();
-        for j in i + 1..self.found.catalog.logs.len() {
-            let (durable, bytes) = self.watermark(j)?;
+        for j in i + 1..self.manifest.catalog.logs.len() {
+            let (durable, bytes) = self.durable_watermark(j)?;
             watermark = watermark.max(durable);
             cut += bytes;
         }
-        let damage = watermark >= self.out.next || (same_boot && !cut_short);
-        if damage && !bug::on(Bug::TruncateDamagedLog) {
+        let damage = watermark >= self.result.next_lsn || (same_boot && !cut_short);
+        if damage && !bug::is_active(Bug::TruncateDamagedLog) {
             return Err(why);
         }
-        self.cut(i, log, cut, &why);
+        self.note_cut(i, log, cut, &why);
         Ok(false)
     }
 
     /// Notes that so many bytes from here on do not count, and why.
-    fn cut(&mut self, i: usize, log: &LogReader, bytes: u64, why: &Error) {
-        self.out.cut_bytes += bytes;
-        let why = format!("{}: {} at offset {}; ", self.name(i), why.message(), log.offset());
-        self.out.cut_reason.push_str(&why);
+    fn note_cut(&mut self, i: usize, log: &LogReader, bytes: u64, why: &Error) {
+        self.result.cut_bytes += bytes;
+        let why = format!("{}: {} at offset {}; ", self.segment_name(i), why.message(), log.offset());
+        self.result.cut_reason.push_str(&why);
     }
 
     /// The highest durable LSN that a segment carries, and its length.
-    fn watermark(&mut self, j: usize) -> Result<(u64, u64)> {
-        let mut log = self.open(j)?;
+    fn durable_watermark(&mut self, j: usize) -> Result<(u64, u64)> {
+        let mut log = self.open_segment(j)?;
         let mut durable = 0;
         loop {
             match log.next_record()? {
-                Step::Record(r) => {
-                    durable = durable.max(r.header.durable);
-                    self.edits = self.edits.max(r.header.edits);
+                NextLogRecord::Record(r) => {
+                    durable = durable.max(r.header.durable_lsn);
+                    self.newest_edit = self.newest_edit.max(r.header.manifest_edits);
                 }
-                Step::End => return Ok((durable, log.end())),
-                Step::Bad(_) => {
-                    let behind = log.look_behind()?;
-                    self.edits = self.edits.max(behind.map_or(0, |b| b.edits));
-                    return Ok((durable.max(behind.map_or(0, |b| b.durable)), log.end()));
+                NextLogRecord::End => return Ok((durable, log.end())),
+                NextLogRecord::Bad(_) => {
+                    let behind = log.find_records_after_bad()?;
+                    self.newest_edit = self.newest_edit.max(behind.map_or(0, |b| b.manifest_edits));
+                    return Ok((durable.max(behind.map_or(0, |b| b.durable_lsn)), log.end()));
                 }
             }
         }
     }
 
-    fn record(&mut self, i: usize, record: Record) -> Result<()> {
-        self.last = i;
-        self.edits = self.edits.max(record.header.edits);
-        self.out.synced = self.out.synced.max(record.header.durable);
-        let place = |e: Error| e.at(self.name(i), record.offset);
-        let (base, count) = (record.header.lsn, record.header.count);
+    fn replay_record(&mut self, i: usize, record: LogRecord) -> Result<()> {
+        self.last_segment = i;
+        self.newest_edit = self.newest_edit.max(record.header.manifest_edits);
+        self.result.synced_lsn = self.result.synced_lsn.max(record.header.durable_lsn);
+        let place = |e: Error| e.at(self.segment_name(i), record.offset);
+        let (base, count) = (record.header.lsn, record.header.lsn_count);
         let next = base + u64::from(count);
         match record.header.kind {
             RecordKind::Close => {
-                self.out.next = next;
+                self.result.next_lsn = next;
                 return Ok(());
             }
             RecordKind::Edit => {
@@ -305,74 +305,74 @@ impl Replay<'_> {
             }
             RecordKind::Batch | RecordKind::Prepare | RecordKind::Decision => {}
         }
-        let at = operations(record.header.kind, &record.payload).map_err(place)?;
-        let (mut parts, mut taken) = (Parts::new(), BTreeMap::<FamilyId, u64>::new());
+        let at = ops_payload_range(record.header.kind, &record.payload).map_err(place)?;
+        let (mut parts, mut taken) = (ReplayedOps::new(), BTreeMap::<FamilyId, u64>::new());
         let (mut n, mut numbers_only) = (0, 0);
-        for op in Ops::new(&record.payload, at.unwrap_or(0..0)) {
+        for op in BatchOps::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
             if n >= u64::from(count) {
                 return Err(place(Error::corruption("a batch holds more operations than its header says")));
             }
             let seq = base + n;
             n += 1;
-            numbers_only += u64::from(op.family == FamilyId::NOBODY);
-            if let Some(family) = self.target(op.family, seq, op.kind).map_err(place)? {
-                *taken.entry(family).or_default() += memory_bytes(&op);
+            numbers_only += u64::from(op.family == FamilyId::NONE);
+            if let Some(family) = self.target_family(op.family, seq, op.kind).map_err(place)? {
+                *taken.entry(family).or_default() += op_memory_bytes(&op);
                 let part = parts.entry(family).or_default();
                 // Who only verifies wants to know whether there are any.
-                if !self.out.deferred || part.is_empty() {
+                if !self.result.is_deferred || part.is_empty() {
                     part.push((op, SeqNo(seq - base)));
                 }
             }
         }
-        if numbers(record.header.kind, n) != u64::from(count) {
+        if record_lsn_count(record.header.kind, n) != u64::from(count) {
             return Err(place(
                 Error::corruption("a batch holds another number of operations than its header says")
                     .expected(count, n),
             ));
         }
-        if bug::on(Bug::LosePartOfCommit) && parts.len() > 1 {
+        if bug::is_active(Bug::LosePartOfCommit) && parts.len() > 1 {
             parts.pop_last();
         }
         for (family, bytes) in taken {
-            *self.out.family_bytes.entry(family).or_default() += bytes;
+            *self.result.family_bytes.entry(family).or_default() += bytes;
         }
         let (kind, payload) = (record.header.kind, Arc::new(record.payload));
-        let noted = self.prepared(kind, base, &payload);
-        noted.map_err(|e| e.at(self.name(i), record.offset))?;
-        self.keep(kind, payload, (base, count), (i, record.offset), parts)?;
-        self.out.next = next;
-        if self.rebooted {
-            self.out.synced = self.out.synced.max(next - 1);
+        let noted = self.note_prepared(kind, base, &payload);
+        noted.map_err(|e| e.at(self.segment_name(i), record.offset))?;
+        self.keep_record(kind, payload, (base, count), (i, record.offset), parts)?;
+        self.result.next_lsn = next;
+        if self.machine_restarted {
+            self.result.synced_lsn = self.result.synced_lsn.max(next - 1);
         }
-        self.out.numbers = (n > 0 && numbers_only == n).then_some((base, SeqNo(next - 1)));
-        if let Some(span) = self.out.complete.last_mut() {
-            (span.end, span.bytes) = (next, self.read_to);
+        self.result.reserved_seqs = (n > 0 && numbers_only == n).then_some((base, SeqNo(next - 1)));
+        if let Some(span) = self.result.complete.last_mut() {
+            (span.end_lsn, span.bytes) = (next, self.last_record_end);
         }
         Ok(())
     }
 
     /// Notes a prepared transaction, or that one was decided. (A decision over one that is not known: its record is gone with what was
     /// spent.)
-    fn prepared(&mut self, kind: RecordKind, lsn: u64, payload: &Arc<Vec<u8>>) -> Result<()> {
+    fn note_prepared(&mut self, kind: RecordKind, lsn: u64, payload: &Arc<Vec<u8>>) -> Result<()> {
         match kind {
             RecordKind::Prepare => {
-                let p = Prepare::decode(payload)?;
+                let p = PrepareRecord::decode(payload)?;
                 // All that would make it impossible to restore is refused here, before anything is written.
-                check_level(p.head.level)?;
+                check_isolation_code(p.header.isolation_level)?;
                 let mut n = 0;
-                for op in Ops::new(payload, p.batch.clone()) {
+                for op in BatchOps::new(payload, p.ops_range.clone()) {
                     let op = op?;
                     n += 1;
-                    self.target(op.family, u64::MAX, op.kind)?;
+                    self.target_family(op.family, u64::MAX, op.kind)?;
                 }
-                check_operations(p.head.operations, n)?;
-                self.out.undecided.insert(p.head.gid.to_vec(), (lsn, Arc::clone(payload)));
+                check_operation_count(p.header.op_count, n)?;
+                self.result.prepared_txns.insert(p.header.gid.to_vec(), (lsn, Arc::clone(payload)));
             }
             RecordKind::Decision => {
-                self.out.undecided.remove(decision(payload)?.0);
-                if self.out.undecided.is_empty() {
-                    self.out.forget_the_spent();
+                self.result.prepared_txns.remove(decode_decision(payload)?.0);
+                if self.result.prepared_txns.is_empty() {
+                    self.result.drop_obsolete_records();
                 }
             }
             _ => {}
@@ -381,14 +381,14 @@ impl Replay<'_> {
     }
 
     /// The family that the operation still has to reach.
-    fn target(&self, family: FamilyId, seq: u64, kind: EntryKind) -> Result<Option<FamilyId>> {
-        let again = kind.is_operand() && bug::on(Bug::ReplayFlushedOperands);
-        match self.found.catalog.families.get(&family) {
+    fn target_family(&self, family: FamilyId, seq: u64, kind: EntryKind) -> Result<Option<FamilyId>> {
+        let again = kind.is_operand() && bug::is_active(Bug::ReplayFlushedOperands);
+        match self.manifest.catalog.families.get(&family) {
             Some(entry) if SeqNo(seq) <= entry.flushed && !again => Ok(None),
             Some(_) => Ok(Some(family)),
-            None if family == FamilyId::NOBODY => Ok(None),
-            None if family.0 < self.found.catalog.next.1 => {
-                Ok(bug::on(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
+            None if family == FamilyId::NONE => Ok(None),
+            None if family.0 < self.manifest.catalog.next_ids.1 => {
+                Ok(bug::is_active(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
             }
             None => Err(Error::corruption(format!(
                 "the log writes to family {family}, which the manifest never knew"
@@ -396,95 +396,95 @@ impl Replay<'_> {
         }
     }
 
-    fn keep(
+    fn keep_record(
         &mut self,
         kind: RecordKind,
         buffer: Arc<Vec<u8>>,
         (base, count): (u64, u32),
         place: (usize, u64),
-        parts: Parts,
+        parts: ReplayedOps,
     ) -> Result<()> {
         // What is copied nowhere must not be lost: the manifest vouches for it.
-        let vouched = base + u64::from(count) <= self.found.catalog.durable + 1;
+        let vouched = base + u64::from(count) <= self.manifest.catalog.durable_seq + 1;
         let needed = !parts.is_empty() || !vouched;
-        if self.out.deferred {
-            self.needed = self.needed.or(needed.then_some(base));
+        if self.result.is_deferred {
+            self.first_needed = self.first_needed.or(needed.then_some(base));
             return Ok(());
         }
-        if !needed && kind != RecordKind::Prepare && self.out.records.is_empty() {
+        if !needed && kind != RecordKind::Prepare && self.result.records.is_empty() {
             return Ok(());
         }
-        let mut grown = size_of::<Kept>() as u64;
+        let mut grown = size_of::<KeptRecord>() as u64;
         if parts.is_empty() {
             grown += buffer.capacity() as u64;
         }
         // No record is kept for a reader, nor then the buffers of small ones.
         let copied = self.mode.memory.is_none();
         let families = |id: FamilyId| self.families.get(&id).cloned();
-        grown += insert(&buffer, (base, count), &parts, &families, &self.out.shared, copied)?;
-        self.out.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
+        grown += insert_ops(&buffer, (base, count), &parts, &families, &self.result.shared_batches, copied)?;
+        self.result.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
         for family in parts.keys().filter_map(|id| self.families.get(id)) {
-            if family.is_full() {
-                family.tree.seal();
+            if family.is_memtable_full() {
+                family.tree.seal_memtable();
             }
         }
         let Some(limit) = self.mode.memory else { return Ok(()) };
-        if self.out.records.is_empty() {
-            self.out.first = base;
+        if self.result.records.is_empty() {
+            self.result.first_lsn = base;
         }
-        self.out.records.push(Kept { kind, buffer, lsn: base, count, needed, place });
-        self.held += grown;
-        self.out.peak_bytes = self.out.peak_bytes.max(self.held);
-        if self.held > limit {
-            self.defer();
+        self.result.records.push(KeptRecord { kind, buffer, lsn: base, count, needed, position: place });
+        self.held_bytes += grown;
+        self.result.peak_bytes = self.result.peak_bytes.max(self.held_bytes);
+        if self.held_bytes > limit {
+            self.defer_replay();
         }
         Ok(())
     }
 
     /// The log is too large: forgets what was kept of it, and only verifies the rest.
-    fn defer(&mut self) {
-        self.out.deferred = true;
-        self.needed = self.out.records.iter().find(|k| k.needed).map(|k| k.lsn);
+    fn defer_replay(&mut self) {
+        self.result.is_deferred = true;
+        self.first_needed = self.result.records.iter().find(|k| k.needed).map(|k| k.lsn);
         self.families.values().for_each(|f| f.tree.reset_memtables());
-        (self.out.records, self.out.shared) = Default::default();
-        (self.out.operations, self.held) = (0, 0);
+        (self.result.records, self.result.shared_batches) = Default::default();
+        (self.result.operations, self.held_bytes) = (0, 0);
     }
 
     /// Segments that the manifest does not list: copies of an open that did not finish, or removed ones. If one names more
     /// edits than the manifest holds, the manifest has lost some.
-    fn unlisted(&mut self) -> Result<()> {
+    fn check_unlisted(&mut self) -> Result<()> {
         for file in self.dir.list()? {
-            let Some((id, FileKind::Wal)) = name::parse(&file) else { continue };
-            let catalog = &self.found.catalog;
+            let Some((id, FileKind::Wal)) = filename::parse_file_name(&file) else { continue };
+            let catalog = &self.manifest.catalog;
             if catalog.logs.iter().any(|(known, _)| *known == id)
                 || catalog.retained.iter().any(|s| s.id == id)
             {
                 continue;
             }
-            match open_log(self.dir, &file, id, self.found.database) {
-                Ok(log) => self.unlisted_edits(log)?,
+            match open_log(self.dir, &file, id, self.manifest.database) {
+                Ok(log) => self.note_unlisted_edits(log)?,
                 Err(e) if e.kind() == ErrorKind::Corruption => {}
                 Err(e) => return Err(e),
             }
         }
-        if self.edits > self.found.edits
-            && self.edits > (self.mode.edits_now)()?
-            && !bug::on(Bug::TruncateDamagedLog)
+        if self.newest_edit > self.manifest.last_edit
+            && self.newest_edit > (self.mode.edits_now)()?
+            && !bug::is_active(Bug::TruncateDamagedLog)
         {
             return Err(Error::corruption("the manifest has lost its last edits")
-                .in_file(name::MANIFEST)
-                .expected(format_args!("edit {}", self.edits), format_args!("edit {}", self.found.edits)));
+                .in_file(filename::MANIFEST)
+                .expected(format_args!("edit {}", self.newest_edit), format_args!("edit {}", self.manifest.last_edit)));
         }
         Ok(())
     }
 
-    fn unlisted_edits(&mut self, mut log: LogReader) -> Result<()> {
+    fn note_unlisted_edits(&mut self, mut log: LogReader) -> Result<()> {
         loop {
             match log.next_record()? {
-                Step::Record(r) => self.edits = self.edits.max(r.header.edits),
-                Step::End => return Ok(()),
-                Step::Bad(_) => {
-                    self.edits = self.edits.max(log.look_behind()?.map_or(0, |b| b.edits));
+                NextLogRecord::Record(r) => self.newest_edit = self.newest_edit.max(r.header.manifest_edits),
+                NextLogRecord::End => return Ok(()),
+                NextLogRecord::Bad(_) => {
+                    self.newest_edit = self.newest_edit.max(log.find_records_after_bad()?.map_or(0, |b| b.manifest_edits));
                     return Ok(());
                 }
             }
@@ -493,38 +493,38 @@ impl Replay<'_> {
 
     /// The log reaches as far as anything says it must.
     fn check_end(&self) -> Result<()> {
-        let c = &self.found.catalog;
-        let newest = |t: &AddedTable| t.meta.stamp.unwrap_or(t.meta.summary.largest);
-        let largest = |f: &FamilyEntry| f.tables.values().map(|t| newest(t)).max();
+        let c = &self.manifest.catalog;
+        let newest = |t: &AddedTable| t.meta.global_seq.unwrap_or(t.meta.summary.largest_seq);
+        let largest = |f: &CatalogFamily| f.tables.values().map(|t| newest(t)).max();
         let ahead =
-            c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.out.next);
+            c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.result.next_lsn);
         if ahead
-            && !bug::on(Bug::TruncateDamagedLog)
-            && !bug::on(Bug::ReplayFirstSegmentOnly)
-            && !bug::on(Bug::FlushBeforeLogSync)
+            && !bug::is_active(Bug::TruncateDamagedLog)
+            && !bug::is_active(Bug::ReplayFirstSegmentOnly)
+            && !bug::is_active(Bug::FlushBeforeLogSync)
         {
             return Err(
-                Error::corruption("tables hold operations that the log never had").in_file(name::MANIFEST)
+                Error::corruption("tables hold operations that the log never had").in_file(filename::MANIFEST)
             );
         }
         // Of those that were made ahead and hold nothing, none can tell.
         let known = c.logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
-        let Some((id, _)) = c.logs.get(self.last.max(known.saturating_sub(1))) else { return Ok(()) };
-        let file = name::file_name(*id, FileKind::Wal);
-        if self.out.next <= c.durable
-            && !self.limited
-            && !bug::on(Bug::TruncateDamagedLog)
-            && !bug::on(Bug::ReplayFirstSegmentOnly)
+        let Some((id, _)) = c.logs.get(self.last_segment.max(known.saturating_sub(1))) else { return Ok(()) };
+        let file = filename::file_name(*id, FileKind::Wal);
+        if self.result.next_lsn <= c.durable_seq
+            && !self.limit_reached
+            && !bug::is_active(Bug::TruncateDamagedLog)
+            && !bug::is_active(Bug::ReplayFirstSegmentOnly)
         {
             return Err(Error::corruption("the log ends before what was durable").in_file(file).expected(
-                format_args!("operation {}", c.durable),
-                format_args!("operation {}", self.out.next - 1),
+                format_args!("operation {}", c.durable_seq),
+                format_args!("operation {}", self.result.next_lsn - 1),
             ));
         }
-        if let Some(clean) = c.clean {
+        if let Some(clean) = c.clean_close {
             let len = self.dir.file_len(&file)?.unwrap_or(0);
-            let whole = clean.bytes == self.read_to;
-            if !whole || (clean.log, clean.bytes, clean.last) != (*id, len, self.out.next - 1) {
+            let whole = clean.bytes == self.last_record_end;
+            if !whole || (clean.log, clean.bytes, clean.last_seq) != (*id, len, self.result.next_lsn - 1) {
                 return Err(Error::corruption("the log is not as the clean close left it")
                     .at(file, len.min(clean.bytes))
                     .expected(format_args!("{} bytes", clean.bytes), len));

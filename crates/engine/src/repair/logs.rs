@@ -1,75 +1,75 @@
 //! The records of each log, on both sides of its holes. A torn end is no loss, unless something proves what was there.
 
-use super::coverage::Coverage;
+use super::coverage::SeqCoverage;
 use super::is_damage;
-use super::report::{Loss, Repaired};
+use super::report::{LostRange, RepairSummary};
 use super::survey::Survey;
-use super::write::Making;
-use crate::prepared::shown;
-use perigee_base::format::FileKind;
+use super::repair_builder::RepairBuilder;
+use crate::prepared_txns::display_gid;
+use perigee_base::file_header::FileKind;
 use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
-use perigee_file::log::prepare::{decision, numbers, operations};
-use perigee_file::log::{LogReader, Op, Ops, Prepare, Record, RecordKind, Step};
-use perigee_file::name;
+use perigee_file::log::prepare::{decode_decision, record_lsn_count, ops_payload_range};
+use perigee_file::log::{LogReader, BatchOp, BatchOps, PrepareRecord, LogRecord, RecordKind, NextLogRecord};
+use perigee_file::filename;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What reading the logs has found so far.
 #[derive(Default)]
-struct Progress {
+struct LogScanState {
     /// LSNs of the records that were taken: a log may be there twice, as it was and copied.
-    seen: BTreeSet<u64>,
-    prepared: BTreeMap<Vec<u8>, Prepared>,
-    coverage: Coverage,
+    seen_lsns: BTreeSet<u64>,
+    prepared: BTreeMap<Vec<u8>, PreparedLsns>,
+    coverage: SeqCoverage,
 }
 
 /// Gathers all logs.
-pub fn gather(survey: &Survey, making: &mut Making, report: &mut Repaired) -> Result<()> {
-    let mut progress = Progress { coverage: Coverage::new(survey), ..Progress::default() };
+pub fn gather_logs(survey: &Survey, making: &mut RepairBuilder, report: &mut RepairSummary) -> Result<()> {
+    let mut progress = LogScanState { coverage: SeqCoverage::new(survey), ..LogScanState::default() };
     for (i, id) in survey.logs.iter().enumerate() {
         // Behind the last there may be one that was made ahead and holds nothing.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
-        match one(survey, *id, last, &mut progress, making, report) {
+        match gather_segment(survey, *id, last, &mut progress, making, report) {
             Err(e) if is_damage(&e) => {
-                let file = name::file_name(*id, FileKind::Wal);
+                let file = filename::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
-                    let first = progress.coverage.first_of(*id);
-                    progress.coverage.unread(Loss::new(&file, e), first, false);
+                    let first = progress.coverage.segment_first_seq(*id);
+                    progress.coverage.add_unread(LostRange::new(&file, e), first, false);
                 }
             }
             other => other?,
         }
     }
-    progress.coverage.finish(survey, report);
-    for (gid, _) in progress.prepared.into_iter().filter(|(_, p)| p.at > p.decided) {
+    progress.coverage.report_losses(survey, report);
+    for (gid, _) in progress.prepared.into_iter().filter(|(_, p)| p.prepared_lsn > p.decided_lsn) {
         report.warn(format!(
             "the transaction prepared as {} was not decided, and is not in the new database",
-            shown(&gid)
+            display_gid(&gid)
         ));
     }
     Ok(())
 }
 
 fn is_empty(survey: &Survey, id: FileId) -> bool {
-    let file = name::file_name(id, FileKind::Wal);
+    let file = filename::file_name(id, FileKind::Wal);
     let log = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
     log.is_ok_and(|log| log.offset() == log.end())
 }
 
 /// Opens a segment, also behind a damaged header; `None` if no record follows one.
-fn open(survey: &Survey, id: FileId, coverage: &mut Coverage) -> Result<Option<LogReader>> {
-    let file = name::file_name(id, FileKind::Wal);
+fn open_segment(survey: &Survey, id: FileId, coverage: &mut SeqCoverage) -> Result<Option<LogReader>> {
+    let file = filename::file_name(id, FileKind::Wal);
     let opened = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
     match opened {
         Ok(log) => {
-            coverage.begins(id, log.header().a);
+            coverage.add_segment_start(id, log.header().a);
             Ok(Some(log))
         }
         Err(e) if e.is_corruption() && survey.database.is_some() => {
             let database = survey.database.unwrap_or_default();
-            let mut log = LogReader::salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
-            coverage.unread(Loss::new(&file, e), coverage.first_of(id), false);
-            Ok(log.resume()?.map(|_| log))
+            let mut log = LogReader::open_for_salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
+            coverage.add_unread(LostRange::new(&file, e), coverage.segment_first_seq(id), false);
+            Ok(log.resume_after_bad_record()?.map(|_| log))
         }
         Err(e) => Err(e),
     }
@@ -80,50 +80,50 @@ fn open(survey: &Survey, id: FileId, coverage: &mut Coverage) -> Result<Option<L
 fn first_of_successor(survey: &Survey, id: FileId) -> u64 {
     let logs = &survey.catalog.logs;
     let next = logs.iter().position(|(log, _)| *log == id).and_then(|i| logs.get(i + 1));
-    next.map(|(_, first)| *first).filter(|first| *first > 0 && survey.whole).unwrap_or(u64::MAX)
+    next.map(|(_, first)| *first).filter(|first| *first > 0 && survey.is_manifest_complete).unwrap_or(u64::MAX)
 }
 
-fn one(
+fn gather_segment(
     survey: &Survey,
     id: FileId,
     last: bool,
-    progress: &mut Progress,
-    making: &mut Making,
-    report: &mut Repaired,
+    progress: &mut LogScanState,
+    making: &mut RepairBuilder,
+    report: &mut RepairSummary,
 ) -> Result<()> {
-    let file = name::file_name(id, FileKind::Wal);
-    let Some(mut log) = open(survey, id, &mut progress.coverage)? else { return Ok(()) };
-    let mut next_lsn = progress.coverage.first_of(id);
+    let file = filename::file_name(id, FileKind::Wal);
+    let Some(mut log) = open_segment(survey, id, &mut progress.coverage)? else { return Ok(()) };
+    let mut next_lsn = progress.coverage.segment_first_seq(id);
     let end = first_of_successor(survey, id);
     loop {
         if next_lsn >= end {
             return Ok(());
         }
         match log.next_record()? {
-            Step::End => return Ok(()),
-            Step::Record(r) if r.header.lsn >= end => return Ok(()),
-            Step::Record(r) => {
+            NextLogRecord::End => return Ok(()),
+            NextLogRecord::Record(r) if r.header.lsn >= end => return Ok(()),
+            NextLogRecord::Record(r) => {
                 report.records += 1;
                 let (offset, lsn) = (r.offset, r.header.lsn);
-                next_lsn = lsn.saturating_add(u64::from(r.header.count));
-                progress.coverage.prove(r.header.durable);
-                match record(survey, r, progress, making, report) {
-                    Ok(()) => progress.coverage.cover(id, (lsn, next_lsn), log.offset()),
+                next_lsn = lsn.saturating_add(u64::from(r.header.lsn_count));
+                progress.coverage.prove_up_to(r.header.durable_lsn);
+                match add_record(survey, r, progress, making, report) {
+                    Ok(()) => progress.coverage.add_covered(id, (lsn, next_lsn), log.offset()),
                     Err(e) if e.is_corruption() => {
-                        let loss = Loss::new(&file, e.at(&file, offset));
-                        let loss = Loss { bytes: Some(log.offset() - offset), ..loss };
-                        progress.coverage.unread_record(loss, (lsn, next_lsn));
+                        let loss = LostRange::new(&file, e.at(&file, offset));
+                        let loss = LostRange { bytes: Some(log.offset() - offset), ..loss };
+                        progress.coverage.add_unread_record(loss, (lsn, next_lsn));
                     }
                     Err(e) => return Err(e),
                 }
             }
-            Step::Bad(bad) => {
-                let next = log.resume()?;
-                let loss = Loss::new(&file, bad.why);
+            NextLogRecord::Bad(bad) => {
+                let next = log.resume_after_bad_record()?;
+                let loss = LostRange::new(&file, bad.error);
                 let bytes = Some(next.unwrap_or(log.end()) - bad.offset);
-                let loss = Loss { offset: Some(bad.offset), bytes, ..loss };
-                let torn = next.is_none() && last && bad.cut_short;
-                progress.coverage.unread(loss, next_lsn, torn);
+                let loss = LostRange { offset: Some(bad.offset), bytes, ..loss };
+                let torn = next.is_none() && last && bad.is_truncated;
+                progress.coverage.add_unread(loss, next_lsn, torn);
                 if next.is_none() {
                     return Ok(());
                 }
@@ -132,60 +132,60 @@ fn one(
     }
 }
 
-fn record(
+fn add_record(
     survey: &Survey,
-    r: Record,
-    progress: &mut Progress,
-    making: &mut Making,
-    report: &mut Repaired,
+    r: LogRecord,
+    progress: &mut LogScanState,
+    making: &mut RepairBuilder,
+    report: &mut RepairSummary,
 ) -> Result<()> {
-    let (base, count) = (r.header.lsn, u64::from(r.header.count));
-    report.sequence = report.sequence.max(base.saturating_add(count).saturating_sub(1));
-    note(&r, &mut progress.prepared)?;
-    let Some(at) = operations(r.header.kind, &r.payload)?.filter(|_| progress.seen.insert(base)) else {
+    let (base, count) = (r.header.lsn, u64::from(r.header.lsn_count));
+    report.last_seq = report.last_seq.max(base.saturating_add(count).saturating_sub(1));
+    note_decision(&r, &mut progress.prepared)?;
+    let Some(at) = ops_payload_range(r.header.kind, &r.payload)?.filter(|_| progress.seen_lsns.insert(base)) else {
         return Ok(());
     };
-    let mut parts: BTreeMap<FamilyId, Vec<(Op, SeqNo)>> = BTreeMap::new();
+    let mut parts: BTreeMap<FamilyId, Vec<(BatchOp, SeqNo)>> = BTreeMap::new();
     let mut n = 0;
-    for op in Ops::new(&r.payload, at) {
+    for op in BatchOps::new(&r.payload, at) {
         let op = op?;
         let seq = SeqNo(base + n);
         n += 1;
         // Operations of nobody only took a number.
-        if op.family != FamilyId::NOBODY && !survey.is_dropped(op.family) && seq > survey.flushed(op.family) {
+        if op.family != FamilyId::NONE && !survey.is_dropped(op.family) && seq > survey.flushed(op.family) {
             parts.entry(op.family).or_default().push((op, SeqNo(n - 1)));
         }
     }
-    if numbers(r.header.kind, n) != count {
+    if record_lsn_count(r.header.kind, n) != count {
         let e = Error::corruption("a batch holds another number of operations than its header says");
         return Err(e.expected(count, n));
     }
     let buffer = Arc::new(r.payload);
     for (family, ops) in parts {
-        making.know(survey, family, None);
-        making.insert(family, &buffer, base, &ops)?;
+        making.add_family(survey, family, None);
+        making.insert_ops(family, &buffer, base, &ops)?;
     }
     Ok(())
 }
 
 /// The numbers of the last records about an identifier: a log may be there twice, as it was and copied.
 #[derive(Debug, Default)]
-struct Prepared {
-    at: u64,
-    decided: u64,
+struct PreparedLsns {
+    prepared_lsn: u64,
+    decided_lsn: u64,
 }
 
 /// Notes a prepared transaction, or the decision over it.
-fn note(r: &Record, prepared: &mut BTreeMap<Vec<u8>, Prepared>) -> Result<()> {
+fn note_decision(r: &LogRecord, prepared: &mut BTreeMap<Vec<u8>, PreparedLsns>) -> Result<()> {
     let lsn = r.header.lsn;
     match r.header.kind {
         RecordKind::Prepare => {
-            let p = prepared.entry(Prepare::decode(&r.payload)?.head.gid.to_vec()).or_default();
-            p.at = p.at.max(lsn);
+            let p = prepared.entry(PrepareRecord::decode(&r.payload)?.header.gid.to_vec()).or_default();
+            p.prepared_lsn = p.prepared_lsn.max(lsn);
         }
         RecordKind::Decision => {
-            let p = prepared.entry(decision(&r.payload)?.0.to_vec()).or_default();
-            p.decided = p.decided.max(lsn);
+            let p = prepared.entry(decode_decision(&r.payload)?.0.to_vec()).or_default();
+            p.decided_lsn = p.decided_lsn.max(lsn);
         }
         _ => {}
     }

@@ -11,18 +11,18 @@
 pub mod report;
 mod survey;
 mod coverage;
-mod write;
+mod repair_builder;
 mod tables;
 mod logs;
 
-pub use report::{Loss, Repaired};
+pub use report::{LostRange, RepairSummary};
 
-use crate::recover::foreign;
-use crate::safety::build::Building;
+use crate::recover::foreign_dir;
+use crate::safety::directory_builder::DirectoryBuilder;
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_env::fs::readonly::ReadOnlyDir;
-use perigee_env::{Dir, Env, OpenDir};
-use perigee_file::name;
+use perigee_env::fs::read_only_dir::ReadOnlyDir;
+use perigee_env::{Dir, Env, DirOpenMode};
+use perigee_file::filename;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,33 +31,33 @@ use std::sync::Arc;
 /// # Errors
 /// `Locked` if the source is open for writing; `NotFound` if it holds no file of a database; `AlreadyExists` if the
 /// target holds anything. Damage is no error: it is in the report.
-pub fn repair(
+pub fn repair_database(
     env: &Env,
     source: &Path,
     target: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Repaired> {
-    let real = env.fs.open_dir(source, OpenDir::Existing)?;
-    foreign::check(env, &*real, false)?;
-    let _nobody_writes = lock(&*real)?;
-    let from = ReadOnlyDir::over(real);
-    let survey = survey::survey(&from)?;
-    Building::begin(env, target)?.fill(|to| {
+) -> Result<RepairSummary> {
+    let real = env.fs.open_dir(source, DirOpenMode::Existing)?;
+    foreign_dir::refuse_foreign(env, &*real, false)?;
+    let _nobody_writes = lock_source(&*real)?;
+    let from = ReadOnlyDir::wrap(real);
+    let survey = survey::survey_files(&from)?;
+    DirectoryBuilder::begin(env, target)?.fill(|to| {
         let mut report = survey.report.clone();
-        let mut making = write::Making::new(env, Arc::clone(&from), Arc::clone(to), &survey);
-        tables::gather(&survey, &mut making, &mut report, progress)?;
-        logs::gather(&survey, &mut making, &mut report)?;
-        making.finish(&survey, &mut report)?;
+        let mut making = repair_builder::RepairBuilder::new(env, Arc::clone(&from), Arc::clone(to), &survey);
+        tables::gather_tables(&survey, &mut making, &mut report, progress)?;
+        logs::gather_logs(&survey, &mut making, &mut report)?;
+        making.write_database(&survey, &mut report)?;
         Ok(report)
     })
 }
 
 /// Whoever writes must have closed. A lock file that cannot be opened (a read-only medium) means that nobody does.
-fn lock(dir: &dyn Dir) -> Result<Option<Box<dyn perigee_env::DirLock>>> {
-    if dir.file_len(name::LOCK)?.is_none() {
+fn lock_source(dir: &dyn Dir) -> Result<Option<Box<dyn perigee_env::DirLock>>> {
+    if dir.file_len(filename::LOCK)?.is_none() {
         return Ok(None);
     }
-    match dir.lock(name::LOCK) {
+    match dir.lock(filename::LOCK) {
         Ok(lock) => Ok(Some(lock)),
         Err(e) if e.kind() == ErrorKind::Locked => Err(e),
         Err(_) => Ok(None),

@@ -4,7 +4,7 @@ use perigee_base::Error;
 
 /// A piece that could not be read.
 #[derive(Clone, Debug)]
-pub struct Loss {
+pub struct LostRange {
     /// The file.
     pub file: String,
     /// Where in it, if it is not the whole file.
@@ -23,13 +23,13 @@ pub struct Loss {
     /// not closed more may have been lost than anything proves, and then there is no last one.
     pub sequences: Option<(u64, Option<u64>)>,
     /// What is wrong.
-    pub why: Error,
+    pub error: Error,
 }
 
-impl Loss {
+impl LostRange {
     /// Damage to a file, at the place that the error names; the rest is not known.
-    pub fn new(file: &str, why: Error) -> Loss {
-        Loss {
+    pub fn new(file: &str, why: Error) -> LostRange {
+        LostRange {
             file: file.to_owned(),
             offset: why.offset(),
             bytes: None,
@@ -38,14 +38,14 @@ impl Loss {
             last_key: None,
             entries: None,
             sequences: None,
-            why,
+            error: why,
         }
     }
 }
 
 /// What was made.
 #[derive(Clone, Debug, Default)]
-pub struct Repaired {
+pub struct RepairSummary {
     /// Families and the entries that each has now.
     pub families: Vec<(String, u64)>,
     /// Tables read.
@@ -55,14 +55,14 @@ pub struct Repaired {
     /// Log records read.
     pub records: u64,
     /// The last operation found.
-    pub sequence: u64,
+    pub last_seq: u64,
     /// Everything that could not be read.
-    pub lost: Vec<Loss>,
+    pub lost: Vec<LostRange>,
     /// What follows from it.
     pub warnings: Vec<String>,
 }
 
-impl Repaired {
+impl RepairSummary {
     /// Adds a sentence once.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
@@ -72,12 +72,12 @@ impl Repaired {
     }
 
     /// Adds a whole file, or a place in it.
-    pub fn lose(&mut self, file: &str, family: Option<&str>, why: Error) {
-        self.lose_piece(Loss { family: family.map(str::to_owned), ..Loss::new(file, why) });
+    pub fn add_lost_file(&mut self, file: &str, family: Option<&str>, why: Error) {
+        self.add_lost_range(LostRange { family: family.map(str::to_owned), ..LostRange::new(file, why) });
     }
 
     /// Adds a loss, and the warning that follows from it.
-    pub fn lose_piece(&mut self, loss: Loss) {
+    pub fn add_lost_range(&mut self, loss: LostRange) {
         self.warn(
             "lost entries may have replaced or deleted others: older versions, and keys that had been deleted, may have \
              come back",

@@ -2,14 +2,14 @@
 //! says which tables count and what of the log is in them already. If not, every table and every log that is found counts.
 
 use super::is_damage;
-use super::report::Repaired;
-use crate::manifest::{Catalog, decode};
+use super::report::RepairSummary;
+use crate::manifest::{Catalog, decode_edit};
 use crate::settings::FamilySettings;
-use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
-use perigee_file::log::{LogReader, Step};
-use perigee_file::name;
+use perigee_file::log::{LogReader, NextLogRecord};
+use perigee_file::filename;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub struct Survey {
     /// The state that the manifest's readable part adds up to.
     pub catalog: Catalog,
     /// Whether no edit of the manifest is missing.
-    pub whole: bool,
+    pub is_manifest_complete: bool,
     /// Whether it is the whole state, and every file that it names is there.
-    pub trusted: bool,
+    pub is_manifest_trusted: bool,
     /// The database's id, where any header says it.
     pub database: Option<u64>,
     /// Klogs to read.
@@ -32,7 +32,7 @@ pub struct Survey {
     /// Logs to read, oldest first.
     pub logs: Vec<FileId>,
     /// What is lost already.
-    pub report: Repaired,
+    pub report: RepairSummary,
 }
 
 impl Survey {
@@ -47,7 +47,7 @@ impl Survey {
     /// Operations of a family up to here are in tables.
     pub fn flushed(&self, id: FamilyId) -> SeqNo {
         match self.catalog.families.get(&id) {
-            Some(f) if self.trusted => f.flushed,
+            Some(f) if self.is_manifest_trusted => f.flushed,
             _ => SeqNo::ZERO,
         }
     }
@@ -59,38 +59,38 @@ impl Survey {
     /// The number of all entries of a bulk-loaded table, which only the manifest knows.
     pub fn stamp(&self, table: FileId) -> Option<SeqNo> {
         let mut all = self.catalog.families.values();
-        all.find_map(|f| f.tables.get(&table)).and_then(|t| t.meta.stamp)
+        all.find_map(|f| f.tables.get(&table)).and_then(|t| t.meta.global_seq)
     }
     /// Whether a family was dropped, as far as anybody knows.
     pub fn is_dropped(&self, id: FamilyId) -> bool {
-        self.trusted && !self.catalog.families.contains_key(&id)
+        self.is_manifest_trusted && !self.catalog.families.contains_key(&id)
     }
 }
 
 /// Looks around.
-pub fn survey(dir: &Arc<dyn Dir>) -> Result<Survey> {
+pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
     let files = dir.list()?;
     let of = |kind| -> Vec<FileId> {
-        files.iter().filter_map(|f| name::parse(f)).filter(|(_, k)| *k == kind).map(|(id, _)| id).collect()
+        files.iter().filter_map(|f| filename::parse_file_name(f)).filter(|(_, k)| *k == kind).map(|(id, _)| id).collect()
     };
     let (klogs, vlogs, logs) = (of(FileKind::Klog), of(FileKind::Vlog), of(FileKind::Wal));
-    if klogs.is_empty() && logs.is_empty() && dir.file_len(name::MANIFEST)?.is_none() {
+    if klogs.is_empty() && logs.is_empty() && dir.file_len(filename::MANIFEST)?.is_none() {
         let text = format!("{} holds no file of a database", dir.path().display());
         return Err(Error::new(ErrorKind::NotFound, text));
     }
-    let mut report = Repaired::default();
-    let Manifest { catalog, mut whole, mut database, edits } = manifest(&**dir, &mut report)?;
+    let mut report = RepairSummary::default();
+    let ReadableManifest { catalog, is_complete: mut whole, mut database, edits } = read_manifest(&**dir, &mut report)?;
     if whole && edits < newest_edit_named(&**dir, &logs, database)? {
         let why = Error::corruption("the manifest has lost its last edits");
-        report.lose(name::MANIFEST, None, why.at(name::MANIFEST, dir.file_len(name::MANIFEST)?.unwrap_or(0)));
+        report.add_lost_file(filename::MANIFEST, None, why.at(filename::MANIFEST, dir.file_len(filename::MANIFEST)?.unwrap_or(0)));
         whole = false;
     }
     let mut trusted = whole;
     if whole {
-        trusted = all_there(&catalog, &klogs, &vlogs, &logs, &mut report);
+        trusted = check_files_present(&catalog, &klogs, &vlogs, &logs, &mut report);
     }
     if database.is_none() {
-        database = most_common_id(&**dir, &files);
+        database = most_common_database_id(&**dir, &files);
     }
     if !trusted {
         report.warn(
@@ -112,19 +112,19 @@ pub fn survey(dir: &Arc<dyn Dir>) -> Result<Survey> {
     let logs = if trusted { catalog.logs.iter().map(|(id, _)| *id).collect() } else { logs };
     let mut there = BTreeMap::new();
     for id in vlogs {
-        let bytes = dir.file_len(&name::file_name(id, FileKind::Vlog))?.unwrap_or(0);
+        let bytes = dir.file_len(&filename::file_name(id, FileKind::Vlog))?.unwrap_or(0);
         there.insert(id, bytes);
     }
     let dir = Arc::clone(dir);
-    Ok(Survey { dir, catalog, whole, trusted, database, klogs, vlogs: there, logs, report })
+    Ok(Survey { dir, catalog, is_manifest_complete: whole, is_manifest_trusted: trusted, database, klogs, vlogs: there, logs, report })
 }
 
 /// The readable part of the manifest.
 #[derive(Default)]
-struct Manifest {
+struct ReadableManifest {
     catalog: Catalog,
     /// Whether that is all of it.
-    whole: bool,
+    is_complete: bool,
     /// The database's id.
     database: Option<u64>,
     /// Number of the last edit.
@@ -135,12 +135,12 @@ struct Manifest {
 fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> Result<u64> {
     let mut newest = 0;
     for id in logs {
-        let file = name::file_name(*id, FileKind::Wal);
+        let file = filename::file_name(*id, FileKind::Wal);
         let opened = LogReader::open(dir, &file, FileKind::Wal, Some(*id), database, None);
         let mut log = match (opened, database) {
             (Ok(log), _) => log,
             (Err(e), Some(database)) if e.is_corruption() => {
-                match LogReader::salvage(dir, &file, FileKind::Wal, *id, database) {
+                match LogReader::open_for_salvage(dir, &file, FileKind::Wal, *id, database) {
                     Ok(log) => log,
                     Err(e) if is_damage(&e) => continue,
                     Err(e) => return Err(e),
@@ -152,10 +152,10 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
         };
         loop {
             match log.next_record() {
-                Ok(Step::Record(r)) => newest = newest.max(r.header.edits),
-                Ok(Step::End) => break,
-                Ok(Step::Bad(_)) => {
-                    newest = newest.max(log.look_behind()?.map_or(0, |behind| behind.edits));
+                Ok(NextLogRecord::Record(r)) => newest = newest.max(r.header.manifest_edits),
+                Ok(NextLogRecord::End) => break,
+                Ok(NextLogRecord::Bad(_)) => {
+                    newest = newest.max(log.find_records_after_bad()?.map_or(0, |behind| behind.manifest_edits));
                     break;
                 }
                 Err(e) if is_damage(&e) => break,
@@ -167,10 +167,10 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
 }
 
 /// Reads the manifest as far as it can be read.
-fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<Manifest> {
+fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableManifest> {
     let mut catalog = Catalog::default();
-    let len = dir.file_len(name::MANIFEST)?;
-    let opened = LogReader::open(dir, name::MANIFEST, FileKind::Manifest, None, None, len);
+    let len = dir.file_len(filename::MANIFEST)?;
+    let opened = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, len);
     let mut log = match opened {
         Ok(log) => log,
         Err(e) if is_damage(&e) => {
@@ -178,8 +178,8 @@ fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<Manifest> {
                 ErrorKind::Corruption,
                 "the manifest cannot be read; names and settings of families are lost",
             );
-            report.lose(name::MANIFEST, None, e);
-            return Ok(Manifest::default());
+            report.add_lost_file(filename::MANIFEST, None, e);
+            return Ok(ReadableManifest::default());
         }
         Err(e) => return Err(e),
     };
@@ -188,41 +188,41 @@ fn manifest(dir: &dyn Dir, report: &mut Repaired) -> Result<Manifest> {
     let mut edits = 0;
     let wrong = loop {
         match log.next_record()? {
-            Step::Record(r) => {
-                let applied = decode(&r.payload).and_then(|edit| catalog.apply(&edit));
+            NextLogRecord::Record(r) => {
+                let applied = decode_edit(&r.payload).and_then(|edit| catalog.apply(&edit));
                 if let Err(e) = applied {
-                    break e.at(name::MANIFEST, r.offset);
+                    break e.at(filename::MANIFEST, r.offset);
                 }
                 edits = r.header.lsn;
             }
-            Step::End if edits >= first && catalog.validate(edits).is_ok() => {
-                return Ok(Manifest { catalog, whole: true, database, edits });
+            NextLogRecord::End if edits >= first && catalog.validate(edits).is_ok() => {
+                return Ok(ReadableManifest { catalog, is_complete: true, database, edits });
             }
-            Step::End => break Error::corruption("the manifest makes no sense").in_file(name::MANIFEST),
+            NextLogRecord::End => break Error::corruption("the manifest makes no sense").in_file(filename::MANIFEST),
             // The end that a crash left: the same rule as at open, but for the boot, which has changed since.
-            Step::Bad(bad) if bad.cut_short && edits >= first && log.look_behind()?.is_none() => {
+            NextLogRecord::Bad(bad) if bad.is_truncated && edits >= first && log.find_records_after_bad()?.is_none() => {
                 report.warn(format!(
                     "{}: the last {} bytes are the beginning of an edit, as a crash leaves it; they were left out",
-                    name::MANIFEST,
+                    filename::MANIFEST,
                     log.end() - bad.offset
                 ));
-                catalog.clean = None;
-                return Ok(Manifest { catalog, whole: true, database, edits });
+                catalog.clean_close = None;
+                return Ok(ReadableManifest { catalog, is_complete: true, database, edits });
             }
-            Step::Bad(bad) => break bad.why,
+            NextLogRecord::Bad(bad) => break bad.error,
         }
     };
-    report.lose(name::MANIFEST, None, wrong);
-    Ok(Manifest { catalog, whole: false, database, edits })
+    report.add_lost_file(filename::MANIFEST, None, wrong);
+    Ok(ReadableManifest { catalog, is_complete: false, database, edits })
 }
 
 /// Whether every file that the catalog names is there. A missing log is a hole, a missing table a loss.
-fn all_there(
+fn check_files_present(
     catalog: &Catalog,
     klogs: &[FileId],
     vlogs: &[FileId],
     logs: &[FileId],
-    report: &mut Repaired,
+    report: &mut RepairSummary,
 ) -> bool {
     let present: BTreeSet<FileId> = klogs.iter().chain(vlogs).copied().collect();
     let mut all = true;
@@ -230,8 +230,8 @@ fn all_there(
         for (id, t) in &f.tables {
             if !present.contains(id) {
                 all = false;
-                let file = name::file_name(*id, FileKind::Klog);
-                report.lose(&file, Some(&f.name), Error::corruption("the table is missing").in_file(&file));
+                let file = filename::file_name(*id, FileKind::Klog);
+                report.add_lost_file(&file, Some(&f.name), Error::corruption("the table is missing").in_file(&file));
                 if let Some(loss) = report.lost.last_mut() {
                     let s = &t.meta.summary;
                     loss.entries = Some(s.entries);
@@ -240,22 +240,22 @@ fn all_there(
             }
         }
         for id in f.vlogs.keys().filter(|id| !present.contains(id)) {
-            let file = name::file_name(*id, FileKind::Vlog);
-            report.lose(&file, Some(&f.name), Error::corruption("the value log is missing").in_file(&file));
+            let file = filename::file_name(*id, FileKind::Vlog);
+            report.add_lost_file(&file, Some(&f.name), Error::corruption("the value log is missing").in_file(&file));
         }
     }
     for (id, _) in catalog.logs.iter().filter(|(id, _)| !logs.contains(id)) {
         all = false;
-        let file = name::file_name(*id, FileKind::Wal);
-        report.lose(&file, None, Error::corruption("the log segment is missing").in_file(&file));
+        let file = filename::file_name(*id, FileKind::Wal);
+        report.add_lost_file(&file, None, Error::corruption("the log segment is missing").in_file(&file));
     }
     all
 }
 
 /// The id that most headers carry.
-fn most_common_id(dir: &dyn Dir, files: &[String]) -> Option<u64> {
+fn most_common_database_id(dir: &dyn Dir, files: &[String]) -> Option<u64> {
     let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
-    for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, name::parse(f)?))) {
+    for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, filename::parse_file_name(f)?))) {
         let mut head = [0; HEADER_BYTES];
         let read = dir.open(file).and_then(|f| f.read_exact_at(&mut head, 0));
         if let Ok(h) = read.and_then(|()| FileHeader::decode(&head, kind, Some(id), None)) {

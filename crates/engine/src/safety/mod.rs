@@ -5,18 +5,18 @@
 //! compared on the way), `build` (a directory under a temporary name until it is whole), `checkpoint`; then for backups
 //! `record` (what a generation consists of), `store` (the directory of generations), `backup`, `restore`, `prune`.
 
-pub mod picture;
-pub mod copy;
-pub mod build;
+pub mod database_image;
+pub mod file_copy;
+pub mod directory_builder;
 pub mod checkpoint;
-pub mod record;
-pub mod store;
+pub mod generation;
+pub mod backup_store;
 pub mod backup;
 pub mod restore;
 pub mod prune;
 
-pub use backup::Backed;
-pub use checkpoint::Checkpointed;
-pub use prune::Pruned;
-pub use record::Generation;
-pub use restore::{Checked, Restored};
+pub use backup::BackupSummary;
+pub use checkpoint::CheckpointSummary;
+pub use prune::PruneSummary;
+pub use generation::BackupGeneration;
+pub use restore::{BackupCheckSummary, RestoreSummary};

@@ -1,8 +1,8 @@
 //! Forgets old generations. Records go first and their going is made durable; only then files that no record names any
 //! more. A crash at any point leaves the kept generations whole, and the next prune removes the rest.
 
-use super::record::Generation;
-use super::store::{Store, generation_name, stored_name};
+use super::generation::BackupGeneration;
+use super::backup_store::{BackupStore, generation_name, stored_name};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
 use perigee_env::Env;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// What went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneSummary {
     /// Generations that went.
     pub removed: Vec<u64>,
     /// Generations that are left.
@@ -26,21 +26,21 @@ pub struct Pruned {
 ///
 /// # Errors
 /// `Corruption` if any record cannot be read: what it needs is unknown, so nothing is removed.
-pub fn prune(env: &Env, backup: &Path, keep: usize) -> Result<Pruned> {
+pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneSummary> {
     if keep == 0 {
         return Err(Error::invalid("at least one generation is kept; to remove all, delete the directory"));
     }
-    Store::open(env, backup)?;
-    let (store, _lock) = Store::open_to_write(env, backup)?;
+    BackupStore::open(env, backup)?;
+    let (store, _lock) = BackupStore::open_for_writing(env, backup)?;
     let mut all = Vec::new();
-    for number in store.numbers()? {
-        all.push(store.read(number).map_err(|e| {
+    for number in store.generation_numbers()? {
+        all.push(store.read_generation(number).map_err(|e| {
             let kind = e.kind();
             e.wrap(kind, "nothing was removed, because what this generation needs is unknown")
         })?);
     }
-    let mut out = Pruned::default();
-    let (going, staying) = split(all, keep);
+    let mut out = PruneSummary::default();
+    let (going, staying) = split_generations(all, keep);
     for g in &going {
         store.dir.remove(&generation_name(g.number))?;
         out.removed.push(g.number);
@@ -49,10 +49,10 @@ pub fn prune(env: &Env, backup: &Path, keep: usize) -> Result<Pruned> {
     if !going.is_empty() {
         store.dir.sync()?;
     }
-    let names = |g: &Generation| g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>();
+    let names = |g: &BackupGeneration| g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>();
     let needed: BTreeSet<String> = staying.iter().flat_map(names).collect();
-    let mut unneeded: Vec<String> = store.stored()?.into_iter().filter(|f| !needed.contains(f)).collect();
-    if bug::on(Bug::PruneDropsShared) {
+    let mut unneeded: Vec<String> = store.stored_file_names()?.into_iter().filter(|f| !needed.contains(f)).collect();
+    if bug::is_active(Bug::PruneDropsShared) {
         unneeded = going.iter().flat_map(names).collect();
     }
     for file in unneeded {
@@ -66,8 +66,8 @@ pub fn prune(env: &Env, backup: &Path, keep: usize) -> Result<Pruned> {
 }
 
 /// Those that go and those that stay; a directory may hold generations of several databases.
-fn split(all: Vec<Generation>, keep: usize) -> (Vec<Generation>, Vec<Generation>) {
-    let newer = |g: &Generation| {
+fn split_generations(all: Vec<BackupGeneration>, keep: usize) -> (Vec<BackupGeneration>, Vec<BackupGeneration>) {
+    let newer = |g: &BackupGeneration| {
         all.iter().filter(|other| other.database == g.database && other.number > g.number).count()
     };
     let stays: BTreeSet<u64> = all.iter().filter(|g| newer(g) < keep).map(|g| g.number).collect();

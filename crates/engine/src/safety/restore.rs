@@ -1,9 +1,9 @@
 //! The way back: a generation as a database directory of its own, and the check that it would work.
 
-use super::build::Building;
-use super::copy;
-use super::record::Generation;
-use super::store::{Store, plain_name, stored_name};
+use super::directory_builder::DirectoryBuilder;
+use super::file_copy;
+use super::generation::BackupGeneration;
+use super::backup_store::{BackupStore, database_file_name, stored_name};
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,11 +11,11 @@ use std::path::Path;
 
 /// What was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// The generation.
     pub generation: u64,
     /// The last operation in it.
-    pub sequence: u64,
+    pub last_seq: u64,
     /// Files copied.
     pub files: u64,
     /// Their bytes.
@@ -24,7 +24,7 @@ pub struct Restored {
 
 /// What was checked, and everything wrong.
 #[derive(Clone, Debug, Default)]
-pub struct Checked {
+pub struct BackupCheckSummary {
     /// Generations looked at.
     pub generations: u64,
     /// Files read.
@@ -36,26 +36,26 @@ pub struct Checked {
 }
 
 /// Restores a generation (`None`: the newest) into `target`, which must not exist or be empty.
-pub fn restore(
+pub fn restore_generation(
     env: &Env,
     backup: &Path,
     generation: Option<u64>,
     target: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Restored> {
-    let store = Store::open(env, backup)?;
+) -> Result<RestoreSummary> {
+    let store = BackupStore::open(env, backup)?;
     let number = match generation {
         Some(number) => number,
-        None => newest(&store, backup)?,
+        None => newest_generation(&store, backup)?,
     };
-    let g = store.read(number)?;
-    let mut out = Restored { generation: g.number, sequence: g.sequence, files: 0, bytes: 0 };
+    let g = store.read_generation(number)?;
+    let mut out = RestoreSummary { generation: g.number, last_seq: g.last_seq, files: 0, bytes: 0 };
     let total = g.bytes();
-    Building::begin(env, target)?.fill(|dir| {
+    DirectoryBuilder::begin(env, target)?.fill(|dir| {
         for f in &g.files {
             let stored = stored_name(g.database, f);
-            copy::copy((&*store.dir, &stored), (&**dir, &plain_name(f)), f.id, (f.bytes, f.checksum))
-                .map_err(|e| explain(&store, e, &stored, number))?;
+            file_copy::copy_file((&*store.dir, &stored), (&**dir, &database_file_name(f)), f.id, (f.bytes, f.checksum))
+                .map_err(|e| explain_missing_file(&store, e, &stored, number))?;
             out.files += 1;
             out.bytes += f.bytes;
             progress(out.bytes, total);
@@ -66,11 +66,11 @@ pub fn restore(
 }
 
 /// The newest generation, if there can be no doubt which database is meant.
-fn newest(store: &Store, backup: &Path) -> Result<u64> {
-    let numbers = store.numbers()?;
+fn newest_generation(store: &BackupStore, backup: &Path) -> Result<u64> {
+    let numbers = store.generation_numbers()?;
     let newest = *numbers.last().ok_or_else(|| no_generation(backup))?;
     let databases: BTreeSet<u64> =
-        numbers.iter().filter_map(|n| store.read(*n).ok()).map(|g| g.database).collect();
+        numbers.iter().filter_map(|n| store.read_generation(*n).ok()).map(|g| g.database).collect();
     if databases.len() > 1 {
         let (shown, count) = (backup.display(), databases.len());
         return Err(Error::invalid(format!(
@@ -85,10 +85,10 @@ fn no_generation(backup: &Path) -> Error {
 }
 
 /// A missing file of a generation is damage, and the error says what is left to do.
-fn explain(store: &Store, e: Error, file: &str, number: u64) -> Error {
+fn explain_missing_file(store: &BackupStore, e: Error, file: &str, number: u64) -> Error {
     match e.kind() {
         // Its record goes before its files.
-        ErrorKind::NotFound if !matches!(store.numbers(), Ok(n) if n.contains(&number)) => Error::new(
+        ErrorKind::NotFound if !matches!(store.generation_numbers(), Ok(n) if n.contains(&number)) => Error::new(
             ErrorKind::NotFound,
             format!("generation {number} was pruned meanwhile: choose another one"),
         ),
@@ -105,11 +105,11 @@ fn explain(store: &Store, e: Error, file: &str, number: u64) -> Error {
 }
 
 /// All generations that can be read, oldest first, and the errors of the others.
-pub fn list(env: &Env, backup: &Path) -> Result<(Vec<Generation>, Vec<Error>)> {
-    let store = Store::open(env, backup)?;
+pub fn list_generations(env: &Env, backup: &Path) -> Result<(Vec<BackupGeneration>, Vec<Error>)> {
+    let store = BackupStore::open(env, backup)?;
     let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for number in store.numbers()? {
-        match store.read(number) {
+    for number in store.generation_numbers()? {
+        match store.read_generation(number) {
             Ok(g) => good.push(g),
             Err(e) => bad.push(e),
         }
@@ -118,22 +118,22 @@ pub fn list(env: &Env, backup: &Path) -> Result<(Vec<Generation>, Vec<Error>)> {
 }
 
 /// Reads every file of a generation (`None`: of all), each once, and compares it with its record.
-pub fn verify(
+pub fn verify_backup(
     env: &Env,
     backup: &Path,
     generation: Option<u64>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Checked> {
-    let store = Store::open(env, backup)?;
+) -> Result<BackupCheckSummary> {
+    let store = BackupStore::open(env, backup)?;
     let numbers = match generation {
         Some(n) => vec![n],
-        None => store.numbers()?,
+        None => store.generation_numbers()?,
     };
-    let mut out = Checked::default();
+    let mut out = BackupCheckSummary::default();
     let mut files = BTreeMap::new();
     for number in numbers {
         out.generations += 1;
-        match store.read(number) {
+        match store.read_generation(number) {
             Ok(g) => {
                 for f in &g.files {
                     let entry = files.entry(stored_name(g.database, f)).or_insert((*f, Vec::new()));
@@ -146,12 +146,12 @@ pub fn verify(
     }
     let total = files.values().map(|(f, _)| f.bytes).sum();
     for (name, (f, needed)) in files {
-        let checked = copy::check_whole(&*store.dir, &name, f.id, (f.bytes, f.checksum), |_| Ok(()));
+        let checked = file_copy::verify_file(&*store.dir, &name, f.id, (f.bytes, f.checksum), |_| Ok(()));
         out.files += 1;
         out.bytes += f.bytes;
         progress(out.bytes, total);
         if let Err(e) = checked {
-            out.errors.push((explain(&store, e, &name, needed[0]), needed));
+            out.errors.push((explain_missing_file(&store, e, &name, needed[0]), needed));
         }
     }
     Ok(out)

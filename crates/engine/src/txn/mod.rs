@@ -7,9 +7,9 @@
 
 pub mod settings;
 pub mod validate;
-pub mod runs;
+pub mod spill_store;
 pub mod writes;
 mod transaction;
 
-pub use settings::{Isolation, TxnSettings};
-pub use transaction::{Leaving, Mark, Txn, Walk};
+pub use settings::{IsolationLevel, TxnSettings};
+pub use transaction::{PrepareRequest, TxnAbortHandle, EngineTxn, ScanTracker};

@@ -1,12 +1,12 @@
 //! What a transaction is asked to be.
 
-pub use crate::isolation::Isolation;
+pub use crate::isolation::IsolationLevel;
 
 /// Settings of a transaction.
 #[derive(Clone, Debug)]
 pub struct TxnSettings {
     /// What it is protected from.
-    pub isolation: Isolation,
+    pub isolation: IsolationLevel,
     /// It refuses to write, and never conflicts.
     pub read_only: bool,
     /// What it writes it locks first.

@@ -1,23 +1,23 @@
 //! One transaction: its snapshot, its writes, its savepoints, its end.
 
-use super::runs::Runs;
-use super::settings::{Isolation, TxnSettings};
-use super::validate::{Conditions, Depends, refused};
-use super::writes::{Place, Writes};
-use crate::core::Core;
-use crate::family::Family;
-use crate::footprint::{Place as Locked, Reads};
-use crate::locks::{LockMode, Locks, Mine, Owner};
-use crate::memory;
-use crate::open_txns::{Counted, OpenTxns};
-use crate::serial::{Member, Registry};
-use crate::snapshot::Held;
+use super::spill_store::SpillStore;
+use super::settings::{IsolationLevel, TxnSettings};
+use super::validate::{CommitConditions, ReadDependencies, serialization_error};
+use super::writes::{WritesPosition, TxnWrites};
+use crate::core::EngineCore;
+use crate::family::FamilyState;
+use crate::read_write_sets::{KeyOrRange as Locked, ReadSet};
+use crate::locks::{LockMode, LockManager, TxnLocks, LockOwner};
+use crate::memory_budget;
+use crate::open_txns::{OpenTxnToken, OpenTxns};
+use crate::serializable_txns::{SerializableTxn, SerializableTxns};
+use crate::snapshot::SnapshotHandle;
 use perigee_base::bug::{self, Bug};
-use perigee_base::cut::CutRef;
-use perigee_base::{Error, ErrorKind, FamilyId, KeyOrder, Result, SeqNo, Shared};
-use perigee_file::Found;
+use perigee_base::key_boundary::KeyBoundaryRef;
+use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo, PinnedSlice};
+use perigee_file::EntryValue;
 use perigee_file::log::Batch;
-use perigee_tree::{View, get, since};
+use perigee_tree::{View, get, conflict_check};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
@@ -32,26 +32,26 @@ const ABORTED: u8 = 2;
 #[derive(Clone, Debug)]
 struct Savepoint {
     name: String,
-    place: Place,
+    position: WritesPosition,
     /// Locks taken before it.
-    locks: u64,
+    lock_count: u64,
 }
 
 /// Ends a transaction from outside.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct TxnAbortHandle {
     state: Arc<AtomicU8>,
-    locks: Arc<Locks>,
-    owner: Owner,
+    locks: Arc<LockManager>,
+    owner: LockOwner,
 }
 
-impl Mark {
+impl TxnAbortHandle {
     /// From now on the transaction answers every call with `Aborted`, also one that waits for a lock; false if it has ended
     /// already.
     pub fn abort(&self) -> bool {
         let aborted = self.state.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok();
         if aborted {
-            self.locks.give_way(self.owner);
+            self.locks.abort_waits(self.owner);
         }
         aborted
     }
@@ -59,123 +59,123 @@ impl Mark {
 
 /// A transaction. Calls of one are not made at the same time.
 #[derive(Debug)]
-pub struct Txn {
+pub struct EngineTxn {
     settings: TxnSettings,
-    held: Option<Held>,
-    writes: Writes,
+    held_snapshot: Option<SnapshotHandle>,
+    writes: TxnWrites,
     /// Memory from which on it goes to files; memory at which somebody has to look.
     spill_bytes: u64,
-    look_bytes: u64,
-    reads: Reads,
+    next_check_bytes: u64,
+    reads: ReadSet,
     /// Its place among the serializable ones, if it is one.
-    serial: Option<Arc<Member>>,
-    registry: Arc<Registry>,
+    serial_member: Option<Arc<SerializableTxn>>,
+    registry: Arc<SerializableTxns>,
     /// Where it counts while it is open, and as what.
-    open: Arc<OpenTxns>,
-    counted: Option<Counted>,
+    open_txns: Arc<OpenTxns>,
+    open_entry: Option<OpenTxnToken>,
     savepoints: Vec<Savepoint>,
     /// As which it takes locks; those it holds.
-    owner: Owner,
-    mine: Mine,
-    locks: Arc<Locks>,
+    owner: LockOwner,
+    held_locks: TxnLocks,
+    locks: Arc<LockManager>,
     state: Arc<AtomicU8>,
     /// When its time is over (0: never).
-    until_us: u64,
+    deadline_us: u64,
 }
 
-impl Txn {
+impl EngineTxn {
     /// Begins one.
-    pub fn begin(core: &Core, settings: TxnSettings) -> Result<Txn> {
-        let budget = core.memory.budget;
+    pub fn begin(core: &EngineCore, settings: TxnSettings) -> Result<EngineTxn> {
+        let budget = core.memory_budget.limit;
         let spill_bytes = match settings.spill_bytes {
-            0 => memory::txn_bytes(budget),
-            wanted => wanted.min(memory::txn_bytes(budget)),
+            0 => memory_budget::txn_memory_bytes(budget),
+            wanted => wanted.min(memory_budget::txn_memory_bytes(budget)),
         };
-        let mut txn = Txn {
+        let mut txn = EngineTxn {
             settings,
-            held: None,
-            writes: Writes::new(),
+            held_snapshot: None,
+            writes: TxnWrites::new(),
             spill_bytes,
-            look_bytes: 0,
-            reads: Reads::default(),
-            serial: None,
-            registry: Arc::clone(&core.serial),
-            open: Arc::clone(&core.open_txns),
-            counted: None,
+            next_check_bytes: 0,
+            reads: ReadSet::default(),
+            serial_member: None,
+            registry: Arc::clone(&core.serializable_txns),
+            open_txns: Arc::clone(&core.open_txns),
+            open_entry: None,
             savepoints: Vec::new(),
             owner: 0,
-            mine: Mine::default(),
+            held_locks: TxnLocks::default(),
             locks: Arc::clone(&core.locks),
             state: Arc::default(),
-            until_us: 0,
+            deadline_us: 0,
         };
         txn.reset(core)?;
         Ok(txn)
     }
     /// Begins anew, everything forgotten.
-    pub fn reset(&mut self, core: &Core) -> Result<()> {
+    pub fn reset(&mut self, core: &EngineCore) -> Result<()> {
         core.health.check_open()?;
         self.end();
         // Tried again, it is not younger than before: in the end it is the oldest, and gives way to nobody.
         if self.owner == 0 {
-            self.owner = self.locks.newcomer();
+            self.owner = self.locks.next_owner();
         }
-        let take = || match bug::on(Bug::StaleSnapshot) {
-            true => core.snapshots.take(&core.visible().0.saturating_sub(1).into()),
-            false => core.snapshots.take(&core.visible),
+        let take = || match bug::is_active(Bug::StaleSnapshot) {
+            true => core.snapshots.acquire(&core.visible_seq().0.saturating_sub(1).into()),
+            false => core.snapshots.acquire(&core.visible_seq),
         };
-        if self.settings.isolation == Isolation::Serializable {
+        if self.settings.isolation == IsolationLevel::Serializable {
             // One that only reads is never refused: so it must not begin between a commit's check and its publication.
             let _section = self.settings.read_only.then(|| core.wal.appender());
             let begun = self.registry.begin(self.settings.read_only, || {
                 let held = take();
                 (held.seq(), held)
             });
-            (self.serial, self.held) = (Some(begun.0), Some(begun.1));
+            (self.serial_member, self.held_snapshot) = (Some(begun.0), Some(begun.1));
         } else {
-            self.held = self.settings.isolation.holds_snapshot().then(take);
+            self.held_snapshot = self.settings.isolation.uses_snapshot().then(take);
         }
-        self.until_us = match self.settings.timeout_us {
+        self.deadline_us = match self.settings.timeout_us {
             0 => 0,
             us => core.env.clock.monotonic_us().saturating_add(us),
         };
         self.state = Arc::default();
-        self.counted = Some(self.open.begin());
-        self.look_bytes = self.spill_bytes.min(memory::step(core.memory.budget));
+        self.open_entry = Some(self.open_txns.begin());
+        self.next_check_bytes = self.spill_bytes.min(memory_budget::rebalance_step(core.memory_budget.limit));
         Ok(())
     }
     /// Forgets everything and takes no more calls.
     pub fn end(&mut self) {
         let _ = self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst);
-        self.let_go();
+        self.release_all();
     }
     /// Forgets what it has written and read, its snapshot and its locks.
-    fn let_go(&mut self) {
-        if let Some(counted) = self.counted.take() {
-            self.open.end(counted);
+    fn release_all(&mut self) {
+        if let Some(counted) = self.open_entry.take() {
+            self.open_txns.end(counted);
         }
-        self.held = None;
+        self.held_snapshot = None;
         self.writes.clear();
-        self.reads = Reads::default();
-        if let Some(member) = self.serial.take() {
+        self.reads = ReadSet::default();
+        if let Some(member) = self.serial_member.take() {
             // What it has seen was seen, however it ends.
-            if !self.settings.read_only || self.registry.end_reading(&member).is_err() {
-                self.registry.leave(&member);
+            if !self.settings.read_only || self.registry.end_read_only(&member).is_err() {
+                self.registry.remove(&member);
             }
         }
         self.savepoints.clear();
-        self.locks.release(self.owner, &mut self.mine, 0);
+        self.locks.release(self.owner, &mut self.held_locks, 0);
     }
     /// Says how much memory its writes hold.
     #[inline]
-    fn tell_held(&mut self) {
-        if let Some(counted) = &mut self.counted {
-            self.open.holds(counted, self.writes.memory_bytes());
+    fn report_memory(&mut self) {
+        if let Some(counted) = &mut self.open_entry {
+            self.open_txns.set_bytes(counted, self.writes.memory_bytes());
         }
     }
     /// To end it from outside.
-    pub fn mark(&self) -> Mark {
-        Mark { state: Arc::clone(&self.state), locks: Arc::clone(&self.locks), owner: self.owner }
+    pub fn abort_handle(&self) -> TxnAbortHandle {
+        TxnAbortHandle { state: Arc::clone(&self.state), locks: Arc::clone(&self.locks), owner: self.owner }
     }
     /// Its settings.
     pub fn settings(&self) -> &TxnSettings {
@@ -183,11 +183,11 @@ impl Txn {
     }
     /// The sequence number that it reads at, if it holds one.
     pub fn snapshot(&self) -> Option<SeqNo> {
-        self.held.as_ref().map(Held::seq)
+        self.held_snapshot.as_ref().map(SnapshotHandle::seq)
     }
     /// Operations written, and bytes that they take in the log.
     pub fn written(&self) -> (usize, u64) {
-        self.writes.written()
+        self.writes.written_size()
     }
     /// Whether what it has written lies in files, beyond its memory.
     pub fn is_spilled(&self) -> bool {
@@ -195,37 +195,37 @@ impl Txn {
     }
     /// Whether [`Txn::make_room`] is due before more is written.
     #[inline]
-    pub fn is_full(&self) -> bool {
-        self.writes.memory_bytes() >= self.look_bytes
+    pub fn needs_spill_check(&self) -> bool {
+        self.writes.memory_bytes() >= self.next_check_bytes
     }
     /// Tells the budget what it holds, and empties its memory into files if that is too much. `make` makes the room for them.
     ///
     /// # Errors
     /// `NoSpace`, `Io`: what it has written is as it was, and nothing else has changed.
-    pub fn make_room(&mut self, core: &Core, make: impl FnOnce() -> Box<dyn Runs>) -> Result<()> {
+    pub fn spill_if_needed(&mut self, core: &EngineCore, make: impl FnOnce() -> Box<dyn SpillStore>) -> Result<()> {
         self.check(core)?;
-        self.writes.have_runs(make);
-        if self.writes.memory_bytes() >= self.spill_bytes && self.writes.may_spill() {
-            self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
+        self.writes.ensure_spill_store(make);
+        if self.writes.memory_bytes() >= self.spill_bytes && self.writes.can_spill() {
+            self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
         }
-        let memory = self.writes.tell_memory();
-        self.tell_held();
-        let next = memory.saturating_add(memory::step(core.memory.budget));
-        self.look_bytes = if self.writes.may_spill() { next.min(self.spill_bytes).max(1) } else { next };
+        let memory = self.writes.report_memory();
+        self.report_memory();
+        let next = memory.saturating_add(memory_budget::rebalance_step(core.memory_budget.limit));
+        self.next_check_bytes = if self.writes.can_spill() { next.min(self.spill_bytes).max(1) } else { next };
         Ok(())
     }
 
     /// Whether it takes calls.
-    pub fn check(&mut self, core: &Core) -> Result<()> {
+    pub fn check(&mut self, core: &EngineCore) -> Result<()> {
         core.health.check_open()?;
-        if self.until_us != 0 && core.env.clock.monotonic_us() >= self.until_us {
-            self.mark().abort();
+        if self.deadline_us != 0 && core.env.clock.monotonic_us() >= self.deadline_us {
+            self.abort_handle().abort();
         }
         match self.state.load(SeqCst) {
             ACTIVE => Ok(()),
             ENDED => Err(Error::invalid("the transaction has ended: reset it, or begin another")),
             _ => {
-                self.let_go();
+                self.release_all();
                 Err(Error::new(
                     ErrorKind::Aborted,
                     "the transaction was ended by its time limit or from another thread: begin it anew",
@@ -235,71 +235,71 @@ impl Txn {
     }
 
     /// The number to read a family at, whose view was taken before.
-    fn at(&self, core: &Core, family: &Family) -> Result<SeqNo> {
-        family.check()?;
-        match &self.held {
-            Some(held) => replaced(family, held).map(|()| held.seq()),
-            None => Ok(core.visible()),
+    fn read_seq(&self, core: &EngineCore, family: &FamilyState) -> Result<SeqNo> {
+        family.check_not_dropped()?;
+        match &self.held_snapshot {
+            Some(held) => check_not_replaced(family, held).map(|()| held.seq()),
+            None => Ok(core.visible_seq()),
         }
     }
     /// What a walk through a family reads: a picture that later writes do not change.
-    pub fn view(&mut self, core: &Core, family: &Family) -> Result<(Arc<View>, SeqNo)> {
+    pub fn read_view(&mut self, core: &EngineCore, family: &FamilyState) -> Result<(Arc<View>, SeqNo)> {
         self.check(core)?;
         let view = family.tree.view();
-        let at = self.at(core, family)?;
-        Ok(match self.writes.own(family.id)? {
-            Some(own) if !bug::on(Bug::OwnUnseenByCursor) => (Arc::new(view.under(own)), at),
+        let at = self.read_seq(core, family)?;
+        Ok(match self.writes.read_overlay(family.id)? {
+            Some(own) if !bug::is_active(Bug::OwnUnseenByCursor) => (Arc::new(view.with_overlay(own)), at),
             _ => (view, at),
         })
     }
     /// Where a walk lists what it passes, if that matters.
-    pub fn walk(&self, family: &Family) -> Option<Walk> {
-        let listed = !self.settings.read_only && !bug::on(Bug::RangeNotTracked);
-        let member = self.serial.as_ref().filter(|_| listed)?;
-        let (family, order) = (family.id, family.tree.order());
-        Some(Walk { member: Arc::clone(member), family, order, number: None })
+    pub fn scan_tracker(&self, family: &FamilyState) -> Option<ScanTracker> {
+        let listed = !self.settings.read_only && !bug::is_active(Bug::RangeNotTracked);
+        let member = self.serial_member.as_ref().filter(|_| listed)?;
+        let (family, order) = (family.id, family.tree.comparator());
+        Some(ScanTracker { member: Arc::clone(member), family, order, range_index: None })
     }
     /// The value of `key`; `tracked`: as a read that the transaction depends on.
-    pub fn get(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Shared>> {
+    pub fn get(&mut self, core: &EngineCore, family: &FamilyState, key: &[u8], tracked: bool) -> Result<Option<PinnedSlice>> {
         self.check(core)?;
-        let order = family.tree.order();
+        let order = family.tree.comparator();
         let own = self.writes.find(family.id, order, key)?;
         // Of an own operand's value a part is what others committed.
-        let merged = own.as_ref().is_some_and(Found::is_operand);
+        let merged = own.as_ref().is_some_and(EntryValue::is_operand);
         if let Some(found) = own.filter(|_| !merged) {
-            let live = get::is_live(&found, &*core.now);
+            let live = get::is_live(&found, &*core.logical_clock);
             return live.then(|| self.writes.value(family.id, found)).transpose();
         }
-        self.track(family, key, tracked);
+        self.track_read(family, key, tracked);
         if merged {
-            let (view, at) = self.view(core, family)?;
+            let (view, at) = self.read_view(core, family)?;
             return get::get(&view, key, at);
         }
         let view = family.tree.pin();
-        let at = self.at(core, family)?;
+        let at = self.read_seq(core, family)?;
         get::get(&view, key, at)
     }
     /// Whether `key` is there; its value is not asked for.
-    pub fn contains(&mut self, core: &Core, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
+    pub fn contains(&mut self, core: &EngineCore, family: &FamilyState, key: &[u8], tracked: bool) -> Result<bool> {
         self.check(core)?;
-        if let Some(found) = self.writes.find(family.id, family.tree.order(), key)? {
+        if let Some(found) = self.writes.find(family.id, family.tree.comparator(), key)? {
             if found.is_operand() {
-                self.track(family, key, tracked);
+                self.track_read(family, key, tracked);
             }
-            return Ok(found.is_operand() || get::is_live(&found, &*core.now));
+            return Ok(found.is_operand() || get::is_live(&found, &*core.logical_clock));
         }
-        self.track(family, key, tracked);
+        self.track_read(family, key, tracked);
         let view = family.tree.pin();
-        let at = self.at(core, family)?;
+        let at = self.read_seq(core, family)?;
         get::contains(&view, key, at)
     }
     /// Notes a read that the transaction depends on.
-    fn track(&mut self, family: &Family, key: &[u8], tracked: bool) {
-        let order = family.tree.order();
-        match &self.serial {
+    fn track_read(&mut self, family: &FamilyState, key: &[u8], tracked: bool) {
+        let order = family.tree.comparator();
+        match &self.serial_member {
             _ if !tracked || self.settings.read_only => {}
-            Some(member) => member.list(|reads| reads.key(family.id, order, key)),
-            None if self.settings.isolation.checks_reads() => self.reads.key(family.id, order, key),
+            Some(member) => member.record_reads(|reads| reads.add_key(family.id, order, key)),
+            None if self.settings.isolation.checks_reads() => self.reads.add_key(family.id, order, key),
             None => {}
         }
     }
@@ -308,13 +308,13 @@ impl Txn {
     ///
     /// # Errors
     /// `Busy` if it was not to be had in time; `Conflict` for the victim of a deadlock.
-    pub fn lock(&mut self, core: &Core, family: &Family, place: Locked, mode: LockMode) -> Result<()> {
+    pub fn lock(&mut self, core: &EngineCore, family: &FamilyState, place: Locked, mode: LockMode) -> Result<()> {
         self.check(core)?;
-        family.check()?;
-        let whose = (self.owner, &mut self.mine);
-        let place_of = (family.id, &*family.name(), family.tree.order());
+        family.check_not_dropped()?;
+        let whose = (self.owner, &mut self.held_locks);
+        let place_of = (family.id, &*family.name(), family.tree.comparator());
         let now = core.env.clock.monotonic_us();
-        let left = if self.until_us == 0 { u64::MAX } else { self.until_us.saturating_sub(now) };
+        let left = if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
         let patience = self.settings.lock_timeout_us.min(left);
         let locked = self.locks.lock(&*core.env.clock, place_of, whose, place, mode, patience);
         self.check(core)?;
@@ -324,22 +324,22 @@ impl Txn {
     /// at commit.
     pub fn get_for_update(
         &mut self,
-        core: &Core,
-        family: &Family,
+        core: &EngineCore,
+        family: &FamilyState,
         key: &[u8],
         mode: LockMode,
-    ) -> Result<Option<Shared>> {
+    ) -> Result<Option<PinnedSlice>> {
         self.lock(core, family, Locked::Key(key.to_vec()), mode)?;
-        if let Some(held) = &self.held {
+        if let Some(held) = &self.held_snapshot {
             let view = family.tree.pin();
-            if since::newest(&view, key, held.seq())?.is_some() {
+            if conflict_check::newest_version_since(&view, key, held.seq())?.is_some() {
                 let text = "the key was changed after the transaction began; begin it anew";
                 return Err(Error::conflict(&family.name(), key, text));
             }
         }
         // At commit it must not have changed, whatever the level: who takes no locks does not wait.
-        if self.held.is_some() && self.serial.is_none() && !self.settings.read_only {
-            self.reads.key(family.id, family.tree.order(), key);
+        if self.held_snapshot.is_some() && self.serial_member.is_none() && !self.settings.read_only {
+            self.reads.add_key(family.id, family.tree.comparator(), key);
         }
         self.get(core, family, key, true)
     }
@@ -347,8 +347,8 @@ impl Txn {
     /// Writes what `write` adds to a batch; `place` is what it is about.
     pub fn write(
         &mut self,
-        core: &Core,
-        family: &Family,
+        core: &EngineCore,
+        family: &FamilyState,
         place: impl FnOnce() -> (Locked, LockMode),
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
@@ -357,15 +357,15 @@ impl Txn {
             self.lock(core, family, place, mode)?;
         }
         self.check(core)?;
-        family.check()?;
+        family.check_not_dropped()?;
         if self.settings.read_only {
             return Err(Error::invalid("the transaction was begun for reading only"));
         }
-        let place = self.writes.place();
-        let order = family.tree.order();
-        self.writes.know(family.id, order);
-        self.writes.add(order, write)?;
-        let (limit, bytes) = (self.settings.max_bytes, self.writes.written().1);
+        let place = self.writes.position();
+        let order = family.tree.comparator();
+        self.writes.add_family(family.id, order);
+        self.writes.add_ops(order, write)?;
+        let (limit, bytes) = (self.settings.max_bytes, self.writes.written_size().1);
         if limit != 0 && bytes > limit {
             self.writes.roll_back(place);
             return Err(Error::invalid(
@@ -373,107 +373,107 @@ impl Txn {
             )
             .expected(format_args!("at most {limit} bytes"), bytes));
         }
-        self.tell_held();
+        self.report_memory();
         Ok(())
     }
 
     /// Sets a savepoint. Names may repeat: the newest is meant.
-    pub fn savepoint(&mut self, core: &Core, name: &str) -> Result<()> {
+    pub fn set_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
         self.check(core)?;
         self.savepoints.push(Savepoint {
             name: name.to_string(),
-            place: self.writes.place(),
-            locks: self.mine.count(),
+            position: self.writes.position(),
+            lock_count: self.held_locks.count(),
         });
         Ok(())
     }
-    fn position(&self, name: &str) -> Result<usize> {
+    fn find_savepoint(&self, name: &str) -> Result<usize> {
         self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("the transaction has no savepoint {name:?}"))
         })
     }
     /// Takes back what was written since a savepoint, which stays; later ones go.
-    pub fn roll_back_to(&mut self, core: &Core, name: &str) -> Result<()> {
+    pub fn roll_back_to_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
         self.check(core)?;
-        let at = self.position(name)?;
-        self.writes.roll_back(self.savepoints[at].place);
-        self.tell_held();
-        if !bug::on(Bug::RollbackKeepsLock) {
-            self.locks.release(self.owner, &mut self.mine, self.savepoints[at].locks);
+        let at = self.find_savepoint(name)?;
+        self.writes.roll_back(self.savepoints[at].position);
+        self.report_memory();
+        if !bug::is_active(Bug::RollbackKeepsLock) {
+            self.locks.release(self.owner, &mut self.held_locks, self.savepoints[at].lock_count);
         }
         self.savepoints.truncate(at + 1);
         Ok(())
     }
     /// Forgets a savepoint and later ones; what was written stays.
-    pub fn release(&mut self, core: &Core, name: &str) -> Result<()> {
+    pub fn release_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
         self.check(core)?;
-        let at = self.position(name)?;
+        let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at);
         Ok(())
     }
 
     /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays until [`Txn::end`].
-    pub fn finish(&mut self, core: &Core) -> Result<(Batch, Option<Box<Conditions>>)> {
+    pub fn finish_commit(&mut self, core: &EngineCore) -> Result<(Batch, Option<Box<CommitConditions>>)> {
         self.check(core)?;
-        self.close(core)?;
-        let batch = self.writes.take();
-        if self.held.is_some() && batch.count() == 0 {
-            if let Some(member) = self.serial.take() {
-                self.registry.end_reading(&member).map_err(|why| {
-                    self.registry.leave(&member);
-                    refused(core, why)
+        self.mark_ended(core)?;
+        let batch = self.writes.take_batch();
+        if self.held_snapshot.is_some() && batch.count() == 0 {
+            if let Some(member) = self.serial_member.take() {
+                self.registry.end_read_only(&member).map_err(|why| {
+                    self.registry.remove(&member);
+                    serialization_error(core, why)
                 })?;
             }
             return Ok((batch, None));
         }
-        Ok((batch, self.conditions()))
+        Ok((batch, self.take_conditions()))
     }
     /// Takes no more calls, unless somebody ended it just now: then that is the answer.
-    fn close(&mut self, core: &Core) -> Result<()> {
+    fn mark_ended(&mut self, core: &EngineCore) -> Result<()> {
         match self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst) {
             Ok(_) => Ok(()),
             Err(_) => self.check(core),
         }
     }
-    fn conditions(&mut self) -> Option<Box<Conditions>> {
-        let held = self.held.as_ref()?;
-        let depends = match &self.serial {
-            Some(member) => Depends::Serial(Arc::clone(&self.registry), Arc::clone(member)),
-            None => Depends::Reads(std::mem::take(&mut self.reads)),
+    fn take_conditions(&mut self) -> Option<Box<CommitConditions>> {
+        let held = self.held_snapshot.as_ref()?;
+        let depends = match &self.serial_member {
+            Some(member) => ReadDependencies::Serial(Arc::clone(&self.registry), Arc::clone(member)),
+            None => ReadDependencies::Reads(std::mem::take(&mut self.reads)),
         };
-        let (since, era) = (held.seq(), held.era());
-        Some(Box::new(Conditions { since, era, depends, overwritten: false }))
+        let (since, era) = (held.seq(), held.epoch());
+        Some(Box::new(CommitConditions { checked_seq: since, era, depends, reads_overwritten: false }))
     }
     /// Takes no more calls, and commits what lies in files; what is in memory goes there first. The snapshot stays until
     /// [`Txn::end`].
-    pub fn commit_spilled(&mut self, core: &Core) -> Result<SeqNo> {
+    pub fn commit_spilled(&mut self, core: &EngineCore) -> Result<SeqNo> {
         self.check(core)?;
-        self.writes.spill(self.savepoints.iter().map(|s| s.place))?;
-        self.close(core)?;
-        let (numbers, operations) = (self.writes.numbers(std::iter::empty()), self.writes.written().0);
+        self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
+        self.mark_ended(core)?;
+        let (numbers, operations) = (self.writes.numbers(std::iter::empty()), self.writes.written_size().0);
         let runs =
-            self.writes.take_runs().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
-        runs.commit(&numbers, self.conditions(), operations)
+            self.writes.take_spill_store().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
+        runs.commit_spilled(&numbers, self.take_conditions(), operations)
     }
 }
 
 /// What a transaction leaves behind that is to be prepared.
 #[derive(Debug)]
-pub struct Leaving {
+pub struct PrepareRequest {
     /// What it writes.
     pub batch: Batch,
     /// What must hold, and then go on to hold.
-    pub conditions: Option<Box<Conditions>>,
+    pub conditions: Option<Box<CommitConditions>>,
     /// As which it holds locks, and which.
-    pub locks: (Owner, Mine),
+    pub locks: (LockOwner, TxnLocks),
 }
 
-impl Txn {
+impl EngineTxn {
     /// Whether it can be prepared.
     ///
     /// # Errors
     /// `InvalidArgument` if what it has written lies in files; it goes on.
-    pub fn check_small(&self) -> Result<()> {
+    pub fn check_preparable(&self) -> Result<()> {
         if !self.is_spilled() {
             return Ok(());
         }
@@ -482,59 +482,59 @@ impl Txn {
         Err(Error::invalid(text))
     }
     /// It could not be prepared, and its locks are released: tried again, it is no younger than it was.
-    pub fn stays(&mut self, owner: Owner) {
+    pub fn restore_lock_owner(&mut self, owner: LockOwner) {
         self.owner = owner;
     }
     /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
-    pub fn finish_prepare(&mut self, core: &Core) -> Result<Leaving> {
+    pub fn finish_prepare(&mut self, core: &EngineCore) -> Result<PrepareRequest> {
         self.check(core)?;
-        self.close(core)?;
-        let batch = self.writes.take();
-        let conditions = if self.settings.read_only { None } else { self.conditions() };
+        self.mark_ended(core)?;
+        let batch = self.writes.take_batch();
+        let conditions = if self.settings.read_only { None } else { self.take_conditions() };
         // While this one is undecided, the next is another owner of locks.
-        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.mine));
-        Ok(Leaving { batch, conditions, locks })
+        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.held_locks));
+        Ok(PrepareRequest { batch, conditions, locks })
     }
 }
 
 /// Lists what a walk has passed, as one stretch that grows. A clone is a walk of its own.
 #[derive(Debug)]
-pub struct Walk {
-    member: Arc<Member>,
+pub struct ScanTracker {
+    member: Arc<SerializableTxn>,
     family: FamilyId,
-    order: KeyOrder,
-    number: Option<usize>,
+    order: KeyComparator,
+    range_index: Option<usize>,
 }
 
-impl Clone for Walk {
-    fn clone(&self) -> Walk {
-        Walk { member: Arc::clone(&self.member), number: None, ..*self }
+impl Clone for ScanTracker {
+    fn clone(&self) -> ScanTracker {
+        ScanTracker { member: Arc::clone(&self.member), range_index: None, ..*self }
     }
 }
 
-impl Walk {
+impl ScanTracker {
     /// The walk knows now what is between two places.
-    pub fn passed(&mut self, begin: CutRef<'_>, end: CutRef<'_>) {
-        let (number, family, order) = (self.number, self.family, self.order);
-        self.number = Some(self.member.list(|reads| match number {
+    pub fn record_range(&mut self, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>) {
+        let (number, family, order) = (self.range_index, self.family, self.order);
+        self.range_index = Some(self.member.record_reads(|reads| match number {
             Some(number) => {
-                reads.widen(number, order, (begin, end));
+                reads.widen_range(number, order, (begin, end));
                 number
             }
-            None => reads.range(family, (begin, end)),
+            None => reads.add_range(family, (begin, end)),
         }));
     }
 }
 
-impl Drop for Txn {
+impl Drop for EngineTxn {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// A conflict if the family's contents are no longer those that the transaction's snapshot knows.
-fn replaced(family: &Family, held: &Held) -> Result<()> {
-    family.check_since(held.era()).map_err(|_| {
+fn check_not_replaced(family: &FamilyState, held: &SnapshotHandle) -> Result<()> {
+    family.check_contents_epoch(held.epoch()).map_err(|_| {
         Error::conflict(&family.name(), b"", "the family was cleared or replaced after the transaction began")
     })
 }

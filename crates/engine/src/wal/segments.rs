@@ -1,15 +1,15 @@
 //! The segments of the log, and the writer of the newest.
 
-use super::look::Look;
+use super::retention_check::RetentionCheck;
 use super::retain::LogSpan;
-use super::spare::ask_at;
+use super::spare_segment::spare_request_offset;
 use perigee_base::FileId;
 use perigee_file::log::LogWriter;
 use std::collections::VecDeque;
 
 /// An older segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct LogSegment {
     /// Its file.
     pub id: FileId,
     /// LSN of its first record.
@@ -28,54 +28,54 @@ pub struct Appender {
     /// The next LSN.
     pub next_lsn: u64,
     /// Older segments, oldest first.
-    pub older: VecDeque<Segment>,
+    pub older_segments: VecDeque<LogSegment>,
     /// When the newest is so long, the next one is asked for.
-    ask_at: u64,
+    request_spare_at: u64,
     /// Bytes of records that were appended so far.
-    pub logged: u64,
+    pub logged_bytes: u64,
     /// When to look again whether all of it is too long.
-    pub look: Look,
+    pub retention_check: RetentionCheck,
 }
 
 impl Appender {
     pub(super) fn new(
-        older: VecDeque<Segment>,
+        older: VecDeque<LogSegment>,
         writer: LogWriter,
         (first_lsn, next_lsn): (u64, u64),
         expected: u64,
     ) -> Appender {
-        let (ask_at, look) = (ask_at(expected), Look::default());
-        Appender { writer, first_lsn, next_lsn, older, ask_at, logged: 0, look }
+        let (ask_at, look) = (spare_request_offset(expected), RetentionCheck::default());
+        Appender { writer, first_lsn, next_lsn, older_segments: older, request_spare_at: ask_at, logged_bytes: 0, retention_check: look }
     }
     /// Starts appending to a new segment, which the manifest names already.
-    pub fn switch(&mut self, writer: LogWriter) {
+    pub fn switch_segment(&mut self, writer: LogWriter) {
         let old = std::mem::replace(&mut self.writer, writer);
-        self.ask_at = ask_at(old.offset());
-        self.older.push_back(Segment { id: old.id(), first_lsn: self.first_lsn, bytes: old.offset() });
+        self.request_spare_at = spare_request_offset(old.offset());
+        self.older_segments.push_back(LogSegment { id: old.id(), first_lsn: self.first_lsn, bytes: old.offset() });
         self.first_lsn = self.next_lsn;
     }
     /// The bytes that the next segment will hold, about, when it is time to make it; once for each segment.
-    pub fn next_due(&mut self) -> Option<u64> {
+    pub fn take_spare_request(&mut self) -> Option<u64> {
         let bytes = self.writer.offset();
-        if bytes < self.ask_at {
+        if bytes < self.request_spare_at {
             return None;
         }
-        self.ask_at = u64::MAX;
+        self.request_spare_at = u64::MAX;
         Some(bytes.saturating_mul(2))
     }
     /// All segments with their first LSNs.
-    pub fn firsts(&self) -> Vec<(FileId, u64)> {
-        let older = self.older.iter().map(|s| (s.id, s.first_lsn));
+    pub fn segment_first_lsns(&self) -> Vec<(FileId, u64)> {
+        let older = self.older_segments.iter().map(|s| (s.id, s.first_lsn));
         older.chain([(self.writer.id(), self.first_lsn)]).collect()
     }
     /// Bytes of all segments.
     pub fn total_bytes(&self) -> u64 {
-        self.older.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
+        self.older_segments.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
     }
     /// The older segments, each with the first LSN behind it.
-    fn older_with_ends(&self) -> impl Iterator<Item = (&Segment, u64)> {
-        let ends = self.older.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
-        self.older.iter().zip(ends)
+    fn older_with_ends(&self) -> impl Iterator<Item = (&LogSegment, u64)> {
+        let ends = self.older_segments.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
+        self.older_segments.iter().zip(ends)
     }
     /// Bytes of the segment that holds `lsn` and of all later ones.
     pub fn bytes_from(&self, lsn: u64) -> u64 {
@@ -83,8 +83,8 @@ impl Appender {
         kept.map(|(s, _)| s.bytes).sum::<u64>() + self.writer.offset()
     }
     /// The first LSN of the segment that holds `lsn`.
-    pub fn start_of_segment_with(&self, lsn: u64) -> u64 {
-        let starts = self.older.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
+    pub fn segment_start_of(&self, lsn: u64) -> u64 {
+        let starts = self.older_segments.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
         starts.filter(|start| *start <= lsn).max().unwrap_or(0)
     }
     /// Whether the newest segment holds operations.
@@ -92,17 +92,17 @@ impl Appender {
         self.next_lsn > self.first_lsn
     }
     /// Where the segment that holds `lsn` ends: the first LSN of its successor.
-    pub fn end_of_segment_with(&self, lsn: u64) -> u64 {
-        let starts = self.older.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
+    pub fn segment_end_of(&self, lsn: u64) -> u64 {
+        let starts = self.older_segments.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
         starts.filter(|start| *start > lsn).min().unwrap_or(self.next_lsn)
     }
     /// The older segments (a prefix of the list) that hold only operations before `floor`.
-    pub fn below(&self, floor: u64) -> Vec<LogSpan> {
-        let span = |(s, end): (&Segment, u64)| LogSpan { id: s.id, first: s.first_lsn, end, bytes: s.bytes };
+    pub fn segments_below(&self, floor: u64) -> Vec<LogSpan> {
+        let span = |(s, end): (&LogSegment, u64)| LogSpan { id: s.id, first_lsn: s.first_lsn, end_lsn: end, bytes: s.bytes };
         self.older_with_ends().take_while(|(_, end)| *end <= floor).map(span).collect()
     }
     /// Forgets segments that [`Appender::below`] named and the manifest dropped.
-    pub fn forget(&mut self, gone: &[LogSpan]) {
-        self.older.retain(|s| !gone.iter().any(|g| g.id == s.id));
+    pub fn remove_segments(&mut self, gone: &[LogSpan]) {
+        self.older_segments.retain(|s| !gone.iter().any(|g| g.id == s.id));
     }
 }

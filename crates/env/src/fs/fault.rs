@@ -18,7 +18,7 @@ pub enum Fault {
 
 /// A mutating call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum MutatingCall {
     Append,
     Allocate,
     Truncate,
@@ -32,12 +32,12 @@ pub(crate) enum Op {
 }
 
 impl Fault {
-    fn hits(self, op: Op) -> bool {
+    fn applies_to(self, op: MutatingCall) -> bool {
         match self {
             Fault::Eio => true,
-            Fault::Enospc => matches!(op, Op::Append | Op::Allocate | Op::Create | Op::Link),
-            Fault::ShortWrite => op == Op::Append,
-            Fault::SyncFails => matches!(op, Op::Sync | Op::DirSync),
+            Fault::Enospc => matches!(op, MutatingCall::Append | MutatingCall::Allocate | MutatingCall::Create | MutatingCall::Link),
+            Fault::ShortWrite => op == MutatingCall::Append,
+            Fault::SyncFails => matches!(op, MutatingCall::Sync | MutatingCall::DirSync),
         }
     }
 
@@ -54,9 +54,9 @@ impl Fault {
 
 /// What happens to a mutating call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum FaultVerdict {
     /// It works.
-    Go,
+    Proceed,
     /// It fails like this.
     Fail(Fault),
     /// The simulated machine stops inside it.
@@ -64,7 +64,7 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Clone, Debug)]
-struct Plan {
+struct PlannedFault {
     /// Number of the first call that may fail.
     from: u64,
     fault: Fault,
@@ -73,33 +73,33 @@ struct Plan {
 
 /// The plans of one disk.
 #[derive(Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct FaultInjector {
     calls: u64,
-    plans: Vec<Plan>,
+    plans: Vec<PlannedFault>,
     crash_at: Option<u64>,
     crashed: bool,
     /// Suffix of the names whose reads fail, and how often still.
-    reads: Vec<(String, u64)>,
+    read_faults: Vec<(String, u64)>,
 }
 
-impl Faults {
+impl FaultInjector {
     /// Counts a mutating call and decides about it.
-    pub fn next(&mut self, op: Op) -> Result<Verdict, Error> {
+    pub fn decide_call(&mut self, op: MutatingCall) -> Result<FaultVerdict, Error> {
         self.check_alive()?;
         self.calls += 1;
         if self.crash_at.is_some_and(|at| self.calls >= at) {
             self.crashed = true;
-            return Ok(Verdict::Crash);
+            return Ok(FaultVerdict::Crash);
         }
         let calls = self.calls;
-        let due = self.plans.iter().position(|p| calls >= p.from && p.fault.hits(op));
-        Ok(due.map_or(Verdict::Go, |at| {
+        let due = self.plans.iter().position(|p| calls >= p.from && p.fault.applies_to(op));
+        Ok(due.map_or(FaultVerdict::Proceed, |at| {
             let plan = &self.plans[at];
             let fault = plan.fault;
             if !plan.sticky {
                 self.plans.remove(at);
             }
-            Verdict::Fail(fault)
+            FaultVerdict::Fail(fault)
         }))
     }
 
@@ -109,9 +109,9 @@ impl Faults {
     }
 
     /// Whether a read of `name` fails.
-    pub fn next_read(&mut self, name: &str) -> Result<(), Error> {
+    pub fn decide_read(&mut self, name: &str) -> Result<(), Error> {
         self.check_alive()?;
-        for (suffix, left) in &mut self.reads {
+        for (suffix, left) in &mut self.read_faults {
             if *left > 0 && name.ends_with(suffix.as_str()) {
                 *left -= 1;
                 return Err(Fault::Eio.error("read").in_file(name));
@@ -121,11 +121,11 @@ impl Faults {
     }
 
     pub fn fail_at(&mut self, n: u64, fault: Fault, sticky: bool) {
-        self.plans.push(Plan { from: self.calls.saturating_add(n), fault, sticky });
+        self.plans.push(PlannedFault { from: self.calls.saturating_add(n), fault, sticky });
     }
 
     pub fn fail_reads(&mut self, suffix: &str, times: u64) {
-        self.reads.push((suffix.to_owned(), times));
+        self.read_faults.push((suffix.to_owned(), times));
     }
 
     pub fn crash_at(&mut self, n: u64) {
@@ -136,12 +136,12 @@ impl Faults {
         }
     }
 
-    pub fn heal(&mut self) {
+    pub fn clear_faults(&mut self) {
         self.plans.clear();
-        self.reads.clear();
+        self.read_faults.clear();
     }
 
-    pub fn calls(&self) -> u64 {
+    pub fn call_count(&self) -> u64 {
         self.calls
     }
 
@@ -159,35 +159,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_waits_for_a_call_it_fits() {
-        let mut f = Faults::default();
+    fn planned_fault_waits_for_a_matching_call() {
+        let mut f = FaultInjector::default();
         f.fail_at(2, Fault::SyncFails, false);
-        assert_eq!(f.next(Op::Sync).unwrap(), Verdict::Go);
-        assert_eq!(f.next(Op::Append).unwrap(), Verdict::Go);
-        assert_eq!(f.next(Op::Sync).unwrap(), Verdict::Fail(Fault::SyncFails));
-        assert_eq!(f.next(Op::Sync).unwrap(), Verdict::Go);
+        assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Proceed);
+        assert_eq!(f.decide_call(MutatingCall::Append).unwrap(), FaultVerdict::Proceed);
+        assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Fail(Fault::SyncFails));
+        assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Proceed);
     }
 
     #[test]
-    fn sticky_until_healed() {
-        let mut f = Faults::default();
+    fn sticky_fault_lasts_until_cleared() {
+        let mut f = FaultInjector::default();
         f.fail_at(1, Fault::Enospc, true);
         for _ in 0..3 {
-            assert_eq!(f.next(Op::Append).unwrap(), Verdict::Fail(Fault::Enospc));
-            assert_eq!(f.next(Op::Sync).unwrap(), Verdict::Go);
+            assert_eq!(f.decide_call(MutatingCall::Append).unwrap(), FaultVerdict::Fail(Fault::Enospc));
+            assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Proceed);
         }
-        f.heal();
-        assert_eq!(f.next(Op::Append).unwrap(), Verdict::Go);
+        f.clear_faults();
+        assert_eq!(f.decide_call(MutatingCall::Append).unwrap(), FaultVerdict::Proceed);
     }
 
     #[test]
-    fn nothing_works_after_the_crash() {
-        let mut f = Faults::default();
+    fn every_call_fails_after_the_crash() {
+        let mut f = FaultInjector::default();
         f.crash_at(2);
-        assert_eq!(f.next(Op::Create).unwrap(), Verdict::Go);
-        assert_eq!(f.next(Op::Create).unwrap(), Verdict::Crash);
-        assert_eq!(f.next(Op::Create).unwrap_err().message(), "simulated crash");
-        assert!(f.next_read("x").is_err());
-        assert_eq!(f.calls(), 2);
+        assert_eq!(f.decide_call(MutatingCall::Create).unwrap(), FaultVerdict::Proceed);
+        assert_eq!(f.decide_call(MutatingCall::Create).unwrap(), FaultVerdict::Crash);
+        assert_eq!(f.decide_call(MutatingCall::Create).unwrap_err().message(), "simulated crash");
+        assert!(f.decide_read("x").is_err());
+        assert_eq!(f.call_count(), 2);
     }
 }

@@ -3,23 +3,23 @@
 //! Names are plain file names (no separators, no `..`); implementations refuse anything else. Errors carry the
 //! file's name; a full disk is `NoSpace`.
 
-use open_files::OpenFiles;
+use open_file_limiter::OpenFileLimiter;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-mod name;
-pub mod open_files;
+mod file_name;
+pub mod open_file_limiter;
 pub mod fault;
-pub mod readonly;
+pub mod read_only_dir;
 pub mod posix;
 pub mod memory;
-pub mod closable;
+pub mod closable_dir;
 
 /// How to open a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenDir {
+pub enum DirOpenMode {
     /// It must exist (`NotFound` otherwise).
     Existing,
     /// It is created (mode 0700, its parent synced) if it does not exist.
@@ -29,12 +29,12 @@ pub enum OpenDir {
 /// A file system.
 pub trait Fs: Send + Sync + Debug {
     /// Opens a directory.
-    fn open_dir(&self, path: &Path, mode: OpenDir) -> Result<Arc<dyn Dir>>;
+    fn open_dir(&self, path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>>;
     /// A number that changes at every start of the operating system (not of the process). Two equal numbers
     /// mean that nothing handed to the kernel was lost in between.
     fn boot_id(&self) -> u64;
     /// Bytes of memory that the process may use, if that is known.
-    fn memory_bytes(&self) -> Option<u64> {
+    fn memory_limit_bytes(&self) -> Option<u64> {
         None
     }
     /// Bytes of memory that the process has now (its resident set), if that is known.
@@ -42,13 +42,13 @@ pub trait Fs: Send + Sync + Debug {
         None
     }
     /// Asks the allocator to give memory that was freed back to the system, where it would keep it. May take milliseconds.
-    fn give_back_memory(&self) {}
+    fn trim_heap(&self) {}
     /// Files that the process may have open, if that is known.
-    fn open_files(&self) -> Option<u64> {
+    fn open_file_limit(&self) -> Option<u64> {
         None
     }
     /// The open files that all databases on this file system share: of the process, on the real one.
-    fn files(&self) -> Arc<OpenFiles> {
+    fn open_file_limiter(&self) -> Arc<OpenFileLimiter> {
         Arc::default()
     }
     /// Renames a directory inside its parent, and makes that durable. `to` may be an empty directory; anything else there
@@ -64,20 +64,20 @@ pub trait Dir: Send + Sync + Debug {
     fn path(&self) -> &Path;
     /// Whether `path` leads to this very directory now: it may have been renamed, or removed and made again, since it
     /// was opened.
-    fn is_at(&self, path: &Path) -> Result<bool>;
+    fn is_located_at(&self, path: &Path) -> Result<bool>;
     /// Names of the regular files in it, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Names of everything else in it (directories, links, sockets, and files whose name is not UTF-8, which is then shown with
     /// replacement characters), sorted.
-    fn list_others(&self) -> Result<Vec<String>>;
+    fn list_non_files(&self) -> Result<Vec<String>>;
     /// Length of a file, or `None` if there is none.
     fn file_len(&self, name: &str) -> Result<Option<u64>>;
     /// Creates a new, empty file (0600); `AlreadyExists` if there is one.
-    fn create(&self, name: &str) -> Result<Arc<dyn Append>>;
+    fn create(&self, name: &str) -> Result<Arc<dyn WritableFile>>;
     /// Opens an existing file for appending, truncating and syncing.
-    fn append_to(&self, name: &str) -> Result<Arc<dyn Append>>;
+    fn append_to(&self, name: &str) -> Result<Arc<dyn WritableFile>>;
     /// Opens an existing file for reading.
-    fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>>;
+    fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>>;
     /// Renames, replacing the target. Atomic; durable after [`Dir::sync`].
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes a file. Durable after [`Dir::sync`].
@@ -86,7 +86,7 @@ pub trait Dir: Send + Sync + Debug {
     fn sync(&self) -> Result<()>;
     /// Puts the contents of several files of this directory on stable storage, as [`Append::sync`] does, perhaps side by
     /// side. After an error that is so of all of them: the state of every one is unknown.
-    fn sync_files(&self, files: &[Arc<dyn Append>]) -> Result<()> {
+    fn sync_files(&self, files: &[Arc<dyn WritableFile>]) -> Result<()> {
         files.iter().try_for_each(|file| file.sync())
     }
     /// Bytes that can still be written on this file system (`u64::MAX`: without bound, or not known).
@@ -114,7 +114,7 @@ pub trait Dir: Send + Sync + Debug {
 pub trait DirLock: Send + Sync + Debug {}
 
 /// A file being written. Callers serialise `append` and `truncate`; `sync` may run beside them.
-pub trait Append: Send + Sync + Debug {
+pub trait WritableFile: Send + Sync + Debug {
     /// Appends the parts in order. After an error the file may hold any prefix of them.
     fn append(&self, parts: &[&[u8]]) -> Result<()>;
     /// Bytes in the file, counting every append that succeeded.
@@ -132,7 +132,7 @@ pub trait Append: Send + Sync + Debug {
     }
     /// Writes over bytes that were appended before, which must not become more. Who writes the same bytes once more makes the
     /// next sync cover them, whatever became of an earlier one; on most file systems that takes no space.
-    fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _ = (offset, bytes);
         Err(Error::invalid("this file cannot be written over"))
     }
@@ -144,12 +144,12 @@ pub trait Append: Send + Sync + Debug {
 }
 
 /// A file being read.
-pub trait ReadAt: Send + Sync + Debug {
+pub trait RandomAccessFile: Send + Sync + Debug {
     /// Fills `buf` from `offset`; a file that ends before is an error of kind `Corruption` with the offset.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Says that these bytes will be read soon, so that the system may fetch them meanwhile. A hint: it may do nothing,
     /// and fails silently.
-    fn will_need(&self, _offset: u64, _len: u64) {}
+    fn prefetch(&self, _offset: u64, _len: u64) {}
     /// Length of the file.
     fn len(&self) -> Result<u64>;
     /// Whether it holds nothing.
@@ -166,7 +166,7 @@ fn locked_error(path: &Path) -> Error {
 }
 
 /// The error of a read beyond the end.
-fn ends_early(name: &str, offset: u64, wanted: usize, len: u64) -> Error {
+fn short_file_error(name: &str, offset: u64, wanted: usize, len: u64) -> Error {
     Error::corruption("file ends early")
         .at(name, offset)
         .expected(format_args!("{wanted} bytes"), format_args!("a file of {len} bytes"))

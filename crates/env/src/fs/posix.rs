@@ -5,13 +5,13 @@
 
 mod lock;
 mod file;
-mod machine;
+mod system_limits;
 mod heap;
-mod together;
+mod parallel_sync;
 mod dir;
 
-use super::open_files::OpenFiles;
-use super::{Dir, Fs, OpenDir};
+use super::open_file_limiter::OpenFileLimiter;
+use super::{Dir, Fs, DirOpenMode};
 use crate::rand::{Rand, RealRand};
 use dir::PosixDir;
 use perigee_base::{Error, ErrorKind, Result, checksum};
@@ -36,7 +36,7 @@ pub struct PosixFs {
 impl PosixFs {
     /// The file system, and the number of this start of the system.
     pub fn new() -> Self {
-        crate::fork::watch();
+        crate::fork::install_fork_handler();
         PosixFs { boot_id: read_boot_id() }
     }
 }
@@ -49,14 +49,14 @@ impl Default for PosixFs {
 
 impl Fs for PosixFs {
     /// A symbolic link to a directory is followed here: where a database lies is its owner's business.
-    fn open_dir(&self, path: &Path, mode: OpenDir) -> Result<Arc<dyn Dir>> {
-        let created = mode == OpenDir::CreateIfMissing && create_dir(path)?;
-        let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty()).map_err(|e| explain_open(path, e))?;
+    fn open_dir(&self, path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>> {
+        let created = mode == DirOpenMode::CreateIfMissing && create_dir(path)?;
+        let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty()).map_err(|e| open_dir_error(path, e))?;
         if created {
             set_mode(&handle, DIR_MODE, path)?;
         }
         let dir = PosixDir::new(File::from(handle), path.to_owned())?;
-        if mode == OpenDir::CreateIfMissing {
+        if mode == DirOpenMode::CreateIfMissing {
             // Also when it exists: whoever created it may have crashed before this.
             sync_parent(path, created)?;
         }
@@ -67,24 +67,24 @@ impl Fs for PosixFs {
         self.boot_id
     }
 
-    fn memory_bytes(&self) -> Option<u64> {
-        machine::memory_bytes()
+    fn memory_limit_bytes(&self) -> Option<u64> {
+        system_limits::memory_limit_bytes()
     }
 
     fn resident_bytes(&self) -> Option<u64> {
-        machine::resident_bytes()
+        system_limits::resident_bytes()
     }
 
-    fn give_back_memory(&self) {
-        heap::give_back();
+    fn trim_heap(&self) {
+        heap::trim_heap();
     }
 
-    fn open_files(&self) -> Option<u64> {
-        machine::open_files()
+    fn open_file_limit(&self) -> Option<u64> {
+        system_limits::open_file_limit()
     }
 
-    fn files(&self) -> Arc<OpenFiles> {
-        OpenFiles::of_process()
+    fn open_file_limiter(&self) -> Arc<OpenFileLimiter> {
+        OpenFileLimiter::process_wide()
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {
@@ -155,7 +155,7 @@ fn parent_of(path: &Path) -> PathBuf {
     }
 }
 
-fn explain_open(path: &Path, e: Errno) -> Error {
+fn open_dir_error(path: &Path, e: Errno) -> Error {
     let shown = path.display();
     let is_link = path.symlink_metadata().is_ok_and(|m| m.file_type().is_symlink());
     match e {

@@ -9,12 +9,12 @@
 
 mod state;
 #[cfg(target_os = "linux")]
-mod pin;
+mod cpu_pin;
 
 use crate::spawn::{check_name, panic_message};
 use perigee_base::{Error, Result};
-pub(crate) use state::Wait;
-use state::{ROOT, State, Tid};
+pub(crate) use state::WaitReason;
+use state::{ROOT, SchedulerState, Tid};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a world behaves.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct SchedulerConfig {
     pub seed: u64,
     /// Chance of a switch at an I/O point.
-    pub switch: f64,
+    pub switch_probability: f64,
     /// Chance of a switch before a lock is taken.
-    pub lock_switch: f64,
+    pub lock_switch_probability: f64,
     pub step_limit: u64,
     /// Virtual time that one step takes.
     pub step_us: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Config {
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub struct ScheduleTrace {
     /// Yield points passed.
     pub steps: u64,
     /// Hand-overs from one thread to another.
@@ -49,59 +49,59 @@ pub struct Trace {
 
 /// One world's scheduler.
 #[derive(Debug)]
-pub(crate) struct Sched {
-    state: Mutex<State>,
+pub(crate) struct Scheduler {
+    state: Mutex<SchedulerState>,
     /// Who holds the baton.
-    turn: AtomicUsize,
+    running: AtomicUsize,
 }
 
 /// The value of `turn` when every thread has ended.
-const FINISHED: usize = usize::MAX;
+const NO_THREAD: usize = usize::MAX;
 
 thread_local! {
     /// Whether this is a thread of a simulation: the one check that real threads pay.
     static SIMULATED: Cell<bool> = const { Cell::new(false) };
-    static CURRENT: RefCell<Option<(Arc<Sched>, Tid)>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(Arc<Scheduler>, Tid)>> = const { RefCell::new(None) };
 }
 
 /// Whether the calling thread belongs to a simulation.
 #[inline]
-pub(crate) fn simulated() -> bool {
+pub(crate) fn on_simulated_thread() -> bool {
     // A thread that is being torn down belongs to none any more.
     SIMULATED.try_with(Cell::get).unwrap_or(false)
 }
 
 /// A possible switch around I/O.
-pub(crate) fn io_point() {
-    with_current(|s, me| s.pause(me, |c| c.switch));
+pub(crate) fn io_yield_point() {
+    with_current_thread(|s, me| s.maybe_switch(me, |c| c.switch_probability));
 }
 
 /// A possible switch before a lock is taken.
-pub(crate) fn lock_point() {
-    with_current(|s, me| s.pause(me, |c| c.lock_switch));
+pub(crate) fn lock_yield_point() {
+    with_current_thread(|s, me| s.maybe_switch(me, |c| c.lock_switch_probability));
 }
 
 /// Hands the baton to another thread if one can run. False on an ordinary thread.
 pub(crate) fn yield_now() -> bool {
-    with_current(|s, me| s.pause(me, |_| 1.0)).is_some()
+    with_current_thread(|s, me| s.maybe_switch(me, |_| 1.0)).is_some()
 }
 
 /// Notes that the calling simulated thread has taken the lock at `lock`.
-pub(crate) fn acquired(lock: usize) {
-    with_current(|s, me| s.state().acquired(lock, me));
+pub(crate) fn note_lock_acquired(lock: usize) {
+    with_current_thread(|s, me| s.state().note_lock_acquired(lock, me));
 }
 
 /// Notes that it is free again, and wakes whoever waits for it.
-pub(crate) fn released(lock: usize) {
-    with_current(|s, _| s.state().released(lock));
+pub(crate) fn note_lock_released(lock: usize) {
+    with_current_thread(|s, _| s.state().note_lock_released(lock));
 }
 
 /// Waits until a taken lock may be free. False: no thread of this world holds it, so waiting is the OS's.
 pub(crate) fn wait_lock(lock: usize, guards: &'static str) -> bool {
-    let waited = with_current(|s, me| {
-        let known = s.state().holder(lock).is_some();
+    let waited = with_current_thread(|s, me| {
+        let known = s.state().lock_holder(lock).is_some();
         if known {
-            s.block(me, Wait::Lock(lock, guards), None);
+            s.block(me, WaitReason::Lock(lock, guards), None);
         }
         known
     });
@@ -110,24 +110,24 @@ pub(crate) fn wait_lock(lock: usize, guards: &'static str) -> bool {
 
 /// Waits on the condition at `cond`. True if the time ran out first.
 pub(crate) fn wait_cond(cond: usize, timeout_us: Option<u64>) -> bool {
-    with_current(|s, me| s.block(me, Wait::Cond(cond), timeout_us)).unwrap_or(false)
+    with_current_thread(|s, me| s.block(me, WaitReason::Cond(cond), timeout_us)).unwrap_or(false)
 }
 
 /// Wakes one (chosen by the seed) or all of those who wait on the condition at `cond`.
 pub(crate) fn notify(cond: usize, all: bool) {
-    with_current(|s, _| {
+    with_current_thread(|s, _| {
         let mut state = s.state();
         if all {
-            state.wake_all(|on| on == Wait::Cond(cond))
+            state.wake_all(|on| on == WaitReason::Cond(cond))
         } else {
-            state.wake_one(|on| on == Wait::Cond(cond))
+            state.wake_one(|on| on == WaitReason::Cond(cond))
         }
     });
 }
 
 /// Moves the wall clock of the calling thread's world. False on an ordinary thread.
 pub(crate) fn shift_wall_ms(by: i64) -> bool {
-    with_current(|s, _| {
+    with_current_thread(|s, _| {
         let mut state = s.state();
         state.wall_shift_ms = state.wall_shift_ms.saturating_add(by);
     })
@@ -135,41 +135,41 @@ pub(crate) fn shift_wall_ms(by: i64) -> bool {
 }
 
 /// What the calling thread's world did so far.
-pub(crate) fn trace_so_far() -> Option<Trace> {
-    with_current(|s, _| s.trace())
+pub(crate) fn current_trace() -> Option<ScheduleTrace> {
+    with_current_thread(|s, _| s.trace())
 }
 
-fn with_current<R>(f: impl FnOnce(&Arc<Sched>, Tid) -> R) -> Option<R> {
-    if !simulated() {
+fn with_current_thread<R>(f: impl FnOnce(&Arc<Scheduler>, Tid) -> R) -> Option<R> {
+    if !on_simulated_thread() {
         return None;
     }
     CURRENT.with(|c| c.borrow().as_ref().map(|(sched, me)| f(sched, *me)))
 }
 
-fn enter(sched: &Arc<Sched>, me: Tid) {
+fn set_current_thread(sched: &Arc<Scheduler>, me: Tid) {
     CURRENT.with(|c| *c.borrow_mut() = Some((sched.clone(), me)));
     SIMULATED.set(true);
 }
 
-fn leave() {
+fn clear_current_thread() {
     SIMULATED.set(false);
     CURRENT.with(|c| *c.borrow_mut() = None);
 }
 
-impl Sched {
+impl Scheduler {
     /// Runs `root` as thread 0 of a new world on the calling thread, then the threads it left behind.
     /// A panic of the root, or the break-down of the world, becomes the caller's.
-    pub fn run<R>(config: Config, root: impl FnOnce(&Arc<Sched>) -> R) -> (R, Trace) {
-        assert!(!simulated(), "a simulated thread cannot run a world of its own");
-        let sched = Arc::new(Sched { state: Mutex::new(State::new(config)), turn: AtomicUsize::new(ROOT) });
+    pub fn run<R>(config: SchedulerConfig, root: impl FnOnce(&Arc<Scheduler>) -> R) -> (R, ScheduleTrace) {
+        assert!(!on_simulated_thread(), "a simulated thread cannot run a world of its own");
+        let sched = Arc::new(Scheduler { state: Mutex::new(SchedulerState::new(config)), running: AtomicUsize::new(ROOT) });
         sched.state().add_thread("root", Some(std::thread::current()));
         #[cfg(target_os = "linux")]
-        let _pinned = pin::Pinned::new();
-        enter(&sched, ROOT);
+        let _pinned = cpu_pin::CpuPin::new();
+        set_current_thread(&sched, ROOT);
         let result = catch_unwind(AssertUnwindSafe(|| root(&sched)));
-        leave();
-        sched.end(ROOT, result.as_ref().map(|_| ()).map_err(|p| panic_message(&**p)));
-        sched.await_turn(FINISHED);
+        clear_current_thread();
+        sched.finish_thread(ROOT, result.as_ref().map(|_| ()).map_err(|p| panic_message(&**p)));
+        sched.wait_for_turn(NO_THREAD);
         let trace = sched.trace();
         let broken = sched.state().broken.clone();
         match (result, broken) {
@@ -182,7 +182,7 @@ impl Sched {
     /// Starts a thread of this world. Only a thread of this world may.
     pub fn spawn(self: &Arc<Self>, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Tid> {
         check_name(name)?;
-        if !with_current(|s, _| Arc::ptr_eq(s, self)).unwrap_or(false) {
+        if !with_current_thread(|s, _| Arc::ptr_eq(s, self)).unwrap_or(false) {
             return Err(Error::invalid(format!("thread {name} was started from outside its simulation")));
         }
         let tid = self.state().add_thread(name, None);
@@ -190,24 +190,24 @@ impl Sched {
         let started =
             std::thread::Builder::new().name(name.to_owned()).spawn(move || sched.thread_main(tid, body));
         match started {
-            Ok(handle) => self.state().threads[tid].os = Some(handle.thread().clone()),
+            Ok(handle) => self.state().threads[tid].os_thread = Some(handle.thread().clone()),
             Err(e) => {
                 self.state().remove_newest_thread();
                 return Err(Error::io(format_args!("start thread {name}"), &e));
             }
         }
-        io_point();
+        io_yield_point();
         Ok(tid)
     }
 
     fn thread_main(self: Arc<Self>, me: Tid, body: Box<dyn FnOnce() + Send>) {
-        self.await_turn(me);
-        enter(&self, me);
+        self.wait_for_turn(me);
+        set_current_thread(&self, me);
         let broken = self.state().broken.is_some();
         let result = catch_unwind(AssertUnwindSafe(|| if broken { drop(body) } else { body() }));
         let result = result.map_err(|panic| panic_message(&*panic));
-        leave();
-        self.end(me, result);
+        clear_current_thread();
+        self.finish_thread(me, result);
     }
 
     /// Waits for the end of `tid`; its panic message if it panicked.
@@ -216,13 +216,13 @@ impl Sched {
             if let Some(result) = self.state().threads[tid].result.clone() {
                 return result;
             }
-            if !simulated() {
+            if !on_simulated_thread() {
                 return Err("joined from outside the simulation".to_owned());
             }
             if self.state().broken.is_some() && std::thread::panicking() {
                 return Err("the simulation broke down".to_owned());
             }
-            with_current(|s, me| s.block(me, Wait::Join(tid), None));
+            with_current_thread(|s, me| s.block(me, WaitReason::Join(tid), None));
         }
     }
 
@@ -240,7 +240,7 @@ impl Sched {
 
     /// Lets virtual time pass.
     pub fn sleep_us(&self, us: u64) {
-        with_current(|s, me| s.block(me, Wait::Sleep, Some(us)));
+        with_current_thread(|s, me| s.block(me, WaitReason::Sleep, Some(us)));
     }
 
     /// The program's own random numbers, apart from the schedule's.
@@ -248,117 +248,117 @@ impl Sched {
         self.state().program_rng.next_u64()
     }
 
-    fn trace(&self) -> Trace {
+    fn trace(&self) -> ScheduleTrace {
         let s = self.state();
-        Trace { steps: s.steps, switches: s.switches, elapsed_us: s.now_us, fingerprint: s.trace }
+        ScheduleTrace { steps: s.steps, switches: s.switches, elapsed_us: s.now_us, fingerprint: s.fingerprint }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A yield point of a thread that can go on.
-    fn pause(&self, me: Tid, chance: impl FnOnce(&Config) -> f64) {
+    fn maybe_switch(&self, me: Tid, chance: impl FnOnce(&SchedulerConfig) -> f64) {
         let mut state = self.state();
         if state.broken.is_none() {
-            state.step();
+            state.count_step();
         }
         if state.broken.is_some() {
-            return self.unwind(state, me);
+            return self.unwind_broken(state, me);
         }
         let p = chance(&state.config);
-        if p > 0.0 && state.has_rival() && state.rng.chance(p) {
-            self.switch(state, me);
-            self.stop_if_broken(me);
+        if p > 0.0 && state.has_other_runnable() && state.rng.chance(p) {
+            self.switch_to_next(state, me);
+            self.unwind_if_broken(me);
         }
     }
 
     /// A yield point of a thread that cannot go on before it is woken or its time is up (then: true).
-    fn block(&self, me: Tid, on: Wait, timeout_us: Option<u64>) -> bool {
+    fn block(&self, me: Tid, on: WaitReason, timeout_us: Option<u64>) -> bool {
         let mut state = self.state();
         if state.broken.is_none() {
-            state.step();
+            state.count_step();
         }
         if state.broken.is_some() {
-            self.unwind(state, me);
+            self.unwind_broken(state, me);
             return true;
         }
         let deadline_us = timeout_us.map_or(u64::MAX, |us| state.now_us.saturating_add(us));
-        state.block(me, on, deadline_us);
-        self.switch(state, me);
-        self.stop_if_broken(me);
+        state.block_thread(me, on, deadline_us);
+        self.switch_to_next(state, me);
+        self.unwind_if_broken(me);
         self.state().threads[me].timed_out
     }
 
     /// Gives the baton to the seed's choice and returns when it is back.
-    fn switch(&self, mut state: MutexGuard<'_, State>, me: Tid) {
-        let next = state.choose(me).unwrap_or_else(|| {
+    fn switch_to_next(&self, mut state: MutexGuard<'_, SchedulerState>, me: Tid) {
+        let next = state.choose_next(me).unwrap_or_else(|| {
             let text = state.deadlock_text();
-            state.break_world(text);
+            state.mark_broken(text);
             // The root tells the caller, so it is unwound first.
             if state.is_done(ROOT) { me } else { ROOT }
         });
-        self.pass(state, me, next);
+        self.hand_over(state, me, next);
     }
 
-    fn pass(&self, state: MutexGuard<'_, State>, me: Tid, next: Tid) {
+    fn hand_over(&self, state: MutexGuard<'_, SchedulerState>, me: Tid, next: Tid) {
         if next != me {
-            self.give(state, next);
-            self.await_turn(me);
+            self.resume_thread(state, next);
+            self.wait_for_turn(me);
         }
     }
 
-    fn give(&self, mut state: MutexGuard<'_, State>, next: Tid) {
-        state.note_switch(next);
-        let os = state.threads[next].os.clone();
+    fn resume_thread(&self, mut state: MutexGuard<'_, SchedulerState>, next: Tid) {
+        state.record_switch(next);
+        let os = state.threads[next].os_thread.clone();
         drop(state);
-        self.turn.store(next, Ordering::Release);
+        self.running.store(next, Ordering::Release);
         os.expect("a thread is known before it can be chosen").unpark();
     }
 
-    fn await_turn(&self, me: usize) {
-        while self.turn.load(Ordering::Acquire) != me {
+    fn wait_for_turn(&self, me: usize) {
+        while self.running.load(Ordering::Acquire) != me {
             std::thread::park();
         }
     }
 
-    fn end(&self, me: Tid, result: std::result::Result<(), String>) {
+    fn finish_thread(&self, me: Tid, result: std::result::Result<(), String>) {
         let mut state = self.state();
-        state.end(me, result);
-        if state.live == 0 {
-            let root = state.threads[ROOT].os.clone();
+        state.finish_thread(me, result);
+        if state.live_threads == 0 {
+            let root = state.threads[ROOT].os_thread.clone();
             drop(state);
-            self.turn.store(FINISHED, Ordering::Release);
+            self.running.store(NO_THREAD, Ordering::Release);
             root.expect("the root is known from the start").unpark();
             return;
         }
-        let next = if state.broken.is_some() { None } else { state.choose(me) };
+        let next = if state.broken.is_some() { None } else { state.choose_next(me) };
         let next = next.unwrap_or_else(|| {
             if state.broken.is_none() {
                 let text = state.deadlock_text();
-                state.break_world(text);
+                state.mark_broken(text);
             }
             if state.is_done(ROOT) { state.next_live(me) } else { ROOT }
         });
-        self.give(state, next);
+        self.resume_thread(state, next);
     }
 
-    fn stop_if_broken(&self, me: Tid) {
+    fn unwind_if_broken(&self, me: Tid) {
         let state = self.state();
         if state.broken.is_some() {
-            self.unwind(state, me);
+            self.unwind_broken(state, me);
         }
     }
 
     /// A call in a broken world: panics, or, in a thread that unwinds already, lets the others unwind too.
-    fn unwind(&self, mut state: MutexGuard<'_, State>, me: Tid) {
+    fn unwind_broken(&self, mut state: MutexGuard<'_, SchedulerState>, me: Tid) {
         let text = state.broken.clone().expect("only a broken world is unwound");
-        if state.grace == 0 {
+        if state.unwind_calls_left == 0 {
             // Destructors wait for each other for ever, or a thread catches every panic and goes on.
             eprintln!("simulation cannot be unwound, giving up: {text}");
             std::process::abort();
         }
-        state.grace -= 1;
+        state.unwind_calls_left -= 1;
         if !std::thread::panicking() {
             drop(state);
             if me == ROOT {
@@ -368,6 +368,6 @@ impl Sched {
             resume_unwind(Box::new(text.to_string()));
         }
         let next = state.next_live(me);
-        self.pass(state, me, next);
+        self.hand_over(state, me, next);
     }
 }

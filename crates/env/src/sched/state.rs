@@ -1,8 +1,8 @@
 //! What the scheduler knows: threads, who waits for what, virtual time. Pure bookkeeping: nothing here blocks.
 //! Every order comes from thread numbers and the seed; addresses of locks are compared, never ordered.
 
-use super::Config;
-use crate::rand::Seeded;
+use super::SchedulerConfig;
+use crate::rand::SeededRng;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) const ROOT: Tid = 0;
 
 /// What a blocked thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum WaitReason {
     /// A lock, by address, and the type it guards.
     Lock(usize, &'static str),
     /// A condition variable, by address.
@@ -24,51 +24,51 @@ pub(crate) enum Wait {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Status {
+enum SimThreadStatus {
     Runnable,
-    Blocked { on: Wait, deadline_us: u64 },
+    Blocked { on: WaitReason, deadline_us: u64 },
     Done,
 }
 
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct SimThread {
     pub name: String,
     /// Wakes the OS thread; set before the thread can first be chosen.
-    pub os: Option<std::thread::Thread>,
+    pub os_thread: Option<std::thread::Thread>,
     pub timed_out: bool,
     pub result: Option<Result<(), String>>,
-    status: Status,
+    status: SimThreadStatus,
 }
 
 /// Guarded by the scheduler's lock; only the thread with the baton takes it, so it is never contended.
 #[derive(Debug)]
-pub(super) struct State {
-    pub config: Config,
-    pub rng: Seeded,
-    pub program_rng: Seeded,
+pub(super) struct SchedulerState {
+    pub config: SchedulerConfig,
+    pub rng: SeededRng,
+    pub program_rng: SeededRng,
     pub now_us: u64,
     pub wall_shift_ms: i64,
     pub steps: u64,
     pub switches: u64,
-    pub trace: u64,
-    pub threads: Vec<Thread>,
-    pub live: usize,
+    pub fingerprint: u64,
+    pub threads: Vec<SimThread>,
+    pub live_threads: usize,
     /// Why the world ended early (deadlock, step limit). From then on every call of a thread panics.
     pub broken: Option<Arc<str>>,
     /// Calls that unwinding threads may still make in a broken world.
-    pub grace: u32,
+    pub unwind_calls_left: u32,
     /// Runnable threads, the running one among them. Its order is a function of the history.
     runnable: Vec<Tid>,
     /// Locks held by threads of this world.
     held: Vec<(usize, Tid)>,
     /// No blocked thread has an earlier deadline than this.
-    earliest_us: u64,
+    earliest_deadline_us: u64,
 }
 
-impl State {
-    pub fn new(config: Config) -> State {
-        let mut seeds = Seeded::new(config.seed);
-        State {
+impl SchedulerState {
+    pub fn new(config: SchedulerConfig) -> SchedulerState {
+        let mut seeds = SeededRng::new(config.seed);
+        SchedulerState {
             rng: seeds.fork(),
             program_rng: seeds.fork(),
             config,
@@ -76,39 +76,39 @@ impl State {
             wall_shift_ms: 0,
             steps: 0,
             switches: 0,
-            trace: 0,
+            fingerprint: 0,
             threads: Vec::new(),
-            live: 0,
+            live_threads: 0,
             broken: None,
-            grace: 100_000,
+            unwind_calls_left: 100_000,
             runnable: Vec::new(),
             held: Vec::new(),
-            earliest_us: u64::MAX,
+            earliest_deadline_us: u64::MAX,
         }
     }
 
     pub fn add_thread(&mut self, name: &str, os: Option<std::thread::Thread>) -> Tid {
         let tid = self.threads.len();
-        let status = Status::Runnable;
-        self.threads.push(Thread { name: name.to_owned(), os, timed_out: false, result: None, status });
+        let status = SimThreadStatus::Runnable;
+        self.threads.push(SimThread { name: name.to_owned(), os_thread: os, timed_out: false, result: None, status });
         self.runnable.push(tid);
-        self.live += 1;
+        self.live_threads += 1;
         tid
     }
 
     /// Undoes the latest [`State::add_thread`]: the operating system had no thread for it.
     pub fn remove_newest_thread(&mut self) {
         self.threads.pop();
-        self.live -= 1;
+        self.live_threads -= 1;
         let tid = self.threads.len();
         self.runnable.retain(|&t| t != tid);
     }
 
     /// One yield point: counts it, lets a little time pass and wakes whom that made due.
-    pub fn step(&mut self) {
+    pub fn count_step(&mut self) {
         self.steps += 1;
         self.now_us += self.config.step_us;
-        if self.now_us >= self.earliest_us {
+        if self.now_us >= self.earliest_deadline_us {
             self.wake_due();
         }
         if self.steps > self.config.step_limit && self.broken.is_none() {
@@ -116,46 +116,46 @@ impl State {
                 "step limit: the simulation did not end within {} steps (seed {})\n{}",
                 self.config.step_limit,
                 self.config.seed,
-                self.describe()
+                self.describe_threads()
             );
-            self.break_world(text);
+            self.mark_broken(text);
         }
     }
 
-    pub fn block(&mut self, me: Tid, on: Wait, deadline_us: u64) {
+    pub fn block_thread(&mut self, me: Tid, on: WaitReason, deadline_us: u64) {
         self.runnable.retain(|&t| t != me);
         let thread = &mut self.threads[me];
         thread.timed_out = false;
-        thread.status = Status::Blocked { on, deadline_us };
-        self.earliest_us = self.earliest_us.min(deadline_us);
+        thread.status = SimThreadStatus::Blocked { on, deadline_us };
+        self.earliest_deadline_us = self.earliest_deadline_us.min(deadline_us);
     }
 
-    pub fn end(&mut self, me: Tid, result: Result<(), String>) {
+    pub fn finish_thread(&mut self, me: Tid, result: Result<(), String>) {
         self.runnable.retain(|&t| t != me);
-        self.threads[me].status = Status::Done;
+        self.threads[me].status = SimThreadStatus::Done;
         self.threads[me].result = Some(result);
-        self.live -= 1;
-        self.wake_all(|on| on == Wait::Join(me));
+        self.live_threads -= 1;
+        self.wake_all(|on| on == WaitReason::Join(me));
     }
 
     pub fn is_done(&self, tid: Tid) -> bool {
-        matches!(self.threads[tid].status, Status::Done)
+        matches!(self.threads[tid].status, SimThreadStatus::Done)
     }
 
     /// Whether another thread could run now.
-    pub fn has_rival(&self) -> bool {
+    pub fn has_other_runnable(&self) -> bool {
         self.runnable.len() > 1
     }
 
     /// Another runnable thread than `me`; time jumps to the next deadline if there is none but sleepers.
     /// `None`: nobody can ever run again.
-    pub fn choose(&mut self, me: Tid) -> Option<Tid> {
+    pub fn choose_next(&mut self, me: Tid) -> Option<Tid> {
         if self.runnable.is_empty() {
-            self.refresh_earliest();
-            if self.earliest_us == u64::MAX {
+            self.refresh_earliest_deadline();
+            if self.earliest_deadline_us == u64::MAX {
                 return None;
             }
-            self.now_us = self.now_us.max(self.earliest_us);
+            self.now_us = self.now_us.max(self.earliest_deadline_us);
             self.wake_due();
         }
         let rivals = self.runnable.iter().filter(|&&t| t != me).count();
@@ -167,39 +167,39 @@ impl State {
     }
 
     /// Makes every thread whose wait fits `what` runnable.
-    pub fn wake_all(&mut self, what: impl Fn(Wait) -> bool) {
+    pub fn wake_all(&mut self, what: impl Fn(WaitReason) -> bool) {
         for tid in 0..self.threads.len() {
-            if let Status::Blocked { on, .. } = self.threads[tid].status
+            if let SimThreadStatus::Blocked { on, .. } = self.threads[tid].status
                 && what(on)
             {
-                self.wake(tid);
+                self.make_runnable(tid);
             }
         }
     }
 
     /// Makes one of those threads runnable, chosen by the seed.
-    pub fn wake_one(&mut self, what: impl Fn(Wait) -> bool) {
-        let fits = |t: &Thread| matches!(t.status, Status::Blocked { on, .. } if what(on));
+    pub fn wake_one(&mut self, what: impl Fn(WaitReason) -> bool) {
+        let fits = |t: &SimThread| matches!(t.status, SimThreadStatus::Blocked { on, .. } if what(on));
         let count = self.threads.iter().filter(|t| fits(t)).count();
         if count > 0 {
             let pick = self.rng.index(count);
             let tid = (0..self.threads.len()).filter(|&t| fits(&self.threads[t])).nth(pick);
-            self.wake(tid.expect("the pick is below the count"));
+            self.make_runnable(tid.expect("the pick is below the count"));
         }
     }
 
-    pub fn acquired(&mut self, lock: usize, me: Tid) {
+    pub fn note_lock_acquired(&mut self, lock: usize, me: Tid) {
         self.held.push((lock, me));
     }
 
-    pub fn released(&mut self, lock: usize) {
+    pub fn note_lock_released(&mut self, lock: usize) {
         if let Some(at) = self.held.iter().rposition(|&(l, _)| l == lock) {
             self.held.swap_remove(at);
         }
-        self.wake_all(|on| matches!(on, Wait::Lock(l, _) if l == lock));
+        self.wake_all(|on| matches!(on, WaitReason::Lock(l, _) if l == lock));
     }
 
-    pub fn holder(&self, lock: usize) -> Option<Tid> {
+    pub fn lock_holder(&self, lock: usize) -> Option<Tid> {
         self.held.iter().find(|&&(l, _)| l == lock).map(|&(_, t)| t)
     }
 
@@ -210,52 +210,52 @@ impl State {
     }
 
     pub fn deadlock_text(&self) -> String {
-        format!("deadlock: no thread can run (seed {})\n{}", self.config.seed, self.describe())
+        format!("deadlock: no thread can run (seed {})\n{}", self.config.seed, self.describe_threads())
     }
 
-    pub fn break_world(&mut self, text: String) {
+    pub fn mark_broken(&mut self, text: String) {
         self.broken = Some(text.into());
     }
 
     /// The fingerprint of the schedule: every hand-over, and when.
-    pub fn note_switch(&mut self, to: Tid) {
+    pub fn record_switch(&mut self, to: Tid) {
         self.switches += 1;
-        let mut next = Seeded::new(self.trace ^ self.steps.rotate_left(20) ^ to as u64);
-        self.trace = next.next_u64();
+        let mut next = SeededRng::new(self.fingerprint ^ self.steps.rotate_left(20) ^ to as u64);
+        self.fingerprint = next.next_u64();
     }
 
-    fn wake(&mut self, tid: Tid) {
-        self.threads[tid].status = Status::Runnable;
+    fn make_runnable(&mut self, tid: Tid) {
+        self.threads[tid].status = SimThreadStatus::Runnable;
         self.runnable.push(tid);
     }
 
     fn wake_due(&mut self) {
         for tid in 0..self.threads.len() {
-            if let Status::Blocked { deadline_us, .. } = self.threads[tid].status
+            if let SimThreadStatus::Blocked { deadline_us, .. } = self.threads[tid].status
                 && deadline_us <= self.now_us
             {
                 self.threads[tid].timed_out = true;
-                self.wake(tid);
+                self.make_runnable(tid);
             }
         }
-        self.refresh_earliest();
+        self.refresh_earliest_deadline();
     }
 
-    fn refresh_earliest(&mut self) {
+    fn refresh_earliest_deadline(&mut self) {
         let deadlines = self.threads.iter().filter_map(|t| match t.status {
-            Status::Blocked { deadline_us, .. } => Some(deadline_us),
+            SimThreadStatus::Blocked { deadline_us, .. } => Some(deadline_us),
             _ => None,
         });
-        self.earliest_us = deadlines.min().unwrap_or(u64::MAX);
+        self.earliest_deadline_us = deadlines.min().unwrap_or(u64::MAX);
     }
 
-    fn describe(&self) -> String {
+    fn describe_threads(&self) -> String {
         let mut text = String::new();
         for (tid, thread) in self.threads.iter().enumerate() {
             let what = match thread.status {
-                Status::Done => continue,
-                Status::Runnable => "can run".to_owned(),
-                Status::Blocked { on, deadline_us } => self.describe_wait(on, deadline_us),
+                SimThreadStatus::Done => continue,
+                SimThreadStatus::Runnable => "can run".to_owned(),
+                SimThreadStatus::Blocked { on, deadline_us } => self.describe_wait(on, deadline_us),
             };
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  thread {tid} '{}': {what}", thread.name);
@@ -263,16 +263,16 @@ impl State {
         text
     }
 
-    fn describe_wait(&self, on: Wait, deadline_us: u64) -> String {
+    fn describe_wait(&self, on: WaitReason, deadline_us: u64) -> String {
         let label = |tid: Tid| format!("thread {tid} '{}'", self.threads[tid].name);
         let what = match on {
-            Wait::Lock(lock, guards) => match self.holder(lock) {
+            WaitReason::Lock(lock, guards) => match self.lock_holder(lock) {
                 Some(tid) => format!("waits for a lock on {guards}, held by {}", label(tid)),
                 None => format!("waits for a lock on {guards}"),
             },
-            Wait::Cond(_) => "waits for a condition".to_owned(),
-            Wait::Join(tid) => format!("waits for the end of {}", label(tid)),
-            Wait::Sleep => "sleeps".to_owned(),
+            WaitReason::Cond(_) => "waits for a condition".to_owned(),
+            WaitReason::Join(tid) => format!("waits for the end of {}", label(tid)),
+            WaitReason::Sleep => "sleeps".to_owned(),
         };
         if deadline_us == u64::MAX { what } else { format!("{what} until {deadline_us} us") }
     }

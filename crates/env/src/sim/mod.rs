@@ -15,64 +15,64 @@
 //! assert!(woke_at >= 5_000);
 //! ```
 
-mod parts;
+mod sim_env;
 
-pub use crate::sched::Trace;
+pub use crate::sched::ScheduleTrace;
 
 use crate::env::Env;
 use crate::fs::Fs;
 use crate::fs::memory::SimDisk;
-use crate::sched::{self, Config, Sched};
-use parts::{SimClock, SimRand, SimSpawn};
+use crate::sched::{self, SchedulerConfig, Scheduler};
+use sim_env::{SimClock, SimRand, SimSpawn};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A seeded world in which programs can be run.
 #[derive(Debug)]
-pub struct World {
-    config: Config,
-    last: Mutex<Option<Trace>>,
+pub struct SimWorld {
+    config: SchedulerConfig,
+    last_trace: Mutex<Option<ScheduleTrace>>,
 }
 
-impl World {
+impl SimWorld {
     /// The world of `seed`.
-    pub fn new(seed: u64) -> World {
-        let config = Config {
+    pub fn new(seed: u64) -> SimWorld {
+        let config = SchedulerConfig {
             seed,
-            switch: 1.0 / 3.0,
-            lock_switch: 1.0 / 16.0,
+            switch_probability: 1.0 / 3.0,
+            lock_switch_probability: 1.0 / 16.0,
             step_limit: 5_000_000,
             step_us: 1,
             wall_base_ms: 1_700_000_000_000,
         };
-        World { config, last: Mutex::new(None) }
+        SimWorld { config, last_trace: Mutex::new(None) }
     }
 
     /// Chance of a switch at an I/O point (default 1/3). Threads that block always switch.
-    pub fn switch_probability(&mut self, p: f64) -> &mut World {
-        self.config.switch = p;
+    pub fn switch_probability(&mut self, p: f64) -> &mut SimWorld {
+        self.config.switch_probability = p;
         self
     }
 
     /// Chance of a switch before a lock is taken (default 1/16): finds races between critical sections.
-    pub fn lock_switch_probability(&mut self, p: f64) -> &mut World {
-        self.config.lock_switch = p;
+    pub fn lock_switch_probability(&mut self, p: f64) -> &mut SimWorld {
+        self.config.lock_switch_probability = p;
         self
     }
 
     /// Yield points after which the run is given up with a panic (default 5 million).
-    pub fn step_limit(&mut self, steps: u64) -> &mut World {
+    pub fn step_limit(&mut self, steps: u64) -> &mut SimWorld {
         self.config.step_limit = steps;
         self
     }
 
     /// Virtual microseconds that every yield point takes (default 1), so that timers fire under load too.
-    pub fn step_us(&mut self, us: u64) -> &mut World {
+    pub fn step_us(&mut self, us: u64) -> &mut SimWorld {
         self.config.step_us = us;
         self
     }
 
     /// What the wall clock shows at the start, in milliseconds since 1970.
-    pub fn wall_base_ms(&mut self, ms: u64) -> &mut World {
+    pub fn wall_base_ms(&mut self, ms: u64) -> &mut SimWorld {
         self.config.wall_base_ms = ms;
         self
     }
@@ -89,7 +89,7 @@ impl World {
 
     /// As [`World::run`], over another file system.
     pub fn run_on<R>(&self, fs: Arc<dyn Fs>, root: impl FnOnce(Env) -> R) -> R {
-        let (result, trace) = Sched::run(self.config.clone(), |sched| {
+        let (result, trace) = Scheduler::run(self.config.clone(), |sched| {
             root(Env {
                 fs,
                 clock: Arc::new(SimClock(sched.clone())),
@@ -97,13 +97,13 @@ impl World {
                 spawn: Arc::new(SimSpawn(sched.clone())),
             })
         });
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(trace);
+        *self.last_trace.lock().unwrap_or_else(PoisonError::into_inner) = Some(trace);
         result
     }
 
     /// What the latest successful run did.
-    pub fn trace(&self) -> Option<Trace> {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn trace(&self) -> Option<ScheduleTrace> {
+        *self.last_trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,18 +116,18 @@ pub fn yield_now() {
 
 /// A moment at which it matters what other threads do, and where no lock and no I/O is that would let them run: they run now. On an
 /// ordinary thread, nothing.
-pub fn seam() {
+pub fn yield_point() {
     sched::yield_now();
 }
 
 /// Whether the calling thread is a simulated one.
 pub fn is_simulated() -> bool {
-    sched::simulated()
+    sched::on_simulated_thread()
 }
 
 /// What the calling thread's world did so far; `None` on an ordinary thread.
-pub fn trace_so_far() -> Option<Trace> {
-    sched::trace_so_far()
+pub fn current_trace() -> Option<ScheduleTrace> {
+    sched::current_trace()
 }
 
 /// Makes the wall clock of the calling thread's world jump. Does nothing on an ordinary thread.

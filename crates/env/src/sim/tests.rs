@@ -3,7 +3,7 @@
 use super::*;
 use crate::spawn::Join;
 use crate::sync::{Condvar, Mutex};
-use crate::{OpenDir, fs::Append};
+use crate::{DirOpenMode, fs::WritableFile};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -11,13 +11,13 @@ fn spawn(env: &Env, name: &str, body: impl FnOnce() + Send + 'static) -> Box<dyn
     env.spawn.spawn(name, Box::new(body)).unwrap()
 }
 
-fn file(env: &Env, name: &str) -> Arc<dyn Append> {
-    env.fs.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap().create(name).unwrap()
+fn file(env: &Env, name: &str) -> Arc<dyn WritableFile> {
+    env.fs.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap().create(name).unwrap()
 }
 
 /// Three threads write to files of their own and note the order.
-fn interleaving(seed: u64) -> (Vec<usize>, Trace) {
-    let world = World::new(seed);
+fn run_three_writers(seed: u64) -> (Vec<usize>, ScheduleTrace) {
+    let world = SimWorld::new(seed);
     let order = world.run(SimDisk::new(seed), |env| {
         let order = Arc::new(Mutex::new(Vec::new()));
         let writers: Vec<_> = (0..3)
@@ -39,10 +39,10 @@ fn interleaving(seed: u64) -> (Vec<usize>, Trace) {
 }
 
 #[test]
-fn the_seed_is_the_schedule() {
-    let runs: Vec<_> = (0..20).map(interleaving).collect();
+fn same_seed_gives_same_schedule() {
+    let runs: Vec<_> = (0..20).map(run_three_writers).collect();
     for (seed, run) in runs.iter().enumerate() {
-        assert_eq!(*run, interleaving(seed as u64), "seed {seed}");
+        assert_eq!(*run, run_three_writers(seed as u64), "seed {seed}");
         assert_eq!(run.0.len(), 30);
     }
     let distinct: std::collections::BTreeSet<_> = runs.iter().map(|r| &r.0).collect();
@@ -50,8 +50,8 @@ fn the_seed_is_the_schedule() {
 }
 
 #[test]
-fn without_switches_threads_run_one_after_the_other() {
-    let mut world = World::new(1);
+fn threads_run_sequentially_without_switches() {
+    let mut world = SimWorld::new(1);
     world.switch_probability(0.0).lock_switch_probability(0.0);
     let order = world.run(SimDisk::new(1), |env| {
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -73,10 +73,10 @@ fn without_switches_threads_run_one_after_the_other() {
 }
 
 #[test]
-fn a_lock_excludes_and_a_race_is_found() {
+fn mutex_excludes_and_unlocked_race_is_found() {
     let mut lost = 0;
     for seed in 0..50 {
-        let (safe, racy) = World::new(seed).run(SimDisk::new(seed), |env| {
+        let (safe, racy) = SimWorld::new(seed).run(SimDisk::new(seed), |env| {
             let (safe, racy) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
             let threads: Vec<_> = (0..4)
                 .map(|_| {
@@ -105,9 +105,9 @@ fn a_lock_excludes_and_a_race_is_found() {
 }
 
 #[test]
-fn time_is_virtual() {
+fn sleep_passes_virtual_time() {
     let started = std::time::Instant::now();
-    World::new(1).run(SimDisk::new(1), |env| {
+    SimWorld::new(1).run(SimDisk::new(1), |env| {
         let (m, c) = (Mutex::new(()), Condvar::new());
         let t0 = env.clock.monotonic_us();
         env.clock.sleep_us(3_600_000_000);
@@ -124,8 +124,8 @@ fn time_is_virtual() {
 }
 
 #[test]
-fn sleepers_wake_in_order() {
-    let woken = World::new(5).run(SimDisk::new(5), |env| {
+fn sleepers_wake_in_deadline_order() {
+    let woken = SimWorld::new(5).run(SimDisk::new(5), |env| {
         let woken = Arc::new(Mutex::new(Vec::new()));
         for ms in [30, 10, 20] {
             let (clock, woken) = (env.clock.clone(), woken.clone());
@@ -141,10 +141,10 @@ fn sleepers_wake_in_order() {
 }
 
 #[test]
-fn a_notification_wakes_one_of_those_who_wait() {
+fn notify_one_wakes_one_waiter() {
     let mut first = std::collections::BTreeSet::new();
     for seed in 0..40 {
-        let order = World::new(seed).run(SimDisk::new(seed), |env| {
+        let order = SimWorld::new(seed).run(SimDisk::new(seed), |env| {
             let shared = Arc::new((Mutex::new((0, Vec::new())), Condvar::new()));
             let threads: Vec<_> = (0..3)
                 .map(|t| {
@@ -176,17 +176,17 @@ fn a_notification_wakes_one_of_those_who_wait() {
 }
 
 /// Runs a world that breaks down, without the noise of the panic hook's report in other tests' output.
-fn break_down(world: &World, root: impl FnOnce(Env)) -> String {
+fn run_until_broken(world: &SimWorld, root: impl FnOnce(Env)) -> String {
     let caught = catch_unwind(AssertUnwindSafe(|| world.run(SimDisk::new(1), root)));
     crate::spawn::panic_message(&*caught.unwrap_err())
 }
 
 #[test]
-fn a_deadlock_is_told() {
+fn deadlock_panics_with_thread_list() {
     let mut found = 0;
     for seed in 0..20 {
         let run = catch_unwind(AssertUnwindSafe(|| {
-            World::new(seed).run(SimDisk::new(1), |env| {
+            SimWorld::new(seed).run(SimDisk::new(1), |env| {
                 let (a, b) = (Arc::new(Mutex::new(1_u8)), Arc::new(Mutex::new(2_u16)));
                 let (a2, b2) = (a.clone(), b.clone());
                 let t = spawn(&env, "other", move || {
@@ -218,8 +218,8 @@ fn a_deadlock_is_told() {
 }
 
 #[test]
-fn a_deadlock_of_left_over_threads_is_told_too() {
-    let text = break_down(&World::new(1), |env| {
+fn deadlock_of_remaining_threads_is_reported() {
+    let text = run_until_broken(&SimWorld::new(1), |env| {
         spawn(&env, "forgotten", || {
             let (m, c) = (Mutex::new(()), Condvar::new());
             drop(c.wait(m.lock()));
@@ -229,7 +229,7 @@ fn a_deadlock_of_left_over_threads_is_told_too() {
 }
 
 #[test]
-fn destructors_that_join_do_not_hang_a_broken_world() {
+fn joining_destructors_do_not_hang_a_broken_world() {
     struct JoinOnDrop(Option<Box<dyn Join>>, Arc<Mutex<()>>);
     impl Drop for JoinOnDrop {
         fn drop(&mut self) {
@@ -237,7 +237,7 @@ fn destructors_that_join_do_not_hang_a_broken_world() {
             let _ = self.0.take().unwrap().join();
         }
     }
-    let text = break_down(&World::new(1), |env| {
+    let text = run_until_broken(&SimWorld::new(1), |env| {
         let m = Arc::new(Mutex::new(()));
         let inner = m.clone();
         let t = spawn(&env, "stuck", move || {
@@ -255,9 +255,9 @@ fn destructors_that_join_do_not_hang_a_broken_world() {
 }
 
 #[test]
-fn a_run_without_end_is_cut() {
-    let mut world = World::new(1);
-    let text = break_down(world.step_limit(1000), |env| {
+fn step_limit_ends_an_endless_run() {
+    let mut world = SimWorld::new(1);
+    let text = run_until_broken(world.step_limit(1000), |env| {
         spawn(&env, "spinner", || {
             loop {
                 yield_now();
@@ -268,8 +268,8 @@ fn a_run_without_end_is_cut() {
 }
 
 #[test]
-fn a_panicking_thread_tells_its_joiner_only() {
-    let done = World::new(1).run(SimDisk::new(1), |env| {
+fn thread_panic_is_returned_by_join_only() {
+    let done = SimWorld::new(1).run(SimDisk::new(1), |env| {
         let m = Arc::new(Mutex::new(0));
         let inner = m.clone();
         let t = spawn(&env, "bad", move || {
@@ -284,10 +284,10 @@ fn a_panicking_thread_tells_its_joiner_only() {
 }
 
 #[test]
-fn a_panic_of_the_root_is_the_callers_after_the_others_ended() {
+fn root_panic_reaches_caller_after_other_threads_end() {
     let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flag = ended.clone();
-    let text = break_down(&World::new(1), move |env| {
+    let text = run_until_broken(&SimWorld::new(1), move |env| {
         let clock = env.clock.clone();
         spawn(&env, "late", move || {
             clock.sleep_us(1_000_000);
@@ -300,16 +300,16 @@ fn a_panic_of_the_root_is_the_callers_after_the_others_ended() {
 }
 
 #[test]
-fn worlds_side_by_side_do_not_disturb_each_other() {
+fn concurrent_worlds_are_independent() {
     static SHARED: Mutex<u64> = Mutex::new(0);
-    let alone: Vec<_> = (0..4).map(interleaving).collect();
+    let alone: Vec<_> = (0..4).map(run_three_writers).collect();
     std::thread::scope(|s| {
         for seed in 0..4 {
             let alone = &alone;
             s.spawn(move || {
                 for _ in 0..20 {
-                    assert_eq!(interleaving(seed), alone[seed as usize]);
-                    World::new(seed).run(SimDisk::new(1), |env| {
+                    assert_eq!(run_three_writers(seed), alone[seed as usize]);
+                    SimWorld::new(seed).run(SimDisk::new(1), |env| {
                         let threads: Vec<_> = (0..3)
                             .map(|_| {
                                 spawn(&env, "adder", || {
@@ -346,5 +346,5 @@ fn real_threads_use_real_locks() {
     }
     drop(n);
     t.join().unwrap();
-    assert!(!is_simulated() && trace_so_far().is_none());
+    assert!(!is_simulated() && current_trace().is_none());
 }

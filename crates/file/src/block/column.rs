@@ -13,17 +13,17 @@ use perigee_base::{Error, Result};
 use std::ops::Range;
 
 /// Bytes before the deltas, usually: two of widths, one of base, one of stride.
-pub const HEAD_BYTES: usize = 4;
+pub const COLUMN_HEADER_BYTES: usize = 4;
 /// A delta is loaded as eight bytes and masked, so a buffer has this many bytes after its last column.
 pub const SLACK_BYTES: usize = 8;
 
 /// Appends the column of `values`, in the narrower of two models: with the mean stride, or with none.
 pub fn encode(values: &[u64], out: &mut Vec<u8>) {
-    let flat = model(values, 0);
-    let sloped = model(values, mean_stride(values));
+    let flat = fit_model(values, 0);
+    let sloped = fit_model(values, mean_stride(values));
     let (base, stride, width) = if sloped.2 < flat.2 { sloped } else { flat };
     let (base_bytes, stride_bytes) = (zigzag(base).to_le_bytes(), zigzag(stride).to_le_bytes());
-    let (base_width, stride_width) = (width_of(zigzag(base)), width_of(zigzag(stride)));
+    let (base_width, stride_width) = (byte_width(zigzag(base)), byte_width(zigzag(stride)));
     out.push(width as u8);
     out.push((base_width | stride_width << 4) as u8);
     out.extend_from_slice(&base_bytes[..base_width]);
@@ -44,7 +44,7 @@ fn unzigzag(z: u64) -> u64 {
 }
 
 /// Bytes that hold a number.
-fn width_of(x: u64) -> usize {
+fn byte_width(x: u64) -> usize {
     (64 - x.leading_zeros() as usize).div_ceil(8)
 }
 
@@ -58,17 +58,17 @@ fn mean_stride(values: &[u64]) -> u64 {
 
 /// (base, stride, width) that hold all values with that stride. Residuals are compared as signed numbers, so
 /// that values around a slope lie close together.
-fn model(values: &[u64], stride: u64) -> (u64, u64, usize) {
+fn fit_model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     let residual = |(i, &v): (usize, &u64)| v.wrapping_sub(stride.wrapping_mul(i as u64)) as i64;
     let all = || values.iter().enumerate().map(residual);
     let (low, high) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
     let span = (high as u64).wrapping_sub(low as u64);
-    (low as u64, stride, width_of(span))
+    (low as u64, stride, byte_width(span))
 }
 
 /// The zigzag number of `width` bytes at `at`, which lie inside `raw`: eight bytes at once where there are so many.
 #[inline]
-fn number(raw: &[u8], at: usize, width: usize) -> u64 {
+fn read_zigzag(raw: &[u8], at: usize, width: usize) -> u64 {
     if width == 0 {
         return 0;
     }
@@ -89,7 +89,7 @@ pub struct Column {
     base: u64,
     stride: u64,
     // Narrow: every cached block holds four of these, and every look-up reads them.
-    deltas: u32,
+    deltas_start: u32,
     width: u8,
 }
 
@@ -110,10 +110,10 @@ impl Column {
         let Some(end) = end.filter(|end| *end <= raw.len()) else {
             return Err(Error::corruption("a column reaches over the end of its block"));
         };
-        let (base, stride) = (number(raw, base_at, base_width), number(raw, stride_at, stride_width));
+        let (base, stride) = (read_zigzag(raw, base_at, base_width), read_zigzag(raw, stride_at, stride_width));
         let deltas = u32::try_from(start)
             .map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
-        Ok((Column { base, stride, deltas, width: width as u8 }, end))
+        Ok((Column { base, stride, deltas_start: deltas, width: width as u8 }, end))
     }
 
     /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.
@@ -124,17 +124,17 @@ impl Column {
             return line; // without waiting for memory that has nothing to add
         }
         let width = usize::from(self.width);
-        let at = self.deltas as usize + i * width;
+        let at = self.deltas_start as usize + i * width;
         let bytes: [u8; 8] = raw[at..at + 8].try_into().expect("a slice of eight bytes");
         line.wrapping_add(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
     }
 
     /// Integers `range` in order, each as [`Column::get`] gives it: the width is asked once for all of them.
     #[inline]
-    pub fn each(&self, raw: &[u8], range: Range<usize>, mut take: impl FnMut(usize, u64)) {
+    pub fn for_each(&self, raw: &[u8], range: Range<usize>, mut take: impl FnMut(usize, u64)) {
         let width = usize::from(self.width);
         let mut line = self.base.wrapping_add(self.stride.wrapping_mul(range.start as u64));
-        let deltas = self.deltas as usize + range.start * width;
+        let deltas = self.deltas_start as usize + range.start * width;
         let deltas = &raw[deltas..deltas + range.len() * width];
         let mut next = |delta: u64, i: usize| {
             take(i, line.wrapping_add(delta));
@@ -154,7 +154,7 @@ impl Column {
     }
 
     /// The one value of the column, if all are the same by construction.
-    pub fn constant(&self) -> Option<u64> {
+    pub fn constant_value(&self) -> Option<u64> {
         (self.width == 0 && self.stride == 0).then_some(self.base)
     }
 
@@ -180,7 +180,7 @@ impl Column {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Rng;
+    use crate::testing::TestRng;
 
     fn round_trip(values: &[u64]) -> usize {
         let mut out = vec![1, 2, 3];
@@ -194,7 +194,7 @@ mod tests {
         }
         for start in [0, values.len() / 3, values.len()] {
             let mut got = Vec::new();
-            c.each(&out, start..values.len(), |i, v| got.push((i, v)));
+            c.for_each(&out, start..values.len(), |i, v| got.push((i, v)));
             let want: Vec<_> = values.iter().copied().enumerate().skip(start).collect();
             assert_eq!(got, want, "{values:?}");
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_columns_cost_their_head() {
+    fn regular_columns_take_only_a_header() {
         assert_eq!(round_trip(&[0; 100]), 2);
         assert_eq!(round_trip(&[7; 100]), 3);
         assert_eq!(round_trip(&(0..100).map(|i| 16 * (i + 1)).collect::<Vec<_>>()), 4);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn any_integers_round_trip() {
-        let mut rng = Rng::new(3);
+        let mut rng = TestRng::new(3);
         for case in 0..3000 {
             let n = 1 + rng.below(20) as usize;
             let shift = rng.below(64);

@@ -12,8 +12,8 @@
 //! Invariant: nothing of a frame is used before its checksum was compared, and no memory is taken for the raw
 //! form before its declared length was bounded.
 
-use crate::compress::{self, Codec, Compression, Compressor};
-use crate::input::grow;
+use crate::compression::{self, Codec, CompressionMethod, Compressor};
+use crate::table_file_reader::try_extend_zeroed;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
@@ -21,9 +21,9 @@ use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INDEX_RAW_BYTES_MAX, VLOG_CHUNK_
 use perigee_base::{Error, FileId, Result};
 
 /// Bytes before the payload.
-pub const HEAD_BYTES: usize = 16;
+pub const FRAME_HEADER_BYTES: usize = 16;
 /// Bytes of the envelope: head and checksum.
-pub const OVERHEAD_BYTES: usize = HEAD_BYTES + 8;
+pub const FRAME_OVERHEAD_BYTES: usize = FRAME_HEADER_BYTES + 8;
 
 /// What a frame holds. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,36 +53,36 @@ impl FrameKind {
         }
     }
     /// The longest frame: a payload is never stored longer than it is.
-    pub fn bytes_max(self) -> usize {
-        self.raw_bytes_max() + OVERHEAD_BYTES
+    pub fn frame_bytes_max(self) -> usize {
+        self.raw_bytes_max() + FRAME_OVERHEAD_BYTES
     }
 }
 
 /// Appends the frame of `raw`, which will lie at `offset` of `file`, to `out`. Its length.
-pub fn append(
+pub fn append_frame(
     out: &mut Vec<u8>,
     (file, offset): (FileId, u64),
     kind: FrameKind,
     raw: &[u8],
-    (compression, compressor): (Compression, &mut Compressor),
+    (compression, compressor): (CompressionMethod, &mut Compressor),
 ) -> Result<u64> {
     if raw.len() > kind.raw_bytes_max() {
         return Err(Error::internal(format!("a {kind:?} frame is too large"))
             .expected(format_args!("at most {}", kind.raw_bytes_max()), raw.len()));
     }
     let (codec, payload) = compressor.compress(compression, raw);
-    Ok(append_stored(out, (file, offset), kind, &Frame { codec, raw_bytes: raw.len(), payload }))
+    Ok(append_stored_frame(out, (file, offset), kind, &Frame { codec, raw_bytes: raw.len(), payload }))
 }
 
 /// Appends the frame of what is stored already, perhaps in another place. Its length.
-pub fn append_stored(
+pub fn append_stored_frame(
     out: &mut Vec<u8>,
     (file, offset): (FileId, u64),
     kind: FrameKind,
     &Frame { codec, raw_bytes, payload }: &Frame<'_>,
 ) -> u64 {
     let start = out.len();
-    out.reserve(payload.len() + OVERHEAD_BYTES);
+    out.reserve(payload.len() + FRAME_OVERHEAD_BYTES);
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&(raw_bytes as u32).to_le_bytes());
     out.extend_from_slice(&[codec.code(), kind as u8]);
@@ -107,14 +107,14 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Verifies the frame that is exactly `bytes` and lies at `offset` of `file`.
     pub fn decode(file: FileId, offset: u64, bytes: &'a [u8], kind: FrameKind) -> Result<Frame<'a>> {
-        if bytes.len() < OVERHEAD_BYTES || bytes.len() > kind.bytes_max() {
+        if bytes.len() < FRAME_OVERHEAD_BYTES || bytes.len() > kind.frame_bytes_max() {
             return Err(Error::corruption(format!("a {kind:?} frame has an impossible length"))
-                .expected(format_args!("{OVERHEAD_BYTES} to {}", kind.bytes_max()), bytes.len()));
+                .expected(format_args!("{FRAME_OVERHEAD_BYTES} to {}", kind.frame_bytes_max()), bytes.len()));
         }
         let (body, tail) = bytes.split_at(bytes.len() - 8);
         let stored_sum = Decoder::new(tail).u64()?;
         let got = checksum(file, offset, body);
-        if !bug::on(Bug::IgnoreBlockChecksum) && !bug::on(Bug::RepairTakesBadBlock) && stored_sum != got {
+        if !bug::is_active(Bug::IgnoreBlockChecksum) && !bug::is_active(Bug::RepairTakesBadBlock) && stored_sum != got {
             return Err(Error::corruption(format!("the checksum of a {kind:?} frame differs"))
                 .expected(format_args!("{stored_sum:#018x}"), format_args!("{got:#018x}")));
         }
@@ -136,7 +136,7 @@ impl<'a> Frame<'a> {
             return Err(Error::corruption("the payload length of a frame disagrees with the frame's")
                 .expected(d.remaining(), stored));
         }
-        if raw_bytes > kind.raw_bytes_max() || !compress::plausible(codec, stored, raw_bytes) {
+        if raw_bytes > kind.raw_bytes_max() || !compression::is_length_plausible(codec, stored, raw_bytes) {
             return Err(Error::corruption("the declared raw length of a frame is impossible").expected(
                 format_args!("at most {}, from {stored} bytes ({})", kind.raw_bytes_max(), codec.name()),
                 raw_bytes,
@@ -146,35 +146,35 @@ impl<'a> Frame<'a> {
     }
 
     /// Appends the raw form to `out`.
-    pub fn unpack_into(&self, out: &mut Vec<u8>) -> Result<()> {
+    pub fn decompress_append(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
-        grow(out, self.raw_bytes)?;
-        compress::decompress(self.codec, self.payload, &mut out[start..])
+        try_extend_zeroed(out, self.raw_bytes)?;
+        compression::decompress(self.codec, self.payload, &mut out[start..])
     }
 
     /// Fills `raw`, which has the length of the raw form.
-    pub fn unpack_to(&self, raw: &mut [u8]) -> Result<()> {
-        compress::decompress(self.codec, self.payload, raw)
+    pub fn decompress_to(&self, raw: &mut [u8]) -> Result<()> {
+        compression::decompress(self.codec, self.payload, raw)
     }
 
     /// The raw form, followed by `slack` zero bytes.
-    pub fn unpack(&self, slack: usize) -> Result<Vec<u8>> {
+    pub fn decompress(&self, slack: usize) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        grow(&mut out, self.raw_bytes + slack)?;
-        compress::decompress(self.codec, self.payload, &mut out[..self.raw_bytes])?;
+        try_extend_zeroed(&mut out, self.raw_bytes + slack)?;
+        compression::decompress(self.codec, self.payload, &mut out[..self.raw_bytes])?;
         Ok(out)
     }
 }
 
 /// The length that the first bytes of a frame claim for it, bounded by its type. It is believed only as far as
 /// reading that many bytes and comparing their checksum: for walking frames that no index names.
-pub fn claimed_bytes(head: &[u8], kind: FrameKind) -> Result<u64> {
+pub fn declared_frame_bytes(head: &[u8], kind: FrameKind) -> Result<u64> {
     let stored = Decoder::new(head).u32()? as usize;
     if stored > kind.raw_bytes_max() {
         return Err(Error::corruption(format!("a {kind:?} frame claims an impossible length"))
             .expected(format_args!("at most {}", kind.raw_bytes_max()), stored));
     }
-    Ok((stored + OVERHEAD_BYTES) as u64)
+    Ok((stored + FRAME_OVERHEAD_BYTES) as u64)
 }
 
 #[cfg(test)]
@@ -183,25 +183,25 @@ mod tests {
 
     fn frame(raw: &[u8]) -> Vec<u8> {
         let mut out = vec![9, 9];
-        let n = append(
+        let n = append_frame(
             &mut out,
             (FileId(7), 72),
             FrameKind::Data,
             raw,
-            (Compression::Lz4, &mut Compressor::new()),
+            (CompressionMethod::Lz4, &mut Compressor::new()),
         );
         assert_eq!(n.unwrap(), out.len() as u64 - 2);
         out.split_off(2)
     }
 
     #[test]
-    fn every_bit_and_every_length_counts() {
+    fn bit_flips_and_truncations_are_detected() {
         let raw = [vec![0u8; 300], b"some bytes".to_vec()].concat();
         let good = frame(&raw);
         assert!(good.len() < 100);
         let f = Frame::decode(FileId(7), 72, &good, FrameKind::Data).unwrap();
-        assert_eq!(f.unpack(0).unwrap(), raw);
-        assert_eq!(claimed_bytes(&good, FrameKind::Data).unwrap(), good.len() as u64);
+        assert_eq!(f.decompress(0).unwrap(), raw);
+        assert_eq!(declared_frame_bytes(&good, FrameKind::Data).unwrap(), good.len() as u64);
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_length_is_bounded_before_memory_is_taken() {
+    fn declared_length_is_checked_before_allocation() {
         let mut bad = frame(&[5; 400]);
         bad[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         let end = bad.len() - 8;

@@ -20,21 +20,21 @@ use perigee_base::limits::KEY_BYTES_MAX;
 use perigee_base::{EntryKind, Error, Result, ValueRef};
 
 /// Bytes before the columns, about.
-pub const HEAD_BYTES: usize = 5;
+pub const BLOCK_HEADER_BYTES: usize = 5;
 /// Most entries in a data block. Uniform entries cost no bytes, so their number needs a bound of its own.
 pub const ENTRIES_MAX: usize = 1 << 16;
 
 /// A checked block's parts.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct BlockLayout {
     /// Number of entries.
-    pub n: usize,
+    pub entry_count: usize,
     /// Start of the key prefix.
-    pub prefix: usize,
+    pub prefix_start: usize,
     /// Start of the key suffixes; the prefix ends here.
-    pub suffixes: usize,
+    pub suffixes_start: usize,
     /// Start of the values; the suffixes end here.
-    pub values: usize,
+    pub values_start: usize,
     /// Ends of the suffixes.
     pub key_ends: Column,
     /// Sequence numbers.
@@ -47,9 +47,9 @@ pub struct Layout {
     pub all_puts: bool,
 }
 
-impl Layout {
+impl BlockLayout {
     /// Checks the block in the first `len` bytes of `buf`, which has [`SLACK_BYTES`] more.
-    pub fn parse(buf: &[u8], len: usize) -> Result<Layout> {
+    pub fn parse(buf: &[u8], len: usize) -> Result<BlockLayout> {
         assert!(buf.len() >= len + SLACK_BYTES, "a block's buffer has slack");
         let raw = &buf[..len];
         let mut d = Decoder::new(raw);
@@ -76,20 +76,20 @@ impl Layout {
         if values > len {
             return Err(Error::corruption("the keys of a block reach over its end").expected(len, values));
         }
-        let all_puts = kinds.constant() == Some(u64::from(EntryKind::Put.code()));
-        let layout = Layout { n, prefix, suffixes, values, key_ends, seqs, kinds, value_ends, all_puts };
+        let all_puts = kinds.constant_value() == Some(u64::from(EntryKind::Put.code()));
+        let layout = BlockLayout { entry_count: n, prefix_start: prefix, suffixes_start: suffixes, values_start: values, key_ends, seqs, kinds, value_ends, all_puts };
         layout.check_keys(buf)?;
         layout.check_values(buf, len)?;
         Ok(layout)
     }
 
     fn check_keys(&self, buf: &[u8]) -> Result<()> {
-        if !self.key_ends.ascends_to(buf, self.n, (self.values - self.suffixes) as u64) {
+        if !self.key_ends.ascends_to(buf, self.entry_count, (self.values_start - self.suffixes_start) as u64) {
             return Err(Error::corruption("the key ends of a block do not ascend to the end of its keys"));
         }
-        let shared = self.suffixes - self.prefix;
-        if self.values - self.prefix > KEY_BYTES_MAX
-            && (0..self.n).any(|i| shared + self.suffix_range(buf, i).len() > KEY_BYTES_MAX)
+        let shared = self.suffixes_start - self.prefix_start;
+        if self.values_start - self.prefix_start > KEY_BYTES_MAX
+            && (0..self.entry_count).any(|i| shared + self.suffix_range(buf, i).len() > KEY_BYTES_MAX)
         {
             return Err(Error::corruption("a key of a block is too long"));
         }
@@ -97,13 +97,13 @@ impl Layout {
     }
 
     fn check_values(&self, buf: &[u8], len: usize) -> Result<()> {
-        if !self.value_ends.ascends_to(buf, self.n, (len - self.values) as u64) {
+        if !self.value_ends.ascends_to(buf, self.entry_count, (len - self.values_start) as u64) {
             return Err(Error::corruption("the value ends of a block do not ascend to its end"));
         }
         if self.all_puts {
             return Ok(());
         }
-        for i in 0..self.n {
+        for i in 0..self.entry_count {
             let kind = u8::try_from(self.kinds.get(buf, i)).unwrap_or(0);
             let value = &buf[self.value_range(buf, i)];
             ValueRef::decode(EntryKind::decode(kind)?, value)?;
@@ -115,13 +115,13 @@ impl Layout {
     #[inline]
     pub fn suffix_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
         let start = if i == 0 { 0 } else { self.key_ends.get(buf, i - 1) as usize };
-        self.suffixes + start..self.suffixes + self.key_ends.get(buf, i) as usize
+        self.suffixes_start + start..self.suffixes_start + self.key_ends.get(buf, i) as usize
     }
 
     /// Where value `i` lies in the buffer.
     #[inline]
     pub fn value_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
         let start = if i == 0 { 0 } else { self.value_ends.get(buf, i - 1) as usize };
-        self.values + start..self.values + self.value_ends.get(buf, i) as usize
+        self.values_start + start..self.values_start + self.value_ends.get(buf, i) as usize
     }
 }

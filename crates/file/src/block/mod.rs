@@ -5,13 +5,13 @@ pub mod column;
 pub mod frame;
 pub mod layout;
 pub mod writer;
-pub mod prints;
+pub mod fingerprints;
 pub mod reader;
-pub mod find;
-pub(crate) mod window;
-pub(crate) mod spare;
+pub mod fingerprint_lookup;
+pub(crate) mod entry_window;
+pub(crate) mod buffer_pool;
 
-pub use reader::Block;
+pub use reader::TableBlock;
 
 #[cfg(test)]
 mod tests;

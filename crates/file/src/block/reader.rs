@@ -2,59 +2,59 @@
 //! that [`Block::parse`] accepted.
 
 use super::column::SLACK_BYTES;
-use super::layout::Layout;
-use super::prints::Prints;
-use crate::heads::head;
-use perigee_base::key::cmp_entry;
-use perigee_base::{EntryKind, Error, KeyOrder, KeyRef, Result, SeqNo, Shared, ValueRef};
+use super::layout::BlockLayout;
+use super::fingerprints::Fingerprints;
+use crate::key_prefix::key_prefix;
+use perigee_base::entry::cmp_entry;
+use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo, PinnedSlice, ValueRef};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A verified block, searchable as it lies.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct TableBlock {
     /// The raw form, the slack, and the fingerprints that have no room in `prints`; a spare buffer may be longer.
     buf: Arc<[u8]>,
     /// Bytes of the raw form.
     raw_bytes: u32,
-    layout: Layout,
-    prints: Prints,
+    layout: BlockLayout,
+    fingerprints: Fingerprints,
 }
 
-impl Block {
+impl TableBlock {
     /// The slack that a buffer passed to [`Block::parse`] has after the block.
     pub const SLACK: usize = SLACK_BYTES;
 
     /// Verifies the block in `buf`, whose last [`Block::SLACK`] bytes are not part of it.
-    pub fn parse(buf: Vec<u8>) -> Result<Block> {
+    pub fn parse(buf: Vec<u8>) -> Result<TableBlock> {
         let len = buf.len().saturating_sub(SLACK_BYTES);
-        Block::parse_shared(buf.into(), len)
+        TableBlock::parse_in_buffer(buf.into(), len)
     }
     /// The same for the first `len` bytes of a buffer that comes with its counter, and has the slack behind them.
-    pub fn parse_shared(buf: Arc<[u8]>, len: usize) -> Result<Block> {
-        let layout = Layout::parse(&buf, len)?;
+    pub fn parse_in_buffer(buf: Arc<[u8]>, len: usize) -> Result<TableBlock> {
+        let layout = BlockLayout::parse(&buf, len)?;
         let raw_bytes = u32::try_from(len).map_err(|_| Error::corruption("a block is too long"))?;
-        Ok(Block { buf, raw_bytes, layout, prints: Prints::default() })
+        Ok(TableBlock { buf, raw_bytes, layout, fingerprints: Fingerprints::default() })
     }
     /// A copy to be kept: in a buffer of its own length, with fingerprints.
-    pub fn to_keep(&self, order: KeyOrder) -> Block {
-        let prints = if order.is_bytewise() {
-            Prints::new((0..self.len()).map(|i| self.suffix(i)))
+    pub fn to_cached(&self, order: KeyComparator) -> TableBlock {
+        let prints = if order.has_bytewise_equality() {
+            Fingerprints::new((0..self.len()).map(|i| self.suffix(i)))
         } else {
-            Prints::default() // equal keys may be different bytes
+            Fingerprints::default() // equal keys may be different bytes
         };
         let bytes = &self.buf[..self.raw_bytes as usize + SLACK_BYTES];
-        Block { buf: bytes.into(), raw_bytes: self.raw_bytes, layout: self.layout, prints }
+        TableBlock { buf: bytes.into(), raw_bytes: self.raw_bytes, layout: self.layout, fingerprints: prints }
     }
     /// Fingerprints of its keys, if it has any.
     #[inline]
-    pub(super) fn prints(&self) -> &Prints {
-        &self.prints
+    pub(super) fn fingerprints(&self) -> &Fingerprints {
+        &self.fingerprints
     }
     /// Where its parts lie in [`Block::buffer`].
     #[inline]
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &BlockLayout {
         &self.layout
     }
     /// The raw form and the slack.
@@ -69,12 +69,12 @@ impl Block {
     }
     /// The key without as many bytes as all keys have in common, whether or not it begins with those.
     #[inline]
-    pub(super) fn tail<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
-        key.get(self.layout.suffixes - self.layout.prefix..)
+    pub(super) fn key_tail<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        key.get(self.layout.suffixes_start - self.layout.prefix_start..)
     }
     /// Begins to fetch the value of entry `i`, and the counter of the buffer, from memory, while something else is looked at.
     #[inline]
-    pub(super) fn touch(&self, i: usize) {
+    pub(super) fn prefetch_value(&self, i: usize) {
         let value = self.layout.value_range(&self.buf, i);
         let ends = self.buf[value.start] ^ self.buf[value.end];
         std::hint::black_box((ends, Arc::strong_count(&self.buf)));
@@ -88,7 +88,7 @@ impl Block {
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> usize {
-        self.layout.n
+        self.layout.entry_count
     }
     /// The raw form.
     pub fn raw(&self) -> &[u8] {
@@ -96,7 +96,7 @@ impl Block {
     }
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        (self.buf.len() + size_of::<Block>() + 4 * size_of::<usize>()) as u64 + self.prints.memory_bytes()
+        (self.buf.len() + size_of::<TableBlock>() + 4 * size_of::<usize>()) as u64 + self.fingerprints.memory_bytes()
     }
 
     /// Whether every entry is a plain put.
@@ -105,30 +105,30 @@ impl Block {
         self.layout.all_puts
     }
     /// Whether every entry is a value, here or in a value log, that does not expire.
-    pub fn only_values(&self) -> bool {
+    pub fn has_only_values(&self) -> bool {
         self.all_puts()
             || (0..self.len()).all(|i| matches!(self.kind(i), EntryKind::Put | EntryKind::PutPointer))
     }
     /// Whether no two entries have the same key.
-    pub fn all_differ(&self, order: KeyOrder) -> bool {
-        let mut place = self.suffix_place(0);
+    pub fn has_distinct_keys(&self, order: KeyComparator) -> bool {
+        let mut place = self.suffix_range(0);
         (1..self.len()).all(|i| {
-            let before = std::mem::replace(&mut place, self.suffix_place(i));
-            !order.equal(self.bytes(before), self.bytes(place.clone()))
+            let before = std::mem::replace(&mut place, self.suffix_range(i));
+            !order.keys_equal(self.bytes(before), self.bytes(place.clone()))
         })
     }
     /// Whether all entries have the same sequence number.
-    pub fn one_number(&self) -> bool {
-        self.layout.seqs.constant().is_some()
+    pub fn has_single_seq(&self) -> bool {
+        self.layout.seqs.constant_value().is_some()
     }
     /// Bytes of all keys, each with what they have in common.
     pub fn key_bytes(&self) -> usize {
-        let Layout { n, prefix, suffixes, values, .. } = self.layout;
+        let BlockLayout { entry_count: n, prefix_start: prefix, suffixes_start: suffixes, values_start: values, .. } = self.layout;
         n * (suffixes - prefix) + values - suffixes
     }
     /// Bytes of all values as stored.
     pub fn value_bytes(&self) -> usize {
-        self.raw_bytes as usize - self.layout.values
+        self.raw_bytes as usize - self.layout.values_start
     }
     /// A key where it lies.
     #[inline]
@@ -139,7 +139,7 @@ impl Block {
     /// The part that all keys begin with.
     #[inline]
     pub fn prefix(&self) -> &[u8] {
-        &self.buf[self.layout.prefix..self.layout.suffixes]
+        &self.buf[self.layout.prefix_start..self.layout.suffixes_start]
     }
     /// The rest of key `i`.
     #[inline]
@@ -148,19 +148,19 @@ impl Block {
     }
     /// Where that lies.
     #[inline]
-    pub(crate) fn suffix_place(&self, i: usize) -> Range<usize> {
+    pub(crate) fn suffix_range(&self, i: usize) -> Range<usize> {
         self.layout.suffix_range(&self.buf, i)
     }
     /// The same for entry `i` of whose neighbour before it the place is known.
     #[inline]
-    pub(crate) fn suffix_after(&self, i: usize, before: &Range<usize>) -> Range<usize> {
-        before.end..self.layout.suffixes + self.layout.key_ends.get(&self.buf, i) as usize
+    pub(crate) fn suffix_range_after(&self, i: usize, before: &Range<usize>) -> Range<usize> {
+        before.end..self.layout.suffixes_start + self.layout.key_ends.get(&self.buf, i) as usize
     }
     /// The same for entry `i` of whose neighbour behind it the place is known.
     #[inline]
-    pub(crate) fn suffix_before(&self, i: usize, behind: &Range<usize>) -> Range<usize> {
+    pub(crate) fn suffix_range_before(&self, i: usize, behind: &Range<usize>) -> Range<usize> {
         let start = i.checked_sub(1).map_or(0, |i| self.layout.key_ends.get(&self.buf, i) as usize);
-        self.layout.suffixes + start..behind.start
+        self.layout.suffixes_start + start..behind.start
     }
     /// Sequence number of entry `i`.
     #[inline]
@@ -191,13 +191,13 @@ impl Block {
     }
     /// The stored value of entry `i`, keeping the block's bytes alive.
     #[inline]
-    pub fn pinned_value(&self, i: usize) -> Shared {
-        Shared::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
+    pub fn pinned_value(&self, i: usize) -> PinnedSlice {
+        PinnedSlice::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
     }
 
     /// Fails for a block that nothing could be found in under `order`: with a shared prefix, where whole keys are compared.
-    pub fn under(self, order: KeyOrder) -> Result<Block> {
-        if order == KeyOrder::Bytes || self.prefix().is_empty() {
+    pub fn check_comparator(self, order: KeyComparator) -> Result<TableBlock> {
+        if order == KeyComparator::Bytes || self.prefix().is_empty() {
             return Ok(self);
         }
         Err(Error::corruption("the keys of a block share a prefix, in an order that has none")
@@ -206,11 +206,11 @@ impl Block {
 
     /// Whether entry `i` has that key.
     #[inline]
-    pub fn key_is(&self, order: KeyOrder, i: usize, key: &[u8]) -> bool {
-        if order.is_bytewise() {
+    pub fn key_equals(&self, order: KeyComparator, i: usize, key: &[u8]) -> bool {
+        if order.has_bytewise_equality() {
             key.strip_prefix(self.prefix()) == Some(self.suffix(i))
         } else {
-            order.equal(self.suffix(i), key)
+            order.keys_equal(self.suffix(i), key)
         }
     }
     /// Key `i` in one piece, in place of what `out` held.
@@ -221,26 +221,26 @@ impl Block {
     }
 
     /// The first entry at or after (key, seq) in entry order; `len()` if all are before.
-    pub fn lower_bound(&self, order: KeyOrder, key: &[u8], seq: SeqNo) -> usize {
+    pub fn lower_bound(&self, order: KeyComparator, key: &[u8], seq: SeqNo) -> usize {
         match order {
-            KeyOrder::Bytes => self.lower_bound_bytes(key, seq),
+            KeyComparator::Bytes => self.lower_bound_bytewise(key, seq),
             // Under other orders blocks have no prefix: a suffix is the whole key.
-            _ => self.partition(0..self.len(), |i| {
+            _ => self.partition_point(0..self.len(), |i| {
                 cmp_entry(order, (self.suffix(i), self.seq(i)), (key, seq)).is_lt()
             }),
         }
     }
 
-    fn lower_bound_bytes(&self, key: &[u8], seq: SeqNo) -> usize {
-        match self.behind_prefix(key) {
-            Ok(rest) => self.lower_bound_among(rest, seq, 0..self.len()),
+    fn lower_bound_bytewise(&self, key: &[u8], seq: SeqNo) -> usize {
+        match self.strip_shared_prefix(key) {
+            Ok(rest) => self.lower_bound_in(rest, seq, 0..self.len()),
             Err(place) => place,
         }
     }
 
     /// In byte order: the key without the prefix that all keys begin with; the place of a key that does not begin with it.
     #[inline]
-    pub fn behind_prefix<'k>(&self, key: &'k [u8]) -> std::result::Result<&'k [u8], usize> {
+    pub fn strip_shared_prefix<'k>(&self, key: &'k [u8]) -> std::result::Result<&'k [u8], usize> {
         let prefix = self.prefix();
         let head = prefix.len().min(key.len());
         match key[..head].cmp(&prefix[..head]) {
@@ -253,17 +253,17 @@ impl Block {
 
     /// In byte order: the first of those entries at or after (prefix + `rest`, seq); their end if all are before.
     #[inline]
-    pub fn lower_bound_among(&self, rest: &[u8], seq: SeqNo, among: Range<usize>) -> usize {
+    pub fn lower_bound_in(&self, rest: &[u8], seq: SeqNo, among: Range<usize>) -> usize {
         // Their first eight bytes, as numbers, nearly always decide; whole keys are compared only where those are equal.
-        let (wanted, end) = (head(rest), among.end);
-        let start = self.partition(among, |i| head(self.suffix(i)) < wanted);
-        let same = |i: usize| i < end && head(self.suffix(i)) == wanted;
+        let (wanted, end) = (key_prefix(rest), among.end);
+        let start = self.partition_point(among, |i| key_prefix(self.suffix(i)) < wanted);
+        let same = |i: usize| i < end && key_prefix(self.suffix(i)) == wanted;
         let end = match (same(start), same(start + 1)) {
             (false, _) => return start,
             (true, false) => start + 1,
             (true, true) => end,
         };
-        self.partition(start..end, |i| match self.suffix(i).cmp(rest) {
+        self.partition_point(start..end, |i| match self.suffix(i).cmp(rest) {
             Ordering::Less => true,
             Ordering::Greater => false,
             Ordering::Equal => self.seq(i) > seq,
@@ -272,7 +272,7 @@ impl Block {
 
     /// The first of those entries that is not `before`, where those that are come first.
     #[inline]
-    fn partition(&self, among: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
+    fn partition_point(&self, among: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut high) = (among.start, among.end);
         while low < high {
             let mid = low + (high - low) / 2;

@@ -2,11 +2,11 @@
 
 use super::writer::BlockWriter;
 use super::*;
-use crate::testing::{Entry, Rng, hex_of_page, mutate, sorted_entries, to_hex};
-use perigee_base::{EntryKind, KeyOrder, SeqNo};
+use crate::testing::{TestEntry, TestRng, hex_of_page, mutate, sorted_entries, to_hex};
+use perigee_base::{EntryKind, KeyComparator, SeqNo};
 
-fn write(entries: &[Entry]) -> Vec<u8> {
-    let mut w = BlockWriter::new(KeyOrder::Bytes);
+fn write(entries: &[TestEntry]) -> Vec<u8> {
+    let mut w = BlockWriter::new(KeyComparator::Bytes);
     let mut out = vec![1, 2, 3];
     entries.iter().for_each(|e| w.add(e.as_ref()));
     w.finish(&mut out);
@@ -14,13 +14,13 @@ fn write(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-fn parse(raw: &[u8]) -> perigee_base::Result<Block> {
-    Block::parse([raw, &[0xcc; Block::SLACK]].concat())
+fn parse(raw: &[u8]) -> perigee_base::Result<TableBlock> {
+    TableBlock::parse([raw, &[0xcc; TableBlock::SLACK]].concat())
 }
 
 #[test]
-fn blocks_hold_what_was_put_in_and_find_it() {
-    let mut rng = Rng::new(4);
+fn blocks_round_trip_and_find_entries() {
+    let mut rng = TestRng::new(4);
     for _ in 0..200 {
         let entries = sorted_entries(&mut rng, 60);
         let block = parse(&write(&entries)).unwrap();
@@ -29,11 +29,11 @@ fn blocks_hold_what_was_put_in_and_find_it() {
         for (i, e) in entries.iter().enumerate() {
             block.copy_key(i, &mut key);
             assert_eq!((&key, block.seq(i), block.value(i)), (&e.key, e.seq, e.as_ref().value));
-            assert!(block.key_is(KeyOrder::Bytes, i, &e.key));
+            assert!(block.key_equals(KeyComparator::Bytes, i, &e.key));
             for seq in [e.seq, e.seq.plus(1), e.seq.prev(), SeqNo::ZERO, SeqNo::MAX] {
                 for k in [e.key.clone(), [&e.key[..], &[0]].concat(), e.key[..e.key.len() / 2].to_vec()] {
-                    let want = entries.partition_point(|x| x.is_before(&k, seq));
-                    assert_eq!(block.lower_bound(KeyOrder::Bytes, &k, seq), want);
+                    let want = entries.partition_point(|x| x.sorts_before(&k, seq));
+                    assert_eq!(block.lower_bound(KeyComparator::Bytes, &k, seq), want);
                 }
             }
         }
@@ -41,8 +41,8 @@ fn blocks_hold_what_was_put_in_and_find_it() {
 }
 
 #[test]
-fn the_worked_example_of_the_format_page() {
-    let mut w = BlockWriter::new(KeyOrder::Bytes);
+fn block_matches_format_page_example() {
+    let mut w = BlockWriter::new(KeyComparator::Bytes);
     w.add_raw(b"apple", SeqNo(12), EntryKind::Put, b"red");
     w.add_raw(b"apple", SeqNo(9), EntryKind::Delete, b"");
     w.add_raw(b"apricot", SeqNo(10), EntryKind::Put, b"orange");
@@ -50,8 +50,8 @@ fn the_worked_example_of_the_format_page() {
     w.finish(&mut raw);
     let mut framed = Vec::new();
     let place = (perigee_base::FileId(7), 72);
-    let codec = (crate::Compression::None, &mut crate::compress::Compressor::new());
-    frame::append(&mut framed, place, frame::FrameKind::Data, &raw, codec).unwrap();
+    let codec = (crate::CompressionMethod::None, &mut crate::compression::Compressor::new());
+    frame::append_frame(&mut framed, place, frame::FrameKind::Data, &raw, codec).unwrap();
     let page = include_str!("../../../../docs/format/block.md");
     assert_eq!(hex_of_page(page, 0), to_hex(&raw), "block");
     assert_eq!(hex_of_page(page, 1), to_hex(&framed), "frame");
@@ -59,7 +59,7 @@ fn the_worked_example_of_the_format_page() {
 
 #[test]
 fn damaged_blocks_are_errors_or_harmless() {
-    let mut rng = Rng::new(5);
+    let mut rng = TestRng::new(5);
     let mut refused = 0;
     for _ in 0..60 {
         let good = write(&sorted_entries(&mut rng, 12));
@@ -75,9 +75,9 @@ fn damaged_blocks_are_errors_or_harmless() {
 }
 
 #[test]
-fn a_count_that_costs_no_bytes_is_bounded() {
+fn entry_count_of_zero_width_columns_is_bounded() {
     // Four columns of width 0 describe any number of empty keys in a dozen bytes.
-    let raw = write(&[Entry::delete(b"", 9), Entry::delete(b"", 8)]);
+    let raw = write(&[TestEntry::delete(b"", 9), TestEntry::delete(b"", 8)]);
     let counted = |n: u64| {
         let mut out = Vec::new();
         perigee_base::codec::put_varint(&mut out, n);
@@ -89,12 +89,12 @@ fn a_count_that_costs_no_bytes_is_bounded() {
 }
 
 #[test]
-fn a_key_beyond_the_limit_is_damage() {
+fn oversized_key_is_corruption() {
     let max = perigee_base::limits::KEY_BYTES_MAX;
     for (longest, good) in [(max, true), (max + 1, false)] {
         let (a, b) = (vec![1; longest - 1], vec![1; longest]);
-        assert_eq!(parse(&write(&[Entry::put(&a, 1, b""), Entry::put(&b, 1, b"")])).is_ok(), good);
-        let other = [Entry::put(&b[..9], 1, b""), Entry::put(&b, 1, b""), Entry::delete(&[2; 9], 1)];
+        assert_eq!(parse(&write(&[TestEntry::put(&a, 1, b""), TestEntry::put(&b, 1, b"")])).is_ok(), good);
+        let other = [TestEntry::put(&b[..9], 1, b""), TestEntry::put(&b, 1, b""), TestEntry::delete(&[2; 9], 1)];
         assert_eq!(parse(&write(&other)).is_ok(), good);
     }
 }

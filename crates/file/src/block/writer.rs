@@ -2,15 +2,15 @@
 
 use super::{column, layout};
 use perigee_base::codec::put_varint;
-use perigee_base::{EntryKind, EntryRef, KeyOrder, SeqNo};
+use perigee_base::{EntryKind, EntryRef, KeyComparator, SeqNo};
 
 /// What an entry costs in the columns, about: two bytes of key end, value end and sequence number.
-const ENTRY_BYTES: usize = 6;
+const ENTRY_OVERHEAD_BYTES: usize = 6;
 
 /// A block being gathered. Reused from block to block, so that its buffers are allocated once.
 #[derive(Debug)]
 pub struct BlockWriter {
-    order: KeyOrder,
+    comparator: KeyComparator,
     keys: Vec<u8>,
     key_ends: Vec<u64>,
     seqs: Vec<u64>,
@@ -18,38 +18,38 @@ pub struct BlockWriter {
     values: Vec<u8>,
     value_ends: Vec<u64>,
     /// Length of the prefix that all keys share so far.
-    shared: usize,
+    shared_prefix_len: usize,
 }
 
 impl BlockWriter {
     /// An empty block.
-    pub fn new(order: KeyOrder) -> Self {
+    pub fn new(order: KeyComparator) -> Self {
         BlockWriter {
-            order,
+            comparator: order,
             keys: Vec::new(),
             key_ends: Vec::new(),
             seqs: Vec::new(),
             kinds: Vec::new(),
             values: Vec::new(),
             value_ends: Vec::new(),
-            shared: 0,
+            shared_prefix_len: 0,
         }
     }
 
     /// Adds an entry behind the others.
     pub fn add(&mut self, e: EntryRef<'_>) {
         e.value.encode(&mut self.values);
-        self.push(e.key, e.seq, e.value.kind());
+        self.push_entry(e.key, e.seq, e.value.kind());
     }
 
     /// Adds an entry whose value is `value` as it is.
     pub fn add_raw(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         self.values.extend_from_slice(value);
-        self.push(key, seq, kind);
+        self.push_entry(key, seq, kind);
     }
 
-    fn push(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) {
-        self.shared = self.shared_with(key);
+    fn push_entry(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) {
+        self.shared_prefix_len = self.shared_prefix_len_with(key);
         self.keys.extend_from_slice(key);
         self.key_ends.push(self.keys.len() as u64);
         self.seqs.push(seq.0);
@@ -67,16 +67,16 @@ impl BlockWriter {
     }
     /// The raw length if it were finished now, about.
     pub fn estimated_bytes(&self) -> usize {
-        self.estimate(self.shared)
+        self.estimate_bytes(self.shared_prefix_len)
     }
     /// The raw length behind an entry more, about. Not the sum of both: one key that begins otherwise ends the
     /// sharing for all keys before it.
     pub fn estimated_bytes_with(&self, key: &[u8], value_bytes: usize) -> usize {
-        let shared = self.shared_with(key);
-        self.estimate(shared) + key.len() - shared + value_bytes + ENTRY_BYTES
+        let shared = self.shared_prefix_len_with(key);
+        self.estimate_bytes(shared) + key.len() - shared + value_bytes + ENTRY_OVERHEAD_BYTES
     }
     /// Bytes of all keys and values in memory; the raw length never exceeds this and the columns.
-    pub fn gathered_bytes(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.keys.len() + self.values.len()
     }
 
@@ -87,19 +87,19 @@ impl BlockWriter {
         self.keys.capacity() + self.values.capacity() + words * size_of::<u64>()
     }
 
-    fn estimate(&self, shared: usize) -> usize {
+    fn estimate_bytes(&self, shared: usize) -> usize {
         let keys = self.keys.len() - shared * self.len().saturating_sub(1);
-        layout::HEAD_BYTES + 4 * column::HEAD_BYTES + keys + self.values.len() + ENTRY_BYTES * self.len()
+        layout::BLOCK_HEADER_BYTES + 4 * column::COLUMN_HEADER_BYTES + keys + self.values.len() + ENTRY_OVERHEAD_BYTES * self.len()
     }
 
     /// Length of the prefix that all keys and `key` share. Other orders compare whole keys, in place.
-    fn shared_with(&self, key: &[u8]) -> usize {
-        if self.order != KeyOrder::Bytes {
+    fn shared_prefix_len_with(&self, key: &[u8]) -> usize {
+        if self.comparator != KeyComparator::Bytes {
             0
         } else if self.is_empty() {
             key.len()
         } else {
-            common_prefix(&self.keys[..self.shared], key)
+            common_prefix_len(&self.keys[..self.shared_prefix_len], key)
         }
     }
 
@@ -111,18 +111,18 @@ impl BlockWriter {
         assert!(!self.is_empty(), "a block has at least one entry");
         out.clear();
         let mut start = 0;
-        let mut suffixes = Vec::with_capacity(self.keys.len() - self.shared * self.len());
+        let mut suffixes = Vec::with_capacity(self.keys.len() - self.shared_prefix_len * self.len());
         for end in &mut self.key_ends {
-            suffixes.extend_from_slice(&self.keys[start + self.shared..*end as usize]);
+            suffixes.extend_from_slice(&self.keys[start + self.shared_prefix_len..*end as usize]);
             start = *end as usize;
             *end = suffixes.len() as u64;
         }
-        let keys = self.shared + suffixes.len();
-        [self.len(), keys, self.shared].iter().for_each(|x| put_varint(out, *x as u64));
+        let keys = self.shared_prefix_len + suffixes.len();
+        [self.len(), keys, self.shared_prefix_len].iter().for_each(|x| put_varint(out, *x as u64));
         for values in [&self.key_ends, &self.seqs, &self.kinds, &self.value_ends] {
             column::encode(values, out);
         }
-        out.extend_from_slice(&self.keys[..self.shared]);
+        out.extend_from_slice(&self.keys[..self.shared_prefix_len]);
         out.extend_from_slice(&suffixes);
         out.extend_from_slice(&self.values);
         self.clear();
@@ -134,12 +134,12 @@ impl BlockWriter {
         for column in [&mut self.key_ends, &mut self.seqs, &mut self.kinds, &mut self.value_ends] {
             column.clear();
         }
-        self.shared = 0;
+        self.shared_prefix_len = 0;
     }
 }
 
 /// Length of the longest common prefix.
-pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     if b.starts_with(a) {
         return a.len(); // the usual case, at the speed of memcmp
     }

@@ -16,10 +16,10 @@
 //!
 //! Invariant after [`Footer::decode`]: the parts follow each other without a gap from header to footer.
 
-use crate::block::frame::{FrameKind, OVERHEAD_BYTES};
+use crate::block::frame::{FrameKind, FRAME_OVERHEAD_BYTES};
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
-use perigee_base::format::HEADER_BYTES;
+use perigee_base::file_header::HEADER_BYTES;
 use perigee_base::{Error, FileId, Result};
 use std::ops::Range;
 
@@ -31,23 +31,23 @@ pub const FOOTER_MAGIC: [u8; 8] = *b"PERIKLOG";
 const BODY_BYTES: usize = 72;
 
 /// Offset and length of a frame; (0, 0) is none.
-pub type Place = (u64, u64);
+pub type BlockHandle = (u64, u64);
 
 /// Where the parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The filter frame, or (0, 0).
-    pub filter: Place,
+    pub filter: BlockHandle,
     /// The index frame.
-    pub index: Place,
+    pub index: BlockHandle,
     /// The property frame.
-    pub properties: Place,
+    pub properties: BlockHandle,
     /// Number of data frames.
-    pub blocks: u64,
+    pub block_count: u64,
     /// Number of entries.
-    pub entries: u64,
+    pub entry_count: u64,
     /// Length of the ranges frame; 0 if absent.
-    pub ranges: u64,
+    pub ranges_len: u64,
 }
 
 impl Footer {
@@ -55,7 +55,7 @@ impl Footer {
     pub fn encode(&self, file: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         let (f, i, p) = (self.filter, self.index, self.properties);
-        let words = [f.0, f.1, i.0, i.1, p.0, p.1, self.blocks, self.entries, self.ranges];
+        let words = [f.0, f.1, i.0, i.1, p.0, p.1, self.block_count, self.entry_count, self.ranges_len];
         out.chunks_exact_mut(8).zip(words).for_each(|(at, w)| at.copy_from_slice(&w.to_le_bytes()));
         let sum = checksum(file, offset, &out[..BODY_BYTES]);
         out[BODY_BYTES..BODY_BYTES + 8].copy_from_slice(&sum.to_le_bytes());
@@ -77,25 +77,25 @@ impl Footer {
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
         let mut d = Decoder::new(body);
-        let mut place = || -> Result<Place> { Ok((d.u64()?, d.u64()?)) };
+        let mut place = || -> Result<BlockHandle> { Ok((d.u64()?, d.u64()?)) };
         let (filter, index, properties) = (place()?, place()?, place()?);
         let footer =
-            Footer { filter, index, properties, blocks: d.u64()?, entries: d.u64()?, ranges: d.u64()? };
+            Footer { filter, index, properties, block_count: d.u64()?, entry_count: d.u64()?, ranges_len: d.u64()? };
         footer.check(offset)?;
         Ok(footer)
     }
 
     fn check(&self, offset: u64) -> Result<()> {
-        if (self.blocks == 0) != (self.index == (0, 0))
-            || (self.blocks == 0 && (self.filter != (0, 0) || self.ranges == 0))
+        if (self.block_count == 0) != (self.index == (0, 0))
+            || (self.block_count == 0 && (self.filter != (0, 0) || self.ranges_len == 0))
         {
             return Err(Error::corruption("a klog without data has index or filter, or no range tombstones"));
         }
         let mut end = offset;
-        let ranges_end = self.behind_ranges();
-        let ranges = match ranges_end.checked_sub(self.ranges) {
-            Some(start) if self.ranges > 0 => (start, self.ranges),
-            _ if self.ranges == 0 => (0, 0),
+        let ranges_end = self.data_and_ranges_end();
+        let ranges = match ranges_end.checked_sub(self.ranges_len) {
+            Some(start) if self.ranges_len > 0 => (start, self.ranges_len),
+            _ if self.ranges_len == 0 => (0, 0),
             _ => return Err(Error::corruption("the ranges frame is longer than the file before it")),
         };
         let parts = [
@@ -108,7 +108,7 @@ impl Footer {
             if kind != FrameKind::Properties && (start, length) == (0, 0) {
                 continue;
             }
-            let possible = OVERHEAD_BYTES as u64..=kind.bytes_max() as u64;
+            let possible = FRAME_OVERHEAD_BYTES as u64..=kind.frame_bytes_max() as u64;
             if !possible.contains(&length)
                 || start.checked_add(length) != Some(end)
                 || start < HEADER_BYTES as u64
@@ -124,17 +124,17 @@ impl Footer {
     }
 
     /// Where the first part behind data and ranges lies.
-    fn behind_ranges(&self) -> u64 {
-        let there = |place: &Place| *place != (0, 0);
+    fn data_and_ranges_end(&self) -> u64 {
+        let there = |place: &BlockHandle| *place != (0, 0);
         [self.filter, self.index].iter().copied().find(there).unwrap_or(self.properties).0
     }
     /// The ranges frame; (0, 0) if absent.
-    pub fn ranges(&self) -> Place {
-        if self.ranges == 0 { (0, 0) } else { (self.data().end, self.ranges) }
+    pub fn ranges_handle(&self) -> BlockHandle {
+        if self.ranges_len == 0 { (0, 0) } else { (self.data_range().end, self.ranges_len) }
     }
     /// The bytes that the data frames fill.
-    pub fn data(&self) -> Range<u64> {
-        HEADER_BYTES as u64..self.behind_ranges() - self.ranges
+    pub fn data_range(&self) -> Range<u64> {
+        HEADER_BYTES as u64..self.data_and_ranges_end() - self.ranges_len
     }
 }
 
@@ -143,29 +143,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_follow_each_other() {
+    fn footer_requires_contiguous_parts() {
         let good = Footer {
             filter: (172, 50),
             index: (222, 60),
             properties: (282, 70),
-            blocks: 1,
-            entries: 2,
-            ranges: 0,
+            block_count: 1,
+            entry_count: 2,
+            ranges_len: 0,
         };
         let decode = |f: Footer, at| Footer::decode(&f.encode(FileId(7), at), FileId(7), at);
         assert_eq!(decode(good, 352).unwrap(), good);
-        assert_eq!(good.data(), 72..172);
+        assert_eq!(good.data_range(), 72..172);
         assert!(decode(good, 353).is_err());
         assert!(decode(Footer { filter: (172, 51), ..good }, 352).is_err());
         assert!(decode(Footer { filter: (0, 0), ..good }, 352).is_ok(), "the data reaches up to the index");
         assert!(decode(Footer { filter: (0, 222), ..good }, 352).is_err());
-        let ranged = Footer { ranges: 30, ..good };
-        assert_eq!((decode(ranged, 352).unwrap().ranges(), ranged.data()), ((142, 30), 72..142));
-        assert!(decode(Footer { ranges: 101, ..good }, 352).is_err());
-        assert!(decode(Footer { ranges: u64::MAX, ..good }, 352).is_err());
-        let bare = Footer { filter: (0, 0), index: (0, 0), blocks: 0, entries: 0, ranges: 210, ..good };
+        let ranged = Footer { ranges_len: 30, ..good };
+        assert_eq!((decode(ranged, 352).unwrap().ranges_handle(), ranged.data_range()), ((142, 30), 72..142));
+        assert!(decode(Footer { ranges_len: 101, ..good }, 352).is_err());
+        assert!(decode(Footer { ranges_len: u64::MAX, ..good }, 352).is_err());
+        let bare = Footer { filter: (0, 0), index: (0, 0), block_count: 0, entry_count: 0, ranges_len: 210, ..good };
         assert!(decode(bare, 352).is_ok(), "range tombstones alone");
-        assert!(decode(Footer { ranges: 0, ..bare }, 352).is_err());
+        assert!(decode(Footer { ranges_len: 0, ..bare }, 352).is_err());
         assert!(decode(Footer { properties: (u64::MAX, 353), ..good }, 352).is_err());
         assert!(Footer::decode(&good.encode(FileId(7), 352)[..87], FileId(7), 352).is_err());
     }

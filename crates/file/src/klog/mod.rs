@@ -2,23 +2,23 @@
 //! Format: `docs/format/klog.md`.
 
 pub mod layout;
-pub mod props;
-mod dense;
+pub mod properties;
+mod adaptive_compression;
 pub mod writer;
 pub mod reader;
-mod load;
-mod broken;
+mod read_ahead;
+mod placeholder;
 mod salvage;
 pub mod cursor;
 pub mod trace;
 mod verify;
 pub mod standalone;
 
-pub use cursor::{KlogCursor, Spot};
-pub use props::{KlogSummary, RangeSummary};
-pub use reader::{Found, KlogReader, Near};
-pub use salvage::{Lost, Salvage};
-pub use trace::{BlockTrace, Trace};
+pub use cursor::{KlogCursor, EntryMeta};
+pub use properties::{KlogSummary, RangeTombstoneSummary};
+pub use reader::{EntryValue, KlogReader, BlockHint};
+pub use salvage::{UnreadableRange, KlogSalvager};
+pub use trace::{BlockLookupTrace, KlogLookupTrace};
 pub use writer::{KlogOptions, KlogWriter};
 
 #[cfg(test)]

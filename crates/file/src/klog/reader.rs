@@ -4,23 +4,23 @@
 //! "Not here" is an assertion: it is said only when the filter excludes the key, or the one block that could
 //! hold it was read and verified.
 
-use super::layout::{FOOTER_BYTES, Footer, Place};
-use super::props::{self, KlogSummary, RangeSummary};
-use crate::block::Block;
+use super::layout::{FOOTER_BYTES, Footer, BlockHandle};
+use super::properties::{self, KlogSummary, RangeTombstoneSummary};
+use crate::block::TableBlock;
 use crate::block::frame::{Frame, FrameKind};
-use crate::cache::{BlockCache, FileBlocks};
-use crate::expiries::Expiries;
-use crate::filter::Filter;
-use crate::handles::Handles;
-use crate::index::Index;
-use crate::input::Input;
-use crate::ranges::Fragments;
-use crate::sketch::Sketch;
-use perigee_base::format::{FileKind, HEADER_BYTES};
-use perigee_base::io::Cause;
-use perigee_base::key::VlogPointer;
+use crate::block_cache::{BlockCache, FileBlocks};
+use crate::expiry_histogram::ExpiryHistogram;
+use crate::filter::FilterReader;
+use crate::handle_cache::FileHandleCache;
+use crate::index::IndexReader;
+use crate::table_file_reader::TableFileReader;
+use crate::range_tombstones::RangeTombstones;
+use crate::key_sketch::KeySketch;
+use perigee_base::file_header::{FileKind, HEADER_BYTES};
+use perigee_base::io_stats::IoActivity;
+use perigee_base::entry::VlogPointer;
 use perigee_base::stats::Counters;
-use perigee_base::{EntryKind, Error, Expiry, FamilyId, FileId, KeyOrder, Result, SeqNo, Shared, ValueRef};
+use perigee_base::{EntryKind, Error, Expiry, FamilyId, FileId, KeyComparator, Result, SeqNo, PinnedSlice, ValueRef};
 use perigee_env::Dir;
 use std::sync::atomic::{
     AtomicU64,
@@ -30,65 +30,65 @@ use std::sync::{Arc, OnceLock};
 
 /// What a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum EntryValue {
     /// The key is deleted.
     Tombstone,
     /// The value, pinned in its block.
-    Value(Shared),
+    Value(PinnedSlice),
     /// The value lies in a value log.
     Pointer(VlogPointer),
     /// The value, pinned, up to a time.
-    ValueUntil(Shared, Expiry),
+    ValueExpiring(PinnedSlice, Expiry),
     /// The value lies in a value log, up to a time.
-    PointerUntil(VlogPointer, Expiry),
+    PointerExpiring(VlogPointer, Expiry),
     /// An operand, pinned, to be merged into what lies below.
-    Operand(Shared),
+    Operand(PinnedSlice),
     /// An operand in a value log.
     OperandPointer(VlogPointer),
 }
 
-impl Found {
+impl EntryValue {
     /// Entry `i` of a block.
     #[inline]
-    pub(crate) fn of(block: &Block, i: usize) -> Found {
+    pub(crate) fn from_block(block: &TableBlock, i: usize) -> EntryValue {
         if block.kind(i) == EntryKind::Put {
-            return Found::Value(block.pinned_value(i));
+            return EntryValue::Value(block.pinned_value(i));
         }
         match block.value(i) {
-            ValueRef::None | ValueRef::Single => Found::Tombstone,
-            ValueRef::Inline(_) => Found::Value(block.pinned_value(i)),
-            ValueRef::Pointer(p) => Found::Pointer(p),
-            ValueRef::InlineUntil(_, x) => Found::ValueUntil(block.pinned_value(i).skip(Expiry::BYTES), x),
-            ValueRef::PointerUntil(p, x) => Found::PointerUntil(p, x),
-            ValueRef::Operand(_) => Found::Operand(block.pinned_value(i)),
-            ValueRef::OperandPointer(p) => Found::OperandPointer(p),
+            ValueRef::Tombstone | ValueRef::SingleDelete => EntryValue::Tombstone,
+            ValueRef::Inline(_) => EntryValue::Value(block.pinned_value(i)),
+            ValueRef::Pointer(p) => EntryValue::Pointer(p),
+            ValueRef::InlineExpiring(_, x) => EntryValue::ValueExpiring(block.pinned_value(i).skip_first(Expiry::BYTES), x),
+            ValueRef::PointerExpiring(p, x) => EntryValue::PointerExpiring(p, x),
+            ValueRef::Operand(_) => EntryValue::Operand(block.pinned_value(i)),
+            ValueRef::OperandPointer(p) => EntryValue::OperandPointer(p),
         }
     }
     /// The same, its value copied: the block goes.
-    pub(super) fn copied(block: &Block, i: usize) -> Found {
+    pub(super) fn copy_from_block(block: &TableBlock, i: usize) -> EntryValue {
         match block.value(i) {
-            ValueRef::Inline(v) => Found::Value(v.to_vec().into()),
-            ValueRef::InlineUntil(v, x) => Found::ValueUntil(v.to_vec().into(), x),
-            ValueRef::Operand(v) => Found::Operand(v.to_vec().into()),
-            _ => Found::of(block, i),
+            ValueRef::Inline(v) => EntryValue::Value(v.to_vec().into()),
+            ValueRef::InlineExpiring(v, x) => EntryValue::ValueExpiring(v.to_vec().into(), x),
+            ValueRef::Operand(v) => EntryValue::Operand(v.to_vec().into()),
+            _ => EntryValue::from_block(block, i),
         }
     }
     /// Whether it is an operand.
     #[inline]
     pub fn is_operand(&self) -> bool {
-        matches!(self, Found::Operand(_) | Found::OperandPointer(_))
+        matches!(self, EntryValue::Operand(_) | EntryValue::OperandPointer(_))
     }
     /// Where its bytes lie, if that is in a value log.
-    pub fn apart(&self) -> Option<VlogPointer> {
+    pub fn vlog_pointer(&self) -> Option<VlogPointer> {
         match self {
-            Found::Pointer(p) | Found::PointerUntil(p, _) | Found::OperandPointer(p) => Some(*p),
+            EntryValue::Pointer(p) | EntryValue::PointerExpiring(p, _) | EntryValue::OperandPointer(p) => Some(*p),
             _ => None,
         }
     }
     /// When it ends, if it does.
     pub fn expiry(&self) -> Option<Expiry> {
         match self {
-            Found::ValueUntil(_, x) | Found::PointerUntil(_, x) => Some(*x),
+            EntryValue::ValueExpiring(_, x) | EntryValue::PointerExpiring(_, x) => Some(*x),
             _ => None,
         }
     }
@@ -96,127 +96,127 @@ impl Found {
 
 /// The block in which a key was looked for last, and how many were read from disk on the way.
 #[derive(Debug)]
-pub struct Near {
+pub struct BlockHint {
     file: FileId,
-    number: usize,
-    block: Arc<Block>,
-    loaded: u64,
+    block_index: usize,
+    block: Arc<TableBlock>,
+    blocks_read: u64,
     /// The last key lay in the block of the one before it: the next one may too.
-    close: bool,
+    same_block: bool,
 }
 
-impl Near {
+impl BlockHint {
     /// Blocks read from disk since the last call.
-    pub fn take_loaded(&mut self) -> u64 {
-        std::mem::take(&mut self.loaded)
+    pub fn take_blocks_read(&mut self) -> u64 {
+        std::mem::take(&mut self.blocks_read)
     }
 }
 
 /// Reads one klog.
 #[derive(Debug)]
 pub struct KlogReader {
-    pub(super) input: Input,
+    pub(super) input: TableFileReader,
     pub(super) database: u64,
-    pub(super) parts: Parts,
+    pub(super) metadata: KlogMetadata,
     pub(super) cache: FileBlocks,
     pub(super) counters: Arc<Counters>,
     /// The sequence number of all entries, if the manifest says one (0: each has its own).
-    stamp: AtomicU64,
+    stored_global_seq: AtomicU64,
     /// The range tombstones under the stamp, if there are both.
-    stamped_ranges: OnceLock<Arc<Fragments>>,
+    global_seq_ranges: OnceLock<Arc<RangeTombstones>>,
     /// Tombstones in it that scans passed.
-    passed: AtomicU64,
+    skipped_tombstones: AtomicU64,
 }
 
 /// Everything of a klog but its data blocks.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct KlogMetadata {
     pub family: FamilyId,
     pub footer: Footer,
     pub summary: KlogSummary,
-    pub order: KeyOrder,
-    pub index: Index,
-    pub filter: Option<Filter>,
-    pub sketch: Option<Sketch>,
-    pub expiries: Arc<Expiries>,
-    pub operands: u64,
-    pub ranges: Arc<Fragments>,
+    pub comparator: KeyComparator,
+    pub index: IndexReader,
+    pub filter: Option<FilterReader>,
+    pub sketch: Option<KeySketch>,
+    pub expiries: Arc<ExpiryHistogram>,
+    pub operand_count: u64,
+    pub ranges: Arc<RangeTombstones>,
 }
 
-impl Parts {
+impl KlogMetadata {
     /// Reads header, footer, properties, index and filter from disk, and verifies each and that they agree.
-    pub fn read(input: &Input, database: u64) -> Result<Parts> {
-        let header = input.header(FileKind::Klog, database)?;
+    pub fn read(input: &TableFileReader, database: u64) -> Result<KlogMetadata> {
+        let header = input.read_header(FileKind::Klog, database)?;
         let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
             input
-                .damage(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
+                .error_at(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
         })?;
         let footer = read_footer(input)?;
         let ((summary, order), sketch, expiries, operands) =
-            part(input, footer.properties, FrameKind::Properties, |raw| {
-                let (sketch, expiries) = (props::sketch(&raw)?, props::expiries(&raw)?);
-                Ok((props::decode(&raw)?, sketch, expiries, props::operands(&raw)?))
+            read_frame(input, footer.properties, FrameKind::Properties, |raw| {
+                let (sketch, expiries) = (properties::decode_sketch(&raw)?, properties::decode_expiries(&raw)?);
+                Ok((properties::decode(&raw)?, sketch, expiries, properties::decode_operands(&raw)?))
             })?;
         let index = match footer.index {
-            (0, 0) => Index::empty(),
-            place => part_with_slack(input, place, FrameKind::Index, |raw| {
-                Index::decode(raw, footer.data(), order)
+            (0, 0) => IndexReader::empty(),
+            place => read_frame_with_slack(input, place, FrameKind::Index, |raw| {
+                IndexReader::decode(raw, footer.data_range(), order)
             })?,
         };
-        let ranges = match footer.ranges() {
-            (0, 0) => Fragments::default(),
-            place => part(input, place, FrameKind::Ranges, |raw| Fragments::decode(&raw, order))?,
+        let ranges = match footer.ranges_handle() {
+            (0, 0) => RangeTombstones::default(),
+            place => read_frame(input, place, FrameKind::Ranges, |raw| RangeTombstones::decode(&raw, order))?,
         };
-        if RangeSummary::of(&ranges) != summary.ranges {
+        if RangeTombstoneSummary::from_tombstones(&ranges) != summary.ranges {
             let e = Error::corruption("the properties are not those of the range tombstones");
-            return Err(input.damage(footer.properties.0, e));
+            return Err(input.error_at(footer.properties.0, e));
         }
         let filter = match footer.filter {
             (0, 0) => None,
             // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
-            _ if !order.can_filter() => None,
-            place => Some(part(input, place, FrameKind::Filter, |raw| Filter::decode(&raw))?),
+            _ if !order.supports_filters() => None,
+            place => Some(read_frame(input, place, FrameKind::Filter, |raw| FilterReader::decode(&raw))?),
         };
-        if summary.entries != footer.entries || index.len() as u64 != footer.blocks {
+        if summary.entries != footer.entry_count || index.block_count() as u64 != footer.block_count {
             let e = Error::corruption("footer, index and properties disagree").expected(
-                format_args!("{} entries in {} blocks", footer.entries, footer.blocks),
-                format_args!("{} in {}", summary.entries, index.len()),
+                format_args!("{} entries in {} blocks", footer.entry_count, footer.block_count),
+                format_args!("{} in {}", summary.entries, index.block_count()),
             );
-            return Err(input.damage(footer.properties.0, e));
+            return Err(input.error_at(footer.properties.0, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
         let (family, ranges, expiries) = (FamilyId(family), Arc::new(ranges), Arc::new(expiries));
-        Ok(Parts { family, footer, summary, order, index, filter, sketch, expiries, operands, ranges })
+        Ok(KlogMetadata { family, footer, summary, comparator: order, index, filter, sketch, expiries, operand_count: operands, ranges })
     }
 }
 
-fn read_footer(input: &Input) -> Result<Footer> {
+fn read_footer(input: &TableFileReader) -> Result<Footer> {
     let least = (HEADER_BYTES + FOOTER_BYTES) as u64;
     if input.bytes() < least {
         let e = Error::corruption("the file is too short for a klog").expected(least, input.bytes());
-        return Err(input.damage(input.bytes(), e));
+        return Err(input.error_at(input.bytes(), e));
     }
     let offset = input.bytes() - FOOTER_BYTES as u64;
     let raw = input.read(offset, FOOTER_BYTES as u64)?;
-    Footer::decode(&raw, input.id(), offset).map_err(|e| input.damage(offset, e))
+    Footer::decode(&raw, input.id(), offset).map_err(|e| input.error_at(offset, e))
 }
 
-fn part<T>(input: &Input, place: Place, kind: FrameKind, decode: impl Fn(Vec<u8>) -> Result<T>) -> Result<T> {
-    unpack(input, place, kind, 0).and_then(decode).map_err(|e| input.damage(place.0, e))
+fn read_frame<T>(input: &TableFileReader, place: BlockHandle, kind: FrameKind, decode: impl Fn(Vec<u8>) -> Result<T>) -> Result<T> {
+    read_raw_frame(input, place, kind, 0).and_then(decode).map_err(|e| input.error_at(place.0, e))
 }
 
-fn part_with_slack<T>(
-    input: &Input,
-    place: Place,
+fn read_frame_with_slack<T>(
+    input: &TableFileReader,
+    place: BlockHandle,
     kind: FrameKind,
     decode: impl Fn(Vec<u8>) -> Result<T>,
 ) -> Result<T> {
-    unpack(input, place, kind, Block::SLACK).and_then(decode).map_err(|e| input.damage(place.0, e))
+    read_raw_frame(input, place, kind, TableBlock::SLACK).and_then(decode).map_err(|e| input.error_at(place.0, e))
 }
 
-fn unpack(input: &Input, place: Place, kind: FrameKind, slack: usize) -> Result<Vec<u8>> {
+fn read_raw_frame(input: &TableFileReader, place: BlockHandle, kind: FrameKind, slack: usize) -> Result<Vec<u8>> {
     let bytes = input.read(place.0, place.1)?;
-    Frame::decode(input.id(), place.0, &bytes, kind)?.unpack(slack)
+    Frame::decode(input.id(), place.0, &bytes, kind)?.decompress(slack)
 }
 
 impl KlogReader {
@@ -230,145 +230,145 @@ impl KlogReader {
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::over(Input::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
+        Self::from_file(TableFileReader::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
     }
 
     /// The same, through a bounded number of open files.
-    pub fn shared(
-        handles: &Arc<Handles>,
+    pub fn open_cached(
+        handles: &Arc<FileHandleCache>,
         id: FileId,
         database: u64,
         bytes: u64,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::over(Input::shared(handles, id, FileKind::Klog, bytes)?, database, cache, counters)
+        Self::from_file(TableFileReader::open_cached(handles, id, FileKind::Klog, bytes)?, database, cache, counters)
     }
 
-    pub(crate) fn over(
-        input: Input,
+    pub(crate) fn from_file(
+        input: TableFileReader,
         database: u64,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        let parts = Parts::read(&input, database)?;
-        Ok(Self::with_parts(input, database, parts, (cache, counters)))
+        let parts = KlogMetadata::read(&input, database)?;
+        Ok(Self::with_metadata(input, database, parts, (cache, counters)))
     }
 
-    pub(super) fn with_parts(
-        input: Input,
+    pub(super) fn with_metadata(
+        input: TableFileReader,
         database: u64,
-        parts: Parts,
+        parts: KlogMetadata,
         (cache, counters): (Arc<BlockCache>, Arc<Counters>),
     ) -> KlogReader {
-        let cache = FileBlocks::new(cache, input.id(), parts.index.len());
+        let cache = FileBlocks::new(cache, input.id(), parts.index.block_count());
         KlogReader {
             input,
             database,
-            parts,
+            metadata: parts,
             cache,
             counters,
-            stamp: AtomicU64::new(0),
-            stamped_ranges: OnceLock::new(),
-            passed: AtomicU64::new(0),
+            stored_global_seq: AtomicU64::new(0),
+            global_seq_ranges: OnceLock::new(),
+            skipped_tombstones: AtomicU64::new(0),
         }
     }
 
     /// Scans passed so many more tombstones in it.
-    pub fn pass(&self, tombstones: u64) {
-        self.passed.fetch_add(tombstones, Relaxed);
+    pub fn add_skipped_tombstones(&self, tombstones: u64) {
+        self.skipped_tombstones.fetch_add(tombstones, Relaxed);
     }
     /// Tombstones in it that scans passed since it was opened, each as often as it was.
-    pub fn passed(&self) -> u64 {
-        self.passed.load(Relaxed)
+    pub fn skipped_tombstones(&self) -> u64 {
+        self.skipped_tombstones.load(Relaxed)
     }
 
     /// The newest version of `key` that is not newer than `at`. `hash` is the key's
     /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
-    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, Found)>> {
-        let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
-        match self.cache.with(i, |block| self.answer(block, i, key, at, Found::of)) {
+    pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, EntryValue)>> {
+        let Some(i) = self.find_block(key, hash, at) else { return Ok(None) };
+        match self.cache.with_block(i, |block| self.search_block(block, i, key, at, EntryValue::from_block)) {
             Some(answer) => {
                 self.counters.cache_hits.add(1);
                 Ok(answer)
             }
-            None => self.get_missed(i, key, at),
+            None => self.get_uncached(i, key, at),
         }
     }
 
     /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
-    pub fn get_near(
+    pub fn get_with_hint(
         &self,
         key: &[u8],
         hash: u64,
         at: SeqNo,
-        near: &mut Option<Near>,
-    ) -> Result<Option<(SeqNo, Found)>> {
-        if let Some(n) = near.as_mut().filter(|n| n.close && n.file == self.id()) {
-            let entry = n.block.lower_bound(self.parts.order, key, at);
+        near: &mut Option<BlockHint>,
+    ) -> Result<Option<(SeqNo, EntryValue)>> {
+        if let Some(n) = near.as_mut().filter(|n| n.same_block && n.file == self.id()) {
+            let entry = n.block.lower_bound(self.metadata.comparator, key, at);
             // Between two entries of one block there is room in no other block.
             if entry > 0 && entry < n.block.len() {
-                return Ok(if n.block.key_is(self.parts.order, entry, key) {
-                    self.seen(&n.block, entry, at, Found::of)
+                return Ok(if n.block.key_equals(self.metadata.comparator, entry, key) {
+                    self.visible_entry(&n.block, entry, at, EntryValue::from_block)
                 } else {
                     None
                 });
             }
-            n.close = false;
+            n.same_block = false;
         }
-        self.find(key, hash, at, |i| {
-            if let Some(n) = near.as_mut().filter(|n| n.file == self.id() && n.number == i) {
-                n.close = true;
+        self.get_with(key, hash, at, |i| {
+            if let Some(n) = near.as_mut().filter(|n| n.file == self.id() && n.block_index == i) {
+                n.same_block = true;
                 return Ok(Arc::clone(&n.block));
             }
-            let held = near.take().map_or(0, |n| n.loaded);
-            let loaded = held + u64::from(!self.cache.has(i));
-            let block = self.block(i, true, Cause::Get)?;
+            let held = near.take().map_or(0, |n| n.blocks_read);
+            let loaded = held + u64::from(!self.cache.contains(i));
+            let block = self.load_block(i, true, IoActivity::Get)?;
             *near =
-                Some(Near { file: self.id(), number: i, block: Arc::clone(&block), loaded, close: false });
+                Some(BlockHint { file: self.id(), block_index: i, block: Arc::clone(&block), blocks_read: loaded, same_block: false });
             Ok(block)
         })
     }
 
     /// Tells the file system that the look-up of `key` is going to read its block, unless that is cached or the `last` one
     /// announced.
-    pub fn announce(&self, key: &[u8], hash: u64, at: SeqNo, last: &mut Option<(FileId, usize)>) {
-        if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
+    pub fn prefetch_block_for(&self, key: &[u8], hash: u64, at: SeqNo, last: &mut Option<(FileId, usize)>) {
+        if self.metadata.filter.as_ref().is_some_and(|f| !f.may_contain(hash)) {
             return;
         }
-        let i = self.parts.index.find(self.parts.order, key, at);
-        if i < self.parts.index.len() && *last != Some((self.id(), i)) {
+        let i = self.metadata.index.find_block(self.metadata.comparator, key, at);
+        if i < self.metadata.index.block_count() && *last != Some((self.id(), i)) {
             *last = Some((self.id(), i));
-            if !self.cache.has(i) {
-                let (offset, length) = self.parts.index.place(i);
+            if !self.cache.contains(i) {
+                let (offset, length) = self.metadata.index.block_handle(i);
                 self.input.will_need(offset, length);
             }
         }
     }
 
     #[inline]
-    pub(super) fn find(
+    pub(super) fn get_with(
         &self,
         key: &[u8],
         hash: u64,
         at: SeqNo,
-        block: impl FnOnce(usize) -> Result<Arc<Block>>,
-    ) -> Result<Option<(SeqNo, Found)>> {
-        let Some(i) = self.block_for(key, hash, at) else { return Ok(None) };
+        block: impl FnOnce(usize) -> Result<Arc<TableBlock>>,
+    ) -> Result<Option<(SeqNo, EntryValue)>> {
+        let Some(i) = self.find_block(key, hash, at) else { return Ok(None) };
         let block = block(i)?;
-        Ok(self.answer(&block, i, key, at, Found::of))
+        Ok(self.search_block(&block, i, key, at, EntryValue::from_block))
     }
 
     /// The one data block that may hold the newest version of `key` that is not newer than `at`.
     #[inline]
-    fn block_for(&self, key: &[u8], hash: u64, at: SeqNo) -> Option<usize> {
-        if self.parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash)) {
+    fn find_block(&self, key: &[u8], hash: u64, at: SeqNo) -> Option<usize> {
+        if self.metadata.filter.as_ref().is_some_and(|f| !f.may_contain(hash)) {
             self.counters.filter_negatives.add(1);
             return None;
         }
-        let i = self.parts.index.find(self.parts.order, key, at);
-        if i == self.parts.index.len() {
-            self.count_miss(key, i, None);
+        let i = self.metadata.index.find_block(self.metadata.comparator, key, at);
+        if i == self.metadata.index.block_count() {
+            self.count_false_positive(key, i, None);
             return None;
         }
         Some(i)
@@ -376,105 +376,105 @@ impl KlogReader {
 
     /// What data block `i`, which is at hand, says about the key.
     #[inline]
-    pub(super) fn answer(
+    pub(super) fn search_block(
         &self,
-        block: &Block,
+        block: &TableBlock,
         i: usize,
         key: &[u8],
         at: SeqNo,
-        found: impl FnOnce(&Block, usize) -> Found,
-    ) -> Option<(SeqNo, Found)> {
-        let order = self.parts.order;
-        let by_print = block.find_by_print(order, key, at);
+        found: impl FnOnce(&TableBlock, usize) -> EntryValue,
+    ) -> Option<(SeqNo, EntryValue)> {
+        let order = self.metadata.comparator;
+        let by_print = block.find_by_fingerprint(order, key, at);
         let entry = by_print.unwrap_or_else(|| block.lower_bound(order, key, at));
-        if by_print.is_some() || (entry < block.len() && block.key_is(order, entry, key)) {
-            return self.seen(block, entry, at, found);
+        if by_print.is_some() || (entry < block.len() && block.key_equals(order, entry, key)) {
+            return self.visible_entry(block, entry, at, found);
         }
-        self.count_miss(key, i, Some((block, entry)));
+        self.count_false_positive(key, i, Some((block, entry)));
         None
     }
 
     /// An entry as a reader at `at` sees it: under the stamp, if there is one, it may be too new.
-    fn seen(
+    fn visible_entry(
         &self,
-        block: &Block,
+        block: &TableBlock,
         entry: usize,
         at: SeqNo,
-        found: impl FnOnce(&Block, usize) -> Found,
-    ) -> Option<(SeqNo, Found)> {
-        let seq = self.seq_of(block.seq(entry));
+        found: impl FnOnce(&TableBlock, usize) -> EntryValue,
+    ) -> Option<(SeqNo, EntryValue)> {
+        let seq = self.effective_seq(block.seq(entry));
         (seq <= at).then(|| (seq, found(block, entry)))
     }
 
     /// From now on all entries have this sequence number: a table that was loaded, whose number was not known when it was
     /// written. Its entries are stored under number 0, one for each key. Its range tombstones come right before them: they hide
     /// none of its own entries. Called before any reader of the tree sees it.
-    pub fn stamp(&self, seq: SeqNo) {
-        if !self.parts.ranges.is_empty() {
-            let _ = self.stamped_ranges.set(Arc::new(self.parts.ranges.under(seq.prev())));
+    pub fn set_global_seq(&self, seq: SeqNo) {
+        if !self.metadata.ranges.is_empty() {
+            let _ = self.global_seq_ranges.set(Arc::new(self.metadata.ranges.with_seq(seq.prev())));
         }
-        self.stamp.store(seq.0, Release);
+        self.stored_global_seq.store(seq.0, Release);
     }
     /// The stamp, if there is one.
     #[inline]
-    pub fn stamped(&self) -> Option<SeqNo> {
-        match self.stamp.load(Acquire) {
+    pub fn global_seq(&self) -> Option<SeqNo> {
+        match self.stored_global_seq.load(Acquire) {
             0 => None,
             seq => Some(SeqNo(seq)),
         }
     }
     /// The sequence number of an entry that is stored under `stored`.
     #[inline]
-    pub fn seq_of(&self, stored: SeqNo) -> SeqNo {
-        self.stamped().unwrap_or(stored)
+    pub fn effective_seq(&self, stored: SeqNo) -> SeqNo {
+        self.global_seq().unwrap_or(stored)
     }
 
     /// Up to which stored number a reader at `at` sees entries; `Some(None)`: all of them; `None`: none.
     #[inline]
-    pub(super) fn sees(&self, at: SeqNo) -> Option<Option<SeqNo>> {
-        match self.stamped() {
+    pub(super) fn visible_seq_bound(&self, at: SeqNo) -> Option<Option<SeqNo>> {
+        match self.global_seq() {
             None => Some(Some(at)),
             Some(stamp) => (stamp <= at).then_some(None),
         }
     }
 
     /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
-    fn count_miss(&self, key: &[u8], i: usize, at: Option<(&Block, usize)>) {
+    fn count_false_positive(&self, key: &[u8], i: usize, at: Option<(&TableBlock, usize)>) {
         let has_newer = match at {
-            Some((block, entry)) if entry > 0 => block.key_is(self.parts.order, entry - 1, key),
-            _ => i > 0 && self.parts.index.separator_is(self.parts.order, i - 1, key),
+            Some((block, entry)) if entry > 0 => block.key_equals(self.metadata.comparator, entry - 1, key),
+            _ => i > 0 && self.metadata.index.separator_has_key(self.metadata.comparator, i - 1, key),
         };
-        if self.parts.filter.is_some() && !has_newer {
+        if self.metadata.filter.is_some() && !has_newer {
             self.counters.filter_false_positives.add(1);
         }
     }
 
     /// Data block `i`, if the cache has it.
     #[inline]
-    pub(super) fn cached(&self, i: usize) -> Option<Arc<Block>> {
+    pub(super) fn cached_block(&self, i: usize) -> Option<Arc<TableBlock>> {
         let block = self.cache.get(i)?;
         self.counters.cache_hits.add(1);
         Some(block)
     }
 
     /// Data block `i`, from the cache or from disk.
-    pub(super) fn block(&self, i: usize, fill_cache: bool, cause: Cause) -> Result<Arc<Block>> {
-        match self.cached(i) {
+    pub(super) fn load_block(&self, i: usize, fill_cache: bool, cause: IoActivity) -> Result<Arc<TableBlock>> {
+        match self.cached_block(i) {
             Some(block) => Ok(block),
             None => {
-                let kept = fill_cache && self.cache.admits(i, false);
-                self.missed(i, kept, |kept| self.read_block(i, cause, kept))
+                let kept = fill_cache && self.cache.should_admit(i, false);
+                self.load_uncached_block(i, kept, |kept| self.read_block(i, cause, kept))
             }
         }
     }
 
     /// Data block `i`, which the cache has not; `read` reads it, to be `kept` in the cache or not.
-    pub(super) fn missed(
+    pub(super) fn load_uncached_block(
         &self,
         i: usize,
         kept: bool,
-        read: impl FnOnce(bool) -> Result<Block>,
-    ) -> Result<Arc<Block>> {
+        read: impl FnOnce(bool) -> Result<TableBlock>,
+    ) -> Result<Arc<TableBlock>> {
         self.counters.cache_misses.add(1);
         let block = Arc::new(read(kept)?);
         if kept {
@@ -484,14 +484,14 @@ impl KlogReader {
     }
 
     /// Drops its blocks from the cache. Whoever still reads it may go on.
-    pub fn forget_blocks(&self) {
-        self.cache.forget();
+    pub fn evict_blocks(&self) {
+        self.cache.evict_all();
     }
 
     /// Counts a read of data blocks.
-    pub(super) fn count_block_read(&self, cause: Cause, bytes: u64) {
+    pub(super) fn count_block_read(&self, cause: IoActivity, bytes: u64) {
         self.counters.klog_bytes_read.add(bytes);
-        self.counters.io.read(cause, bytes);
+        self.counters.io.record_read(cause, bytes);
     }
     /// Counts a look-up of which the cache had nothing.
     pub(super) fn count_cache_miss(&self) {
@@ -503,73 +503,73 @@ impl KlogReader {
         self.input.id()
     }
     /// Its range tombstones.
-    pub fn ranges(&self) -> &Arc<Fragments> {
-        self.stamped_ranges.get().unwrap_or(&self.parts.ranges)
+    pub fn range_tombstones(&self) -> &Arc<RangeTombstones> {
+        self.global_seq_ranges.get().unwrap_or(&self.metadata.ranges)
     }
     /// The family it was written for. A clone of that family may share it.
     pub fn family(&self) -> FamilyId {
-        self.parts.family
+        self.metadata.family
     }
     /// The order of its keys.
     #[inline]
-    pub fn order(&self) -> KeyOrder {
-        self.parts.order
+    pub fn comparator(&self) -> KeyComparator {
+        self.metadata.comparator
     }
     /// Memory held outside the block cache.
     pub fn memory_bytes(&self) -> u64 {
-        let filter = self.parts.filter.as_ref().map_or(0, Filter::memory_bytes);
-        let sketch = self.parts.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
+        let filter = self.metadata.filter.as_ref().map_or(0, FilterReader::memory_bytes);
+        let sketch = self.metadata.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
         size_of::<KlogReader>() as u64
             + self.cache.memory_bytes()
-            + self.parts.index.memory_bytes()
+            + self.metadata.index.memory_bytes()
             + filter
             + sketch
-            + self.parts.expiries.memory_bytes()
+            + self.metadata.expiries.memory_bytes()
     }
     /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
     pub fn filter_bytes(&self) -> u64 {
-        self.parts.filter.as_ref().map_or(0, Filter::memory_bytes)
+        self.metadata.filter.as_ref().map_or(0, FilterReader::memory_bytes)
     }
     /// What the file says about itself; `checksum` is 0, which only the manifest knows.
     pub fn summary(&self) -> &KlogSummary {
-        &self.parts.summary
+        &self.metadata.summary
     }
     /// The sketch of its keys; tables of few keys have none.
-    pub fn sketch(&self) -> Option<&Sketch> {
-        self.parts.sketch.as_ref()
+    pub fn sketch(&self) -> Option<&KeySketch> {
+        self.metadata.sketch.as_ref()
     }
     /// How many of its entries are operands.
-    pub fn operands(&self) -> u64 {
-        self.parts.operands
+    pub fn operand_count(&self) -> u64 {
+        self.metadata.operand_count
     }
     /// When its entries expire.
-    pub fn expiries(&self) -> &Arc<Expiries> {
-        &self.parts.expiries
+    pub fn expiry_histogram(&self) -> &Arc<ExpiryHistogram> {
+        &self.metadata.expiries
     }
     /// Whether the filter lets the hash of a key pass. Without a filter everything passes.
-    pub fn may_hold(&self, hash: u64) -> bool {
-        self.parts.filter.as_ref().is_none_or(|f| f.may_hold(hash))
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.metadata.filter.as_ref().is_none_or(|f| f.may_contain(hash))
     }
     /// The data blocks that a range of keys touches: the first, the last, and the bytes from the one to the other;
     /// `None` for a bound: to that end. No block is read.
-    pub fn span(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<(usize, usize, u64)> {
-        let index = &self.parts.index;
-        let first = lower.map_or(0, |k| index.find(self.parts.order, k, SeqNo::MAX));
-        let last = upper.map_or(usize::MAX, |k| index.find(self.parts.order, k, SeqNo::ZERO));
-        let last = last.min(index.len().checked_sub(1)?);
+    pub fn blocks_in_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<(usize, usize, u64)> {
+        let index = &self.metadata.index;
+        let first = lower.map_or(0, |k| index.find_block(self.metadata.comparator, k, SeqNo::MAX));
+        let last = upper.map_or(usize::MAX, |k| index.find_block(self.metadata.comparator, k, SeqNo::ZERO));
+        let last = last.min(index.block_count().checked_sub(1)?);
         if first > last {
             return None;
         }
-        let (start, (end, length)) = (index.place(first).0, index.place(last));
+        let (start, (end, length)) = (index.block_handle(first).0, index.block_handle(last));
         Some((first, last, end + length - start))
     }
     /// Number of data blocks.
     pub fn block_count(&self) -> usize {
-        self.parts.index.len()
+        self.metadata.index.block_count()
     }
     /// Offset, frame length and separator of every data block.
-    pub fn blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {
-        let index = &self.parts.index;
-        Ok((0..index.len()).map(|i| (index.place(i).0, index.place(i).1, index.separator(i).0)).collect())
+    pub fn list_blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {
+        let index = &self.metadata.index;
+        Ok((0..index.block_count()).map(|i| (index.block_handle(i).0, index.block_handle(i).1, index.separator(i).0)).collect())
     }
 }

@@ -3,8 +3,8 @@
 
 use super::reader::KlogReader;
 use super::writer::{KlogOptions, KlogWriter};
-use crate::cache::BlockCache;
-use crate::input::Input;
+use crate::block_cache::BlockCache;
+use crate::table_file_reader::TableFileReader;
 use perigee_base::{FamilyId, FileId, Result};
 use perigee_env::Dir;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const FILE: FileId = FileId(0);
 
 /// A writer of a standalone table called `name`; `options` say the order and the format.
 pub fn create(dir: &dyn Dir, name: &str, options: KlogOptions) -> Result<KlogWriter> {
-    let options = KlogOptions { database: DATABASE, family: FamilyId::NOBODY, ..options };
+    let options = KlogOptions { database: DATABASE, family: FamilyId::NONE, ..options };
     KlogWriter::create_named(dir, name, FILE, options)
 }
 
@@ -23,10 +23,10 @@ pub fn create(dir: &dyn Dir, name: &str, options: KlogOptions) -> Result<KlogWri
 pub fn open(dir: &dyn Dir, name: &str) -> Result<KlogReader> {
     let file = dir.open(name).map_err(|e| e.in_file(name))?;
     let bytes = file.len().map_err(|e| e.in_file(name))?;
-    let input = Input::over(file, FILE, name.to_owned(), bytes)?;
+    let input = TableFileReader::from_file(file, FILE, name.to_owned(), bytes)?;
     // No cache: all standalone tables are file 0.
     let cache = Arc::new(BlockCache::new(0));
-    KlogReader::over(input, DATABASE, cache, Arc::default())
+    KlogReader::from_file(input, DATABASE, cache, Arc::default())
 }
 
 impl KlogReader {
@@ -35,7 +35,7 @@ impl KlogReader {
         self.input.name()
     }
     /// [`KlogReader::verify`] for a table whose whole-file checksum nobody kept: every part has one of its own.
-    pub fn verify_alone(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        self.verify_against(None, &mut super::verify::told(progress))
+    pub fn verify_without_checksum(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.verify_with_checksum(None, &mut super::verify::pace_from_progress(progress))
     }
 }

@@ -1,12 +1,12 @@
 //! Reads every byte of a klog from disk and checks everything that the format promises.
 
 use super::layout::FOOTER_BYTES;
-use super::load;
-use super::props::{KlogSummary, SKETCHED_KEYS_MIN, Tally};
-use super::reader::{KlogReader, Parts};
-use crate::block::{Block, spare};
-use crate::sketch::Sketch;
-use perigee_base::format::HEADER_BYTES;
+use super::read_ahead;
+use super::properties::{KlogSummary, SKETCHED_KEYS_MIN, PropertiesCollector};
+use super::reader::{KlogReader, KlogMetadata};
+use crate::block::{TableBlock, buffer_pool};
+use crate::key_sketch::KeySketch;
+use perigee_base::file_header::HEADER_BYTES;
 use perigee_base::{Error, Result};
 
 impl KlogReader {
@@ -14,66 +14,66 @@ impl KlogReader {
     /// order, separators, every key in the filter, and counts and key range as the properties say. `progress`
     /// hears how many bytes were checked so far.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        self.verify_paced(checksum, &mut told(progress))
+        self.verify_paced(checksum, &mut pace_from_progress(progress))
     }
 
     /// The same at a pace: `pace` may sleep, or end it with an error.
     pub fn verify_paced(&self, checksum: u64, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        self.verify_against(Some(checksum), pace)
+        self.verify_with_checksum(Some(checksum), pace)
     }
 
-    pub(super) fn verify_against(
+    pub(super) fn verify_with_checksum(
         &self,
         checksum: Option<u64>,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let parts = Parts::read(&self.input, self.database)?;
-        let mut pass = self.input.pass(pace);
-        let mut walk = Walk { parts: &parts, tally: Tally::new(parts.order), sketch: Sketch::new(), keys: 0 };
-        pass.take(HEADER_BYTES as u64)?;
-        for i in 0..parts.index.len() {
-            let (offset, length) = parts.index.place(i);
-            let bytes = pass.take(length)?;
-            let checked = load::decode(self.input.id(), offset, bytes, parts.order).and_then(|block| {
-                walk.block(i, &block)?;
-                spare::give(block);
+        let parts = KlogMetadata::read(&self.input, self.database)?;
+        let mut pass = self.input.scan(pace);
+        let mut walk = KlogVerifier { metadata: &parts, properties: PropertiesCollector::new(parts.comparator), sketch: KeySketch::new(), key_count: 0 };
+        pass.next_part(HEADER_BYTES as u64)?;
+        for i in 0..parts.index.block_count() {
+            let (offset, length) = parts.index.block_handle(i);
+            let bytes = pass.next_part(length)?;
+            let checked = read_ahead::decode_frame(self.input.id(), offset, bytes, parts.comparator).and_then(|block| {
+                walk.check_block(i, &block)?;
+                buffer_pool::recycle_block(block);
                 Ok(())
             });
-            checked.map_err(|e| self.input.damage(offset, e))?;
+            checked.map_err(|e| self.input.error_at(offset, e))?;
         }
         // These were verified above; here they only count for the checksum of the whole.
-        walk.tally.add_ranges(&parts.ranges);
+        walk.properties.add_range_tombstones(&parts.ranges);
         for (_, length) in
-            [parts.footer.ranges(), parts.footer.filter, parts.footer.index, parts.footer.properties]
+            [parts.footer.ranges_handle(), parts.footer.filter, parts.footer.index, parts.footer.properties]
         {
-            pass.take(length)?;
+            pass.next_part(length)?;
         }
-        pass.take(FOOTER_BYTES as u64)?;
-        if walk.tally.expiries() != &*parts.expiries {
+        pass.next_part(FOOTER_BYTES as u64)?;
+        if walk.properties.expiries() != &*parts.expiries {
             let e = Error::corruption("the times at which entries expire are not those of the entries");
-            return Err(self.input.damage(parts.footer.properties.0, e));
+            return Err(self.input.error_at(parts.footer.properties.0, e));
         }
-        if walk.tally.operands() != parts.operands {
+        if walk.properties.operand_count() != parts.operand_count {
             let e = Error::corruption("the number of operands is not that of the entries")
-                .expected(parts.operands, walk.tally.operands());
-            return Err(self.input.damage(parts.footer.properties.0, e));
+                .expected(parts.operand_count, walk.properties.operand_count());
+            return Err(self.input.error_at(parts.footer.properties.0, e));
         }
-        if walk.sketch() != parts.sketch {
+        if walk.expected_sketch() != parts.sketch {
             let e = Error::corruption("the sketch of keys is not that of the keys");
-            return Err(self.input.damage(parts.footer.properties.0, e));
+            return Err(self.input.error_at(parts.footer.properties.0, e));
         }
-        let counted = KlogSummary { bytes: self.input.bytes(), ..walk.tally.summary() };
+        let counted = KlogSummary { bytes: self.input.bytes(), ..walk.properties.into_summary() };
         if counted != parts.summary || counted != *self.summary() {
             let e = Error::corruption("the properties are not those of the entries")
                 .expected(format_args!("{:?}", parts.summary), format_args!("{counted:?}"));
-            return Err(self.input.damage(parts.footer.properties.0, e));
+            return Err(self.input.error_at(parts.footer.properties.0, e));
         }
         pass.finish(checksum)
     }
 }
 
 /// A pace that only tells.
-pub(crate) fn told(progress: &mut dyn FnMut(u64)) -> impl FnMut(u64) -> Result<()> {
+pub(crate) fn pace_from_progress(progress: &mut dyn FnMut(u64)) -> impl FnMut(u64) -> Result<()> {
     |done| {
         progress(done);
         Ok(())
@@ -81,23 +81,23 @@ pub(crate) fn told(progress: &mut dyn FnMut(u64)) -> impl FnMut(u64) -> Result<(
 }
 
 /// Goes through the blocks in order.
-struct Walk<'a> {
-    parts: &'a Parts,
-    tally: Tally,
-    sketch: Sketch,
-    keys: u64,
+struct KlogVerifier<'a> {
+    metadata: &'a KlogMetadata,
+    properties: PropertiesCollector,
+    sketch: KeySketch,
+    key_count: u64,
 }
 
-impl Walk<'_> {
+impl KlogVerifier<'_> {
     /// The sketch that the table should have.
-    fn sketch(&self) -> Option<Sketch> {
-        (self.keys >= SKETCHED_KEYS_MIN).then(|| self.sketch.clone())
+    fn expected_sketch(&self) -> Option<KeySketch> {
+        (self.key_count >= SKETCHED_KEYS_MIN).then(|| self.sketch.clone())
     }
 
-    fn block(&mut self, i: usize, block: &Block) -> Result<()> {
-        let Walk { parts, tally, sketch, keys } = self;
-        let order = parts.order;
-        if i > 0 && parts.index.cmp_separator(order, i - 1, block.key(0), block.seq(0)).is_ge() {
+    fn check_block(&mut self, i: usize, block: &TableBlock) -> Result<()> {
+        let KlogVerifier { metadata: parts, properties: tally, sketch, key_count: keys } = self;
+        let order = parts.comparator;
+        if i > 0 && parts.index.compare_separator(order, i - 1, block.key(0), block.seq(0)).is_ge() {
             let before = i - 1;
             return Err(Error::corruption(format!(
                 "the separator of block {before} is not before the next block"
@@ -108,7 +108,7 @@ impl Walk<'_> {
             let hash = order.filter_hash(key);
             *keys += 1;
             sketch.add(hash);
-            denied |= parts.filter.as_ref().is_some_and(|f| !f.may_hold(hash));
+            denied |= parts.filter.as_ref().is_some_and(|f| !f.may_contain(hash));
         });
         if let Err(entry) = counted {
             return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
@@ -117,7 +117,7 @@ impl Walk<'_> {
             return Err(Error::corruption(format!("the filter denies a key of block {i}")));
         }
         let last = block.len() - 1;
-        if parts.index.cmp_separator(order, i, block.key(last), block.seq(last)).is_lt() {
+        if parts.index.compare_separator(order, i, block.key(last), block.seq(last)).is_lt() {
             return Err(Error::corruption(format!("the separator of block {i} is before its last entry")));
         }
         Ok(())

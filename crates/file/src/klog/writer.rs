@@ -3,33 +3,33 @@
 //! Invariants: entries come strictly in entry order (checked); a separator is written only when the first entry
 //! behind it is known.
 
-use super::dense::Dense;
+use super::adaptive_compression::AdaptiveCompression;
 use super::layout::Footer;
-use super::props::{self, KlogSummary, Tally};
-use crate::block::Block;
+use super::properties::{self, KlogSummary, PropertiesCollector};
+use crate::block::TableBlock;
 use crate::block::frame::{self, Frame, FrameKind};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
-use crate::compress::{Compression, Compressor};
+use crate::compression::{CompressionMethod, Compressor};
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
-use crate::name::file_name;
-use crate::output::{Output, table_header};
-use crate::ranges::Fragments;
-use crate::sketch::{REGISTERS, Sketch};
+use crate::filename::file_name;
+use crate::table_file_writer::{TableFileWriter, table_header};
+use crate::range_tombstones::RangeTombstones;
+use crate::key_sketch::{REGISTERS, KeySketch};
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
-use perigee_base::format::FileKind;
+use perigee_base::file_header::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyOrder, Result, SeqNo};
-use perigee_env::{Append, Dir};
+use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_env::{WritableFile, Dir};
 use std::sync::Arc;
 
 /// Largest block size that may be asked for, and most bytes gathered for a block: with one entry more and the
 /// columns that still fits under the readers' bound.
 const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 /// What a file holds beside data, filter and index, about.
-const TAIL_BYTES: u64 = 300;
+const METADATA_BYTES_ESTIMATE: u64 = 300;
 
 /// What a klog is written with.
 #[derive(Clone, Debug)]
@@ -39,41 +39,41 @@ pub struct KlogOptions {
     /// The family the entries belong to.
     pub family: FamilyId,
     /// The order of its keys.
-    pub order: KeyOrder,
+    pub comparator: KeyComparator,
     /// Raw bytes that a data block stays under, unless one entry is larger.
     pub block_bytes: usize,
     /// How blocks are compressed.
-    pub compression: Compression,
+    pub compression: CompressionMethod,
     /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical form.
     pub filter_bits: u8,
 }
 
 /// Whether a block is of a size and under a codec that it could have here.
-fn fits(usual: usize, dense: &Dense, block: &Block, stored: &Frame<'_>) -> bool {
+fn can_copy_block(usual: usize, dense: &AdaptiveCompression, block: &TableBlock, stored: &Frame<'_>) -> bool {
     let large = stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
-    large && dense.would_write(stored.codec)
+    large && dense.may_use_codec(stored.codec)
 }
 
 /// What is made of the distinct keys.
 #[derive(Debug)]
-struct Keys {
-    order: KeyOrder,
+struct DistinctKeyCollector {
+    comparator: KeyComparator,
     filter: FilterWriter,
-    sketch: Sketch,
+    sketch: KeySketch,
     count: u64,
 }
 
-impl Keys {
-    fn new(options: &KlogOptions) -> Keys {
-        let bits = if options.order.can_filter() { options.filter_bits } else { 0 };
-        Keys { order: options.order, filter: FilterWriter::new(bits), sketch: Sketch::new(), count: 0 }
+impl DistinctKeyCollector {
+    fn new(options: &KlogOptions) -> DistinctKeyCollector {
+        let bits = if options.comparator.supports_filters() { options.filter_bits } else { 0 };
+        DistinctKeyCollector { comparator: options.comparator, filter: FilterWriter::new(bits), sketch: KeySketch::new(), count: 0 }
     }
     fn add(&mut self, key: &[u8]) {
-        let raw = bug::on(Bug::FilterHashesRawKey);
-        let hash = if raw { key_hash(key) } else { self.order.filter_hash(key) };
+        let raw = bug::is_active(Bug::FilterHashesRawKey);
+        let hash = if raw { key_hash(key) } else { self.comparator.filter_hash(key) };
         self.count += 1;
         self.sketch.add(hash);
-        if self.filter.is_on() {
+        if self.filter.is_enabled() {
             self.filter.add(hash);
         }
     }
@@ -82,19 +82,19 @@ impl Keys {
 /// Writes one klog. After an error it is of no more use; the caller removes the file.
 #[derive(Debug)]
 pub struct KlogWriter {
-    output: Output,
+    output: TableFileWriter,
     options: KlogOptions,
     block: BlockWriter,
     index: IndexWriter,
-    keys: Keys,
-    tally: Tally,
-    ranges: Fragments,
-    dense: Dense,
+    keys: DistinctKeyCollector,
+    properties: PropertiesCollector,
+    ranges: RangeTombstones,
+    adaptive: AdaptiveCompression,
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
     /// The length of a block that was moved here and waits for its separator.
-    moved: Option<u64>,
+    copied_frame_bytes: Option<u64>,
 }
 
 impl KlogWriter {
@@ -115,23 +115,23 @@ impl KlogWriter {
         }
         let header = table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
         Ok(KlogWriter {
-            output: Output::create_named(dir, name, header)?,
-            block: BlockWriter::new(options.order),
-            index: IndexWriter::new(options.order),
-            keys: Keys::new(&options),
-            tally: Tally::new(options.order),
-            ranges: Fragments::default(),
-            dense: Dense::new(options.compression, options.block_bytes),
+            output: TableFileWriter::create_named(dir, name, header)?,
+            block: BlockWriter::new(options.comparator),
+            index: IndexWriter::new(options.comparator),
+            keys: DistinctKeyCollector::new(&options),
+            properties: PropertiesCollector::new(options.comparator),
+            ranges: RangeTombstones::default(),
+            adaptive: AdaptiveCompression::new(options.compression, options.block_bytes),
             compressor: Compressor::new(),
             raw: Vec::new(),
-            moved: None,
+            copied_frame_bytes: None,
             options,
         })
     }
 
     /// Adds the next entry; one that is out of order or too large is a bug of the caller.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
-        let inline = e.value.beside().map_or(0, <[u8]>::len);
+        let inline = e.value.inline_bytes().map_or(0, <[u8]>::len);
         if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
             return Err(Error::internal("an entry is too large for a block")
                 .expected(
@@ -140,10 +140,10 @@ impl KlogWriter {
                 )
                 .in_file(self.output.name()));
         }
-        if self.moved.is_some() || self.block_is_full(e.key, inline) {
-            self.end_block(e.key)?;
+        if self.copied_frame_bytes.is_some() || self.block_is_full(e.key, inline) {
+            self.finish_block(e.key)?;
         }
-        let Some(new_key) = self.tally.add(e) else {
+        let Some(new_key) = self.properties.add_entry(e) else {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         };
         if new_key {
@@ -155,75 +155,75 @@ impl KlogWriter {
 
     /// Whether a block of another table may be moved here as it is stored: under the codec that it would get here, not small,
     /// and leaving no small one before it, unless `many` such blocks follow each other.
-    pub fn takes(&self, block: &Block, stored: &Frame<'_>, many: bool) -> bool {
+    pub fn accepts_block(&self, block: &TableBlock, stored: &Frame<'_>, many: bool) -> bool {
         let usual = self.options.block_bytes;
         let before = self.block.is_empty() || many || self.block.estimated_bytes() * 2 >= usual;
-        before && fits(usual, &self.dense, block, stored)
+        before && can_copy_block(usual, &self.adaptive, block, stored)
     }
     /// The same for a table that is not begun.
-    pub fn would_take(options: &KlogOptions, block: &Block, stored: &Frame<'_>) -> bool {
+    pub fn would_accept_block(options: &KlogOptions, block: &TableBlock, stored: &Frame<'_>) -> bool {
         let usual = options.block_bytes;
-        fits(usual, &Dense::new(options.compression, usual), block, stored)
+        can_copy_block(usual, &AdaptiveCompression::new(options.compression, usual), block, stored)
     }
 
     /// Adds all entries of a block, which lies in another table as `stored`, whose checksum was compared.
-    pub fn add_block(&mut self, block: &Block, stored: &Frame<'_>) -> Result<()> {
-        if self.moved.is_some() || !self.block.is_empty() {
+    pub fn copy_block(&mut self, block: &TableBlock, stored: &Frame<'_>) -> Result<()> {
+        if self.copied_frame_bytes.is_some() || !self.block.is_empty() {
             let mut first = Vec::new();
             block.key(0).copy_to(&mut first);
-            self.end_block(&first)?;
+            self.finish_block(&first)?;
         }
-        if self.tally.add_block(block, |key| self.keys.add(key)).is_err() {
+        if self.properties.add_block(block, |key| self.keys.add(key)).is_err() {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         }
         let place = (self.output.id(), self.output.offset());
-        self.moved = Some(frame::append_stored(self.output.buffer(), place, FrameKind::Data, stored));
-        self.output.spill()
+        self.copied_frame_bytes = Some(frame::append_stored_frame(self.output.buffer(), place, FrameKind::Data, stored));
+        self.output.flush_if_full()
     }
 
     /// Ends the block at hand, behind which comes the key `next`.
-    fn end_block(&mut self, next: &[u8]) -> Result<()> {
-        let last = self.tally.last().expect("a block that ends has a last entry");
-        let (key, seq) = index::separator(self.options.order, last, next);
+    fn finish_block(&mut self, next: &[u8]) -> Result<()> {
+        let last = self.properties.last_entry().expect("a block that ends has a last entry");
+        let (key, seq) = index::block_separator(self.options.comparator, last, next);
         self.write_block(&key, seq)
     }
 
     fn block_is_full(&self, key: &[u8], value_bytes: usize) -> bool {
         let block = &self.block;
         !block.is_empty()
-            && (block.estimated_bytes_with(key, value_bytes) > self.dense.block_bytes()
-                || block.gathered_bytes() > BLOCK_BYTES_MAX
+            && (block.estimated_bytes_with(key, value_bytes) > self.adaptive.block_bytes()
+                || block.buffered_bytes() > BLOCK_BYTES_MAX
                 || block.len() >= ENTRIES_MAX)
     }
 
     fn write_block(&mut self, separator: &[u8], seq: SeqNo) -> Result<()> {
-        if let Some(length) = self.moved.take() {
-            self.index.add((separator, seq), length);
+        if let Some(length) = self.copied_frame_bytes.take() {
+            self.index.add_block((separator, seq), length);
             return Ok(());
         }
         self.block.finish(&mut self.raw);
-        let (_, length) = self.write_frame(FrameKind::Data, self.dense.compression())?;
-        self.dense.wrote(self.raw.len(), length as usize);
-        self.index.add((separator, seq), length);
+        let (_, length) = self.write_frame(FrameKind::Data, self.adaptive.compression())?;
+        self.adaptive.record_block(self.raw.len(), length as usize);
+        self.index.add_block((separator, seq), length);
         Ok(())
     }
 
     /// Writes `self.raw`. Where it lies.
-    fn write_frame(&mut self, kind: FrameKind, compression: Compression) -> Result<(u64, u64)> {
+    fn write_frame(&mut self, kind: FrameKind, compression: CompressionMethod) -> Result<(u64, u64)> {
         let place = (self.output.id(), self.output.offset());
         let how = (compression, &mut self.compressor);
-        let length = frame::append(self.output.buffer(), place, kind, &self.raw, how)
+        let length = frame::append_frame(self.output.buffer(), place, kind, &self.raw, how)
             .map_err(|e| e.at(self.output.name(), place.1))?;
-        self.output.spill()?;
+        self.output.flush_if_full()?;
         Ok((place.1, length))
     }
 
     /// Bytes of the file if it were finished now, about.
-    pub fn bytes_written(&self) -> u64 {
+    pub fn estimated_file_bytes(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
         self.output.offset()
-            + (block + self.keys.filter.bytes() + self.index.estimated_bytes()) as u64
-            + TAIL_BYTES
+            + (block + self.keys.filter.raw_bytes() + self.index.estimated_bytes()) as u64
+            + METADATA_BYTES_ESTIMATE
     }
 
     /// Gathers so many bytes before the file system is called.
@@ -238,30 +238,30 @@ impl KlogWriter {
     }
 
     /// Write calls so far; finishing makes one more.
-    pub fn appends(&self) -> u64 {
-        self.output.appends()
+    pub fn append_calls(&self) -> u64 {
+        self.output.append_calls()
     }
 
     /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.
     pub fn pending_index_bytes(&self) -> usize {
-        self.index.gathered_bytes()
+        self.index.buffered_bytes()
     }
 
     /// The range tombstones of the file.
-    pub fn set_ranges(&mut self, ranges: Fragments) {
-        self.tally.add_ranges(&ranges);
+    pub fn set_range_tombstones(&mut self, ranges: RangeTombstones) {
+        self.properties.add_range_tombstones(&ranges);
         self.ranges = ranges;
     }
 
     /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
     /// tombstone.
     pub fn finish(self) -> Result<KlogSummary> {
-        self.finish_and_sync(None)
+        self.finish_with_deferred_sync(None)
     }
 
     /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
-    pub fn finish_and_sync(mut self, later: Option<&mut Vec<Arc<dyn Append>>>) -> Result<KlogSummary> {
-        let last = self.tally.last().map(|(key, _)| key.to_vec());
+    pub fn finish_with_deferred_sync(mut self, later: Option<&mut Vec<Arc<dyn WritableFile>>>) -> Result<KlogSummary> {
+        let last = self.properties.last_entry().map(|(key, _)| key.to_vec());
         if last.is_none() && self.ranges.is_empty() {
             return Err(Error::internal("a klog without entries").in_file(self.output.name()));
         }
@@ -276,17 +276,17 @@ impl KlogWriter {
             self.index.finish(&mut self.raw);
             index = self.write_frame(FrameKind::Index, self.options.compression)?;
         }
-        let order = self.options.order;
-        let (expiries, operands) = (self.tally.expiries().clone(), self.tally.operands());
-        let summary = std::mem::replace(&mut self.tally, Tally::new(order)).summary();
-        self.raw = props::encode(&summary, order);
-        if self.keys.count >= props::SKETCHED_KEYS_MIN {
-            props::append_sketch(&mut self.raw, &self.keys.sketch);
+        let order = self.options.comparator;
+        let (expiries, operands) = (self.properties.expiries().clone(), self.properties.operand_count());
+        let summary = std::mem::replace(&mut self.properties, PropertiesCollector::new(order)).into_summary();
+        self.raw = properties::encode(&summary, order);
+        if self.keys.count >= properties::SKETCHED_KEYS_MIN {
+            properties::append_sketch(&mut self.raw, &self.keys.sketch);
         }
-        props::append_expiries(&mut self.raw, &expiries);
-        props::append_operands(&mut self.raw, operands);
-        let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
-        let footer = Footer { filter, index, properties, blocks, entries: summary.entries, ranges };
+        properties::append_expiries(&mut self.raw, &expiries);
+        properties::append_operands(&mut self.raw, operands);
+        let properties = self.write_frame(FrameKind::Properties, CompressionMethod::None)?;
+        let footer = Footer { filter, index, properties, block_count: blocks, entry_count: summary.entries, ranges_len: ranges };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
         let (bytes, checksum) = self.output.finish(later)?;
@@ -304,11 +304,11 @@ impl KlogWriter {
 
     /// A filter is noise to every codec, so it is stored as it is.
     fn write_filter(&mut self) -> Result<(u64, u64)> {
-        if !self.keys.filter.is_on() {
+        if !self.keys.filter.is_enabled() {
             return Ok((0, 0));
         }
         // The hashes go before the filter is copied on its way out.
         self.raw = std::mem::replace(&mut self.keys.filter, FilterWriter::new(0)).build();
-        self.write_frame(FrameKind::Filter, Compression::None)
+        self.write_frame(FrameKind::Filter, CompressionMethod::None)
     }
 }

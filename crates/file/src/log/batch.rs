@@ -1,9 +1,9 @@
 //! The write batch: operations in log format, with room for the record header in front.
 //! See `docs/format/batch.md`.
 
-use super::layout::{self, RECORD_HEADER_BYTES, RecordKind, padded};
+use super::layout::{self, RECORD_HEADER_BYTES, RecordKind, padded_len};
 use perigee_base::codec::{self, Decoder};
-use perigee_base::cut::CutRef;
+use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{EntryKind, Error, Expiry, FamilyId, Result, ValueRef, checksum, limits};
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub struct Batch {
 
 /// A place in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct BatchSavepoint {
     bytes: usize,
     count: u32,
     user_bytes: u64,
@@ -40,14 +40,14 @@ impl Batch {
     pub fn with_capacity(payload: usize) -> Batch {
         let mut buf = Vec::new();
         if payload > 0 {
-            buf.reserve_exact(RECORD_HEADER_BYTES + padded(payload));
+            buf.reserve_exact(RECORD_HEADER_BYTES + padded_len(payload));
             buf.resize(RECORD_HEADER_BYTES, 0);
         }
         Batch { buf, count: 0, user_bytes: 0 }
     }
 
     /// Bytes that one put takes.
-    pub fn put_bytes(family: FamilyId, key: &[u8], value: &[u8]) -> usize {
+    pub fn encoded_put_bytes(family: FamilyId, key: &[u8], value: &[u8]) -> usize {
         1 + codec::varint_len(u64::from(family.0))
             + codec::varint_len(key.len() as u64)
             + codec::varint_len(value.len() as u64)
@@ -61,7 +61,7 @@ impl Batch {
             return Err(Error::invalid("the value is too long")
                 .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
         }
-        self.admit(key, Batch::put_bytes(family, key, value))?;
+        self.check_and_reserve(key, Batch::encoded_put_bytes(family, key, value))?;
         self.buf.push(EntryKind::Put.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
         codec::put_varint(&mut self.buf, key.len() as u64);
@@ -74,13 +74,13 @@ impl Batch {
     }
 
     /// Adds a put that ends at `expiry`.
-    pub fn put_until(&mut self, family: FamilyId, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
+    pub fn put_expiring(&mut self, family: FamilyId, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
         if value.len() > limits::VALUE_BYTES_MAX {
             return Err(Error::invalid("the value is too long")
                 .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
         }
         let stored = value.len() + Expiry::BYTES;
-        self.admit(key, Batch::put_bytes(family, key, value) + Expiry::BYTES + 1)?;
+        self.check_and_reserve(key, Batch::encoded_put_bytes(family, key, value) + Expiry::BYTES + 1)?;
         self.buf.push(EntryKind::PutExpiring.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
         codec::put_varint(&mut self.buf, key.len() as u64);
@@ -95,7 +95,7 @@ impl Batch {
 
     /// Adds a delete.
     pub fn delete(&mut self, family: FamilyId, key: &[u8]) -> Result<()> {
-        self.admit(key, key.len() + 16)?;
+        self.check_and_reserve(key, key.len() + 16)?;
         self.buf.push(EntryKind::Delete.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
         codec::put_bytes(&mut self.buf, key);
@@ -121,13 +121,13 @@ impl Batch {
     }
 
     /// Adds a delete of every key between two places.
-    pub fn delete_range(&mut self, family: FamilyId, begin: CutRef<'_>, end: CutRef<'_>) -> Result<()> {
+    pub fn delete_range(&mut self, family: FamilyId, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>) -> Result<()> {
         let (from, to) = (begin.encoded_bytes(), end.encoded_bytes());
         if from.max(to) > limits::KEY_BYTES_MAX + 1 {
             return Err(Error::invalid("an end of the range is too long")
                 .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), from.max(to) - 1));
         }
-        self.admit(&[], from + to + 16)?;
+        self.check_and_reserve(&[], from + to + 16)?;
         self.buf.push(EntryKind::RangeDelete.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
         codec::put_varint(&mut self.buf, from as u64);
@@ -140,7 +140,7 @@ impl Batch {
     }
 
     /// Checks the limits and takes the memory, before anything is changed.
-    fn admit(&mut self, key: &[u8], bytes: usize) -> Result<()> {
+    fn check_and_reserve(&mut self, key: &[u8], bytes: usize) -> Result<()> {
         if key.len() > limits::KEY_BYTES_MAX {
             return Err(Error::invalid("the key is too long")
                 .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), key.len()));
@@ -165,11 +165,11 @@ impl Batch {
     }
 
     /// Where it stands, to come back to.
-    pub fn mark(&self) -> Mark {
-        Mark { bytes: self.buf.len(), count: self.count, user_bytes: self.user_bytes }
+    pub fn savepoint(&self) -> BatchSavepoint {
+        BatchSavepoint { bytes: self.buf.len(), count: self.count, user_bytes: self.user_bytes }
     }
     /// Forgets what was added after a mark of this batch; costs the same whatever that was.
-    pub fn truncate(&mut self, mark: Mark) {
+    pub fn roll_back_to(&mut self, mark: BatchSavepoint) {
         self.buf.truncate(mark.bytes);
         (self.count, self.user_bytes) = (mark.count, mark.user_bytes);
     }
@@ -178,8 +178,8 @@ impl Batch {
         &self.buf
     }
     /// The operations added after a mark.
-    pub fn since(&self, mark: Mark) -> Ops<'_> {
-        Ops::new(&self.buf, mark.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len())
+    pub fn ops_since(&self, mark: BatchSavepoint) -> BatchOps<'_> {
+        BatchOps::new(&self.buf, mark.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len())
     }
 
     /// Operations in it.
@@ -202,19 +202,19 @@ impl Batch {
     }
 
     /// Pads the payload and computes its checksum: the part of sealing that needs no place in the log.
-    pub fn finish(self) -> Finished {
+    pub fn finish(self) -> EncodedRecord {
         let payload_bytes = self.payload_bytes();
         let mut buf = self.buf;
-        layout::pad(&mut buf, RECORD_HEADER_BYTES);
-        let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
+        layout::pad_payload(&mut buf, RECORD_HEADER_BYTES);
+        let payload_checksum = checksum::payload_checksum(&buf[RECORD_HEADER_BYTES..]);
         let kind = RecordKind::Batch;
-        Finished { kind, buf, payload_bytes: payload_bytes as u32, count: self.count, payload_checksum }
+        EncodedRecord { kind, buf, payload_bytes: payload_bytes as u32, lsn_count: self.count, payload_checksum }
     }
 }
 
 /// A record that lacks only its header.
 #[derive(Debug)]
-pub struct Finished {
+pub struct EncodedRecord {
     /// What the payload is.
     pub kind: RecordKind,
     /// Room for the header, payload, padding.
@@ -222,35 +222,35 @@ pub struct Finished {
     /// Payload bytes without padding.
     pub payload_bytes: u32,
     /// LSNs it will occupy.
-    pub count: u32,
+    pub lsn_count: u32,
     /// Checksum of payload and padding.
     pub payload_checksum: u64,
 }
 
-impl Finished {
+impl EncodedRecord {
     /// A record around any payload.
-    pub fn around(kind: RecordKind, payload: &[u8], count: u32) -> Finished {
-        Finished::filled(kind, count, payload.len(), |buf| buf.extend_from_slice(payload))
+    pub fn from_payload(kind: RecordKind, payload: &[u8], count: u32) -> EncodedRecord {
+        EncodedRecord::build_payload(kind, count, payload.len(), |buf| buf.extend_from_slice(payload))
     }
     /// A record whose payload, of about so many bytes, `fill` appends.
-    pub fn filled(kind: RecordKind, count: u32, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Finished {
-        let mut buf = Vec::with_capacity(RECORD_HEADER_BYTES + padded(bytes));
+    pub fn build_payload(kind: RecordKind, count: u32, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> EncodedRecord {
+        let mut buf = Vec::with_capacity(RECORD_HEADER_BYTES + padded_len(bytes));
         buf.resize(RECORD_HEADER_BYTES, 0);
         fill(&mut buf);
         let payload_bytes = (buf.len() - RECORD_HEADER_BYTES) as u32;
-        layout::pad(&mut buf, RECORD_HEADER_BYTES);
-        let payload_checksum = checksum::checksum_placeless(&buf[RECORD_HEADER_BYTES..]);
-        Finished { kind, buf, payload_bytes, count, payload_checksum }
+        layout::pad_payload(&mut buf, RECORD_HEADER_BYTES);
+        let payload_checksum = checksum::payload_checksum(&buf[RECORD_HEADER_BYTES..]);
+        EncodedRecord { kind, buf, payload_bytes, lsn_count: count, payload_checksum }
     }
     /// Where the payload lies in `buf`.
-    pub fn payload(&self) -> Range<usize> {
+    pub fn payload_range(&self) -> Range<usize> {
         RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.payload_bytes as usize
     }
 }
 
 /// One operation: kind, family, and where its key and value lie in the buffer it was read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Op {
+pub struct BatchOp {
     /// What it does.
     pub kind: EntryKind,
     /// The family.
@@ -261,13 +261,13 @@ pub struct Op {
     pub value: Range<usize>,
 }
 
-impl Op {
+impl BatchOp {
     /// The ends of the range that it deletes; `None` if it is about one key.
-    pub fn range_in<'a>(&self, buf: &'a [u8]) -> Option<(CutRef<'a>, CutRef<'a>)> {
+    pub fn deleted_range_in<'a>(&self, buf: &'a [u8]) -> Option<(KeyBoundaryRef<'a>, KeyBoundaryRef<'a>)> {
         if self.kind != EntryKind::RangeDelete {
             return None;
         }
-        let cut = |r: &Range<usize>| CutRef::decode(&buf[r.clone()]).ok();
+        let cut = |r: &Range<usize>| KeyBoundaryRef::decode(&buf[r.clone()]).ok();
         cut(&self.key).zip(cut(&self.value))
     }
     /// Bytes of its value as the user gave it.
@@ -283,28 +283,28 @@ impl Op {
 
 /// Reads the operations of the payload `buf[range]`, with ranges relative to `buf`.
 #[derive(Clone, Debug)]
-pub struct Ops<'a> {
+pub struct BatchOps<'a> {
     decoder: Decoder<'a>,
     base: usize,
 }
 
-impl<'a> Ops<'a> {
+impl<'a> BatchOps<'a> {
     /// Starts at the first operation.
-    pub fn new(buf: &'a [u8], payload: Range<usize>) -> Ops<'a> {
-        Ops { base: payload.start, decoder: Decoder::new(&buf[payload]) }
+    pub fn new(buf: &'a [u8], payload: Range<usize>) -> BatchOps<'a> {
+        BatchOps { base: payload.start, decoder: Decoder::new(&buf[payload]) }
     }
 
-    fn op(&mut self) -> Result<Op> {
+    fn next_op(&mut self) -> Result<BatchOp> {
         let d = &mut self.decoder;
         let kind = EntryKind::decode(d.u8()?)?;
         let family = FamilyId(d.varint32()?);
         let longest = limits::KEY_BYTES_MAX + usize::from(kind == EntryKind::RangeDelete);
-        let key_len = bounded(d.varint()?, longest, "key")?;
+        let key_len = check_len(d.varint()?, longest, "key")?;
         let value_len = match kind {
-            EntryKind::Put | EntryKind::Merge => bounded(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
+            EntryKind::Put | EntryKind::Merge => check_len(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
             EntryKind::Delete | EntryKind::SingleDelete => 0,
-            EntryKind::RangeDelete => bounded(d.varint()?, longest, "key")?,
-            EntryKind::PutExpiring => expiring(d.varint()?)?,
+            EntryKind::RangeDelete => check_len(d.varint()?, longest, "key")?,
+            EntryKind::PutExpiring => check_expiring_value_len(d.varint()?)?,
             EntryKind::PutPointer | EntryKind::PointerExpiring | EntryKind::MergePointer => {
                 return Err(Error::corruption("a value-log pointer inside a batch"));
             }
@@ -314,19 +314,19 @@ impl<'a> Ops<'a> {
         let value = self.base + d.position();
         let end = d.take(value_len)?;
         if kind == EntryKind::RangeDelete {
-            let _ = (CutRef::decode(begin)?, CutRef::decode(end)?);
+            let _ = (KeyBoundaryRef::decode(begin)?, KeyBoundaryRef::decode(end)?);
         }
-        Ok(Op { kind, family, key: key..key + key_len, value: value..value + value_len })
+        Ok(BatchOp { kind, family, key: key..key + key_len, value: value..value + value_len })
     }
 }
 
-impl Iterator for Ops<'_> {
-    type Item = Result<Op>;
-    fn next(&mut self) -> Option<Result<Op>> {
+impl Iterator for BatchOps<'_> {
+    type Item = Result<BatchOp>;
+    fn next(&mut self) -> Option<Result<BatchOp>> {
         if self.decoder.is_empty() {
             return None;
         }
-        let op = self.op();
+        let op = self.next_op();
         if op.is_err() {
             self.decoder = Decoder::new(&[]);
         }
@@ -335,14 +335,14 @@ impl Iterator for Ops<'_> {
 }
 
 /// The length of a stored value that starts with its time.
-fn expiring(n: u64) -> Result<usize> {
+fn check_expiring_value_len(n: u64) -> Result<usize> {
     match n.checked_sub(Expiry::BYTES as u64) {
-        Some(value) => Ok(bounded(value, limits::VALUE_BYTES_MAX, "value")? + Expiry::BYTES),
+        Some(value) => Ok(check_len(value, limits::VALUE_BYTES_MAX, "value")? + Expiry::BYTES),
         None => Err(Error::corruption("an expiring entry of a batch is too short for its time")),
     }
 }
 
-fn bounded(n: u64, max: usize, what: &str) -> Result<usize> {
+fn check_len(n: u64, max: usize, what: &str) -> Result<usize> {
     if n > max as u64 {
         return Err(Error::corruption(format!("a {what} in a batch is too long"))
             .expected(format_args!("at most {max}"), n));
@@ -361,32 +361,32 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example_of_the_format_page() {
+    fn batch_matches_format_page_example() {
         let mut b = Batch::new();
         b.put(FamilyId(0), b"moon", b"tide").unwrap();
         b.delete(FamilyId(3), b"sun").unwrap();
-        b.put_until(FamilyId(0), b"dew", b"wet", Expiry(1_800_000_000_000)).unwrap();
+        b.put_expiring(FamilyId(0), b"dew", b"wet", Expiry(1_800_000_000_000)).unwrap();
         b.single_delete(FamilyId(300), b"tide").unwrap();
-        b.delete_range(FamilyId(0), CutRef::Before(b"a"), CutRef::Last).unwrap();
+        b.delete_range(FamilyId(0), KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last).unwrap();
         b.merge(FamilyId(0), b"tides", &1i64.to_le_bytes()).unwrap();
         let f = b.finish();
-        assert_eq!(&f.buf[f.payload()], hex(include_str!("../../../../docs/format/batch.md")));
-        let ops: Vec<Op> = Ops::new(&f.buf, f.payload()).map(|op| op.unwrap()).collect();
+        assert_eq!(&f.buf[f.payload_range()], hex(include_str!("../../../../docs/format/batch.md")));
+        let ops: Vec<BatchOp> = BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();
         assert_eq!(ops.len(), 6);
         assert_eq!(ops[5].value_in(&f.buf).unwrap(), ValueRef::Operand(&1i64.to_le_bytes()));
         assert_eq!((ops[3].kind, ops[3].family), (EntryKind::SingleDelete, FamilyId(300)));
-        assert_eq!(ops[4].range_in(&f.buf), Some((CutRef::Before(b"a"), CutRef::Last)));
+        assert_eq!(ops[4].deleted_range_in(&f.buf), Some((KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last)));
         assert_eq!(&f.buf[ops[0].key.clone()], b"moon");
         assert_eq!(&f.buf[ops[0].value.clone()], b"tide");
         assert_eq!((ops[1].kind, ops[1].family), (EntryKind::Delete, FamilyId(3)));
         assert_eq!(
             ops[2].value_in(&f.buf).unwrap(),
-            ValueRef::InlineUntil(b"wet", Expiry(1_800_000_000_000))
+            ValueRef::InlineExpiring(b"wet", Expiry(1_800_000_000_000))
         );
     }
 
     #[test]
-    fn limits_refuse_and_change_nothing() {
+    fn oversized_ops_are_refused_without_effect() {
         let mut b = Batch::new();
         b.put(FamilyId(0), &vec![1; limits::KEY_BYTES_MAX], b"").unwrap();
         let before = b.payload_bytes();
@@ -396,11 +396,11 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_give_an_answer() {
+    fn arbitrary_bytes_never_panic() {
         for n in 0..2000u64 {
             let bytes: Vec<u8> =
                 (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 10) as u8).collect();
-            let _ = Ops::new(&bytes, 0..bytes.len()).count();
+            let _ = BatchOps::new(&bytes, 0..bytes.len()).count();
         }
     }
 }

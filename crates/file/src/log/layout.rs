@@ -34,7 +34,7 @@ impl RecordKind {
             3 => Ok(RecordKind::Close),
             4 => Ok(RecordKind::Prepare),
             5 => Ok(RecordKind::Decision),
-            other => Err(too_new(format_args!("kind {other}"))),
+            other => Err(format_too_new(format_args!("kind {other}"))),
         }
     }
 }
@@ -47,15 +47,15 @@ pub struct RecordHeader {
     /// Bytes of the payload without padding.
     pub payload_bytes: u32,
     /// LSNs the record occupies.
-    pub count: u32,
+    pub lsn_count: u32,
     /// Its first LSN.
     pub lsn: u64,
     /// Everything up to this LSN was durable when the record was sealed.
-    pub durable: u64,
+    pub durable_lsn: u64,
     /// The manifest held this many synced edits when the record was sealed (0 in the manifest itself).
-    pub edits: u64,
+    pub manifest_edits: u64,
     /// Header checksum of the record before.
-    pub previous: u64,
+    pub previous_checksum: u64,
     /// Checksum of payload and padding.
     pub payload_checksum: u64,
 }
@@ -66,12 +66,12 @@ impl RecordHeader {
         let mut out = [0u8; RECORD_HEADER_BYTES];
         out[8..12].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
         out[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
-        out[16..20].copy_from_slice(&self.count.to_le_bytes());
+        out[16..20].copy_from_slice(&self.lsn_count.to_le_bytes());
         out[20] = self.kind as u8;
         out[24..32].copy_from_slice(&self.lsn.to_le_bytes());
-        out[32..40].copy_from_slice(&self.durable.to_le_bytes());
-        out[40..48].copy_from_slice(&self.edits.to_le_bytes());
-        out[48..56].copy_from_slice(&self.previous.to_le_bytes());
+        out[32..40].copy_from_slice(&self.durable_lsn.to_le_bytes());
+        out[40..48].copy_from_slice(&self.manifest_edits.to_le_bytes());
+        out[48..56].copy_from_slice(&self.previous_checksum.to_le_bytes());
         out[56..64].copy_from_slice(&self.payload_checksum.to_le_bytes());
         let sum = checksum::checksum(seal, offset, &out[8..]);
         out[0..8].copy_from_slice(&sum.to_le_bytes());
@@ -98,30 +98,30 @@ impl RecordHeader {
         }
         let kind = RecordKind::decode(kind)?;
         if codec != 0 || zero != 0 {
-            return Err(too_new(format_args!("codec {codec}, flags {zero}")));
+            return Err(format_too_new(format_args!("codec {codec}, flags {zero}")));
         }
         if lsn.checked_add(u64::from(count)).is_none() {
             return Err(Error::corruption("log record sequence number overflows"));
         }
         Ok((
-            RecordHeader { kind, payload_bytes, count, lsn, durable, edits, previous, payload_checksum },
+            RecordHeader { kind, payload_bytes, lsn_count: count, lsn, durable_lsn: durable, manifest_edits: edits, previous_checksum: previous, payload_checksum },
             stored,
         ))
     }
 
     /// Bytes of the whole record, padding included.
     pub fn record_bytes(&self) -> u64 {
-        (RECORD_HEADER_BYTES + padded(self.payload_bytes as usize)) as u64
+        (RECORD_HEADER_BYTES + padded_len(self.payload_bytes as usize)) as u64
     }
 }
 
 /// What binds record headers to their log: the database's random id and the file's, so that neither a stale record
 /// nor bytes that a user stored can pass for a record.
-pub fn seal(database: u64, file: FileId) -> FileId {
+pub fn checksum_seed(database: u64, file: FileId) -> FileId {
     FileId(database.wrapping_add(file.0))
 }
 
-fn too_new(what: std::fmt::Arguments<'_>) -> Error {
+fn format_too_new(what: std::fmt::Arguments<'_>) -> Error {
     Error::new(
         perigee_base::ErrorKind::FormatTooNew,
         format!("a log record uses {what}, which this version does not know: open it with a newer Perigee"),
@@ -129,19 +129,19 @@ fn too_new(what: std::fmt::Arguments<'_>) -> Error {
 }
 
 /// Bytes of a payload of `n` bytes with its padding, of which there is at least one byte.
-pub fn padded(n: usize) -> usize {
+pub fn padded_len(n: usize) -> usize {
     (n + 1).next_multiple_of(ALIGNMENT)
 }
 
 /// The last byte of every record. It is not zero, nor one flipped bit from it: so zeros at the end of a file are no part of a
 /// record, and a record that lacks its end was cut short.
-pub const LAST_BYTE: u8 = 0xFF;
+pub const END_MARKER: u8 = 0xFF;
 
 /// Pads the payload that begins at `start` of `buf`.
-pub fn pad(buf: &mut Vec<u8>, start: usize) {
-    let end = start + padded(buf.len().saturating_sub(start));
+pub fn pad_payload(buf: &mut Vec<u8>, start: usize) {
+    let end = start + padded_len(buf.len().saturating_sub(start));
     buf.resize(end, 0);
-    buf[end - 1] = LAST_BYTE;
+    buf[end - 1] = END_MARKER;
 }
 
 #[cfg(test)]
@@ -149,15 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bit_of_a_header_counts_and_so_does_its_place() {
+    fn record_header_checksum_covers_every_bit_and_offset() {
         let h = RecordHeader {
             kind: RecordKind::Batch,
             payload_bytes: 20,
-            count: 2,
+            lsn_count: 2,
             lsn: 7,
-            durable: 5,
-            edits: 4,
-            previous: 99,
+            durable_lsn: 5,
+            manifest_edits: 4,
+            previous_checksum: 99,
             payload_checksum: 1234,
         };
         let good = h.encode(FileId(3), 72);

@@ -9,11 +9,11 @@ pub mod prepare;
 pub mod writer;
 pub mod reader;
 
-pub use batch::{Batch, Mark, Op, Ops};
+pub use batch::{Batch, BatchSavepoint, BatchOp, BatchOps};
 pub use layout::{RecordHeader, RecordKind};
-pub use prepare::{Claim, Claimed, Head, Prepare};
-pub use reader::{Bad, Behind, LogReader, Record, Step};
-pub use writer::{LogWriter, Stamp};
+pub use prepare::{PreparedClaim, ClaimTarget, PrepareHeader, PrepareRecord};
+pub use reader::{BadLogRecord, RecordsAfterBad, LogReader, LogRecord, NextLogRecord};
+pub use writer::{LogWriter, RecordStamp};
 
 #[cfg(test)]
 mod tests;

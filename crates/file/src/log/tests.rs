@@ -1,12 +1,12 @@
 //! Logs round trip; every bit and every length counts; what lies behind damage is found; a full disk is rolled back.
 
-use super::batch::Finished;
+use super::batch::EncodedRecord;
 use super::*;
-use perigee_base::format::{FileHeader, FileKind, HEADER_BYTES};
+use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{ErrorKind, FamilyId, FileId};
 use perigee_env::fs::fault::Fault;
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::{Dir, Fs, OpenDir};
+use perigee_env::{Dir, Fs, DirOpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ fn header() -> FileHeader {
 
 fn disk() -> (Arc<SimDisk>, Arc<dyn Dir>) {
     let disk = SimDisk::new(1);
-    let dir = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+    let dir = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
     (disk, dir)
 }
 
-fn batch(key: &str, value: &str) -> Finished {
+fn batch(key: &str, value: &str) -> EncodedRecord {
     let mut b = Batch::new();
     b.put(FamilyId(0), key.as_bytes(), value.as_bytes()).unwrap();
     b.finish()
 }
 
-fn stamp(lsn: u64, durable: u64) -> Stamp {
-    Stamp { lsn, durable, edits: 4 }
+fn stamp(lsn: u64, durable: u64) -> RecordStamp {
+    RecordStamp { lsn, durable_lsn: durable, manifest_edits: 4 }
 }
 
 /// Five records in three appends.
@@ -46,15 +46,15 @@ fn open(dir: &dyn Dir) -> perigee_base::Result<LogReader> {
 }
 
 /// LSNs read, and how it ended.
-fn read(dir: &dyn Dir) -> (Vec<u64>, Option<Bad>, Option<Behind>) {
+fn read(dir: &dyn Dir) -> (Vec<u64>, Option<BadLogRecord>, Option<RecordsAfterBad>) {
     let mut log = open(dir).unwrap();
     let mut seen = Vec::new();
     loop {
         match log.next_record().unwrap() {
-            Step::Record(r) => seen.push(r.header.lsn),
-            Step::End => return (seen, None, None),
-            Step::Bad(bad) => {
-                let behind = log.look_behind().unwrap();
+            NextLogRecord::Record(r) => seen.push(r.header.lsn),
+            NextLogRecord::End => return (seen, None, None),
+            NextLogRecord::Bad(bad) => {
+                let behind = log.find_records_after_bad().unwrap();
                 return (seen, Some(bad), behind);
             }
         }
@@ -62,14 +62,14 @@ fn read(dir: &dyn Dir) -> (Vec<u64>, Option<Bad>, Option<Behind>) {
 }
 
 #[test]
-fn records_come_back_in_order() {
+fn records_are_read_in_order() {
     let (_disk, dir) = disk();
     sample(&*dir);
     assert_eq!(read(&*dir).0, [7, 8, 9, 10, 11]);
 }
 
 #[test]
-fn every_bit_counts_and_what_lies_behind_is_found() {
+fn bit_flips_are_detected_and_later_records_found() {
     let (disk, dir) = disk();
     sample(&*dir);
     let path = Path::new("/db").join(NAME);
@@ -84,16 +84,16 @@ fn every_bit_counts_and_what_lies_behind_is_found() {
         }
         let (seen, bad, behind) = read(&*dir);
         let bad = bad.unwrap_or_else(|| panic!("bit {bit} was not noticed"));
-        assert!(!bad.cut_short, "bit {bit}");
-        assert_eq!(bad.why.offset(), Some(bad.offset));
+        assert!(!bad.is_truncated, "bit {bit}");
+        assert_eq!(bad.error.offset(), Some(bad.offset));
         // Everything behind is still there to testify, but for the last record.
         assert_eq!(behind.is_some(), seen.len() < 4, "bit {bit}");
-        assert!(behind.is_none_or(|b| b.durable >= 7 && b.edits == 4));
+        assert!(behind.is_none_or(|b| b.durable_lsn >= 7 && b.manifest_edits == 4));
     }
 }
 
 #[test]
-fn every_length_is_an_end_or_a_cut() {
+fn truncated_log_ends_cleanly_or_reports_truncation() {
     let (disk, dir) = disk();
     sample(&*dir);
     let path = Path::new("/db").join(NAME);
@@ -102,7 +102,7 @@ fn every_length_is_an_end_or_a_cut() {
         disk.write_raw(&path, good[..len].to_vec());
         let (seen, bad, behind) = read(&*dir);
         assert!(seen.len() < 5 && behind.is_none());
-        assert!(bad.is_none_or(|b| b.cut_short), "length {len}");
+        assert!(bad.is_none_or(|b| b.is_truncated), "length {len}");
         // A file whose tail was never written holds zeros there: they are no bytes.
         for full in [len + 1, good.len(), good.len() + 5000] {
             let mut zeros = good[..len].to_vec();
@@ -110,25 +110,25 @@ fn every_length_is_an_end_or_a_cut() {
             disk.write_raw(&path, zeros);
             let (before, bad, behind) = read(&*dir);
             assert_eq!((before, behind.is_none()), (seen.clone(), true));
-            assert!(bad.is_none_or(|b| b.cut_short), "length {len} of {full}");
+            assert!(bad.is_none_or(|b| b.is_truncated), "length {len} of {full}");
         }
     }
 }
 
 #[test]
-fn space_taken_ahead_is_no_part_of_the_log() {
+fn preallocated_space_is_not_part_of_the_log() {
     let (disk, dir) = disk();
     let path = Path::new("/db").join(NAME);
     let mut w = LogWriter::create(&*dir, NAME, &FileHeader { a: 0, ..header() }).unwrap();
-    w.allocate_ahead(1000).unwrap();
+    w.preallocate(1000).unwrap();
     assert_eq!(disk.read_raw(&path).len(), 1000);
     let mut log = open(&*dir).unwrap();
-    assert!(log.peek().unwrap().is_none() && matches!(log.next_record().unwrap(), Step::End));
+    assert!(log.peek_lsn().unwrap().is_none() && matches!(log.next_record().unwrap(), NextLogRecord::End));
     for lsn in 7..60 {
         w.append(stamp(lsn, 6), &mut [&mut batch("key", "value that ends in a zero \0")]).unwrap();
     }
-    assert!(log.has_grown().unwrap() && !log.has_grown().unwrap());
-    assert_eq!(log.peek().unwrap(), Some(7));
+    assert!(log.refresh_end().unwrap() && !log.refresh_end().unwrap());
+    assert_eq!(log.peek_lsn().unwrap(), Some(7));
     assert_eq!(read(&*dir).0, (7..60).collect::<Vec<_>>());
     let whole = disk.read_raw(&path);
     assert!(whole.len() as u64 > w.offset() && whole.len() % 4096 == 0, "it goes on taking space");
@@ -143,9 +143,9 @@ fn space_taken_ahead_is_no_part_of_the_log() {
     }
     disk.write_raw(&path, whole);
     let mut log = open(&*dir).unwrap();
-    log.expect(8);
-    assert!(matches!(log.next_record().unwrap(), Step::Bad(_)), "it begins at 7");
-    w.trim().unwrap();
+    log.expect_lsn(8);
+    assert!(matches!(log.next_record().unwrap(), NextLogRecord::Bad(_)), "it begins at 7");
+    w.trim_preallocated().unwrap();
     assert_eq!(disk.read_raw(&path).len() as u64, w.offset());
     w.append(stamp(60, 6), &mut [&mut batch("one", "more")]).unwrap();
     assert_eq!(disk.read_raw(&path).len() as u64, w.offset(), "no more space is taken");
@@ -153,24 +153,24 @@ fn space_taken_ahead_is_no_part_of_the_log() {
 }
 
 #[test]
-fn a_disk_too_full_to_take_space_ahead_still_takes_records() {
+fn full_disk_stops_preallocation_but_not_appends() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
-    w.allocate_ahead(0).unwrap();
+    w.preallocate(0).unwrap();
     disk.set_capacity(disk.total_bytes() + 500);
     w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
     let e = w.append(stamp(8, 6), &mut [&mut batch("large", &"x".repeat(1000))]).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NoSpace);
-    w.roll_back().unwrap();
+    w.roll_back_append().unwrap();
     w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap();
     assert_eq!(read(&*dir).0, [7, 8]);
 }
 
 #[test]
-fn a_full_disk_is_rolled_back_and_the_log_goes_on() {
+fn append_on_full_disk_is_rolled_back() {
     for seed in 0..50 {
         let disk = SimDisk::new(seed);
-        let dir = disk.open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
+        let dir = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
         let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
         w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
         disk.fail_at(1, Fault::Enospc, false);
@@ -180,24 +180,24 @@ fn a_full_disk_is_rolled_back_and_the_log_goes_on() {
             w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap_err().kind(),
             ErrorKind::Poisoned
         );
-        w.roll_back().unwrap();
+        w.roll_back_append().unwrap();
         w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap();
         assert_eq!(read(&*dir).0, [7, 8]);
     }
 }
 
 #[test]
-fn after_any_other_failure_nothing_is_appended() {
+fn io_error_poisons_the_log_writer() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
     disk.fail_at(1, Fault::Eio, false);
     assert_eq!(w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(), ErrorKind::Poisoned);
-    assert!(w.roll_back().is_err());
+    assert!(w.roll_back_append().is_err());
 }
 
 #[test]
-fn the_worked_example_of_the_format_page() {
+fn log_record_matches_format_page_example() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
     w.append(stamp(7, 6), &mut [&mut batch("moon", "tide")]).unwrap();

@@ -2,22 +2,22 @@
 //! lies inside the file and its chunks add up to it.
 
 use crate::block::frame::{self, Frame, FrameKind};
-use crate::compress::{self, Codec};
-use crate::handles::Handles;
-use crate::input::{Input, grow};
-use perigee_base::format::{FileKind, HEADER_BYTES};
-use perigee_base::io::Cause;
-use perigee_base::key::VlogPointer;
+use crate::compression::{self, Codec};
+use crate::handle_cache::FileHandleCache;
+use crate::table_file_reader::{TableFileReader, try_extend_zeroed};
+use perigee_base::file_header::{FileKind, HEADER_BYTES};
+use perigee_base::io_stats::IoActivity;
+use perigee_base::entry::VlogPointer;
 use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FileId, Result, Shared};
+use perigee_base::{Error, FileId, Result, PinnedSlice};
 use perigee_env::Dir;
 use std::sync::Arc;
 
 /// Reads one vlog.
 #[derive(Debug)]
 pub struct VlogReader {
-    input: Input,
+    input: TableFileReader,
     database: u64,
     counters: Arc<Counters>,
 }
@@ -31,29 +31,29 @@ impl VlogReader {
         bytes: u64,
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
-        Self::over(Input::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
+        Self::from_file(TableFileReader::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
     }
 
     /// The same, through a bounded number of open files.
-    pub fn shared(
-        handles: &Arc<Handles>,
+    pub fn open_cached(
+        handles: &Arc<FileHandleCache>,
         id: FileId,
         database: u64,
         bytes: u64,
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
-        Self::over(Input::shared(handles, id, FileKind::Vlog, bytes)?, database, counters)
+        Self::from_file(TableFileReader::open_cached(handles, id, FileKind::Vlog, bytes)?, database, counters)
     }
 
     /// Stands for a vlog that could not be opened: every value in it answers with the reason.
-    pub fn broken(id: FileId, database: u64, bytes: u64, why: Error, counters: Arc<Counters>) -> VlogReader {
-        VlogReader { input: Input::broken(id, FileKind::Vlog, bytes, why), database, counters }
+    pub fn placeholder(id: FileId, database: u64, bytes: u64, why: Error, counters: Arc<Counters>) -> VlogReader {
+        VlogReader { input: TableFileReader::placeholder(id, FileKind::Vlog, bytes, why), database, counters }
     }
 
-    pub(crate) fn over(input: Input, database: u64, counters: Arc<Counters>) -> Result<VlogReader> {
-        let header = input.header(FileKind::Vlog, database)?;
+    pub(crate) fn from_file(input: TableFileReader, database: u64, counters: Arc<Counters>) -> Result<VlogReader> {
+        let header = input.read_header(FileKind::Vlog, database)?;
         if header.a != 0 || header.b != 0 {
-            return Err(input.damage(0, Error::corruption("unused fields of a vlog header are not zero")));
+            return Err(input.error_at(0, Error::corruption("unused fields of a vlog header are not zero")));
         }
         Ok(VlogReader { input, database, counters })
     }
@@ -68,29 +68,29 @@ impl VlogReader {
     }
 
     /// The value that a pointer names, for a point read.
-    pub fn read(&self, p: &VlogPointer) -> Result<Shared> {
-        self.read_for(p, Cause::Get)
+    pub fn read(&self, p: &VlogPointer) -> Result<PinnedSlice> {
+        self.read_with_cause(p, IoActivity::Get)
     }
 
     /// The same, counted for `cause`.
-    pub fn read_for(&self, p: &VlogPointer, cause: Cause) -> Result<Shared> {
-        self.check(p).map_err(|e| self.input.damage(p.offset, e))?;
+    pub fn read_with_cause(&self, p: &VlogPointer, cause: IoActivity) -> Result<PinnedSlice> {
+        self.check_pointer(p).map_err(|e| self.input.error_at(p.offset, e))?;
         self.counters.vlog_bytes_read.add(p.stored_bytes);
-        self.counters.io.read(cause, p.stored_bytes);
+        self.counters.io.record_read(cause, p.stored_bytes);
         if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
     }
 
     /// Tells the file system that this value is going to be read.
-    pub fn announce(&self, p: &VlogPointer) {
-        if self.check(p).is_ok() {
+    pub fn prefetch(&self, p: &VlogPointer) {
+        if self.check_pointer(p).is_ok() {
             self.input.will_need(p.offset, p.stored_bytes);
         }
     }
 
     /// Refuses a pointer that cannot be right, before memory is taken for its value.
-    fn check(&self, p: &VlogPointer) -> Result<()> {
+    fn check_pointer(&self, p: &VlogPointer) -> Result<()> {
         let chunks = p.value_bytes.div_ceil(VLOG_CHUNK_BYTES as u64);
-        let overhead = chunks.saturating_mul(frame::OVERHEAD_BYTES as u64);
+        let overhead = chunks.saturating_mul(frame::FRAME_OVERHEAD_BYTES as u64);
         let payload = p.stored_bytes.saturating_sub(overhead);
         let inside = p.offset >= HEADER_BYTES as u64
             && p.offset.checked_add(p.stored_bytes).is_some_and(|end| end <= self.input.bytes());
@@ -107,58 +107,58 @@ impl VlogReader {
     }
 
     /// A value of one chunk. Stored as it is, it is not copied.
-    fn read_chunk(&self, p: &VlogPointer) -> Result<Shared> {
+    fn read_chunk(&self, p: &VlogPointer) -> Result<PinnedSlice> {
         let value_bytes = p.value_bytes as usize;
         let bytes = self.input.read(p.offset, p.stored_bytes)?;
-        let frame = self.frame(p.offset, &bytes, value_bytes)?;
+        let frame = self.decode_chunk(p.offset, &bytes, value_bytes)?;
         if frame.codec == Codec::None {
-            return Ok(Shared::new(Arc::new(bytes), frame::HEAD_BYTES..frame::HEAD_BYTES + value_bytes));
+            return Ok(PinnedSlice::new(Arc::new(bytes), frame::FRAME_HEADER_BYTES..frame::FRAME_HEADER_BYTES + value_bytes));
         }
-        frame.unpack(0).map(Shared::from).map_err(|e| self.input.damage(p.offset, e))
+        frame.decompress(0).map(PinnedSlice::from).map_err(|e| self.input.error_at(p.offset, e))
     }
 
-    fn read_chunks(&self, p: &VlogPointer) -> Result<Shared> {
+    fn read_chunks(&self, p: &VlogPointer) -> Result<PinnedSlice> {
         let (mut offset, end) = (p.offset, p.offset + p.stored_bytes);
         let mut value = Vec::new();
-        grow(&mut value, p.value_bytes as usize)?;
+        try_extend_zeroed(&mut value, p.value_bytes as usize)?;
         let mut bytes = Vec::new();
         for part in value.chunks_mut(VLOG_CHUNK_BYTES) {
             bytes.clear();
-            let length = self.claimed(offset, end)?;
+            let length = self.chunk_frame_bytes(offset, end)?;
             self.input.read_into(offset, length, &mut bytes)?;
-            let frame = self.frame(offset, &bytes, part.len())?;
-            compress::decompress(frame.codec, frame.payload, part)
-                .map_err(|e| self.input.damage(offset, e))?;
+            let frame = self.decode_chunk(offset, &bytes, part.len())?;
+            compression::decompress(frame.codec, frame.payload, part)
+                .map_err(|e| self.input.error_at(offset, e))?;
             offset += length;
         }
         if offset != end {
             let e =
                 Error::corruption("the chunks of a value do not add up to its pointer").expected(end, offset);
-            return Err(self.input.damage(p.offset, e));
+            return Err(self.input.error_at(p.offset, e));
         }
-        Ok(Shared::from(value))
+        Ok(PinnedSlice::from(value))
     }
 
     /// The length that the frame at `offset` claims, which must end by `end`.
-    fn claimed(&self, offset: u64, end: u64) -> Result<u64> {
-        let head = self.input.read(offset, (frame::HEAD_BYTES as u64).min(end - offset))?;
+    fn chunk_frame_bytes(&self, offset: u64, end: u64) -> Result<u64> {
+        let head = self.input.read(offset, (frame::FRAME_HEADER_BYTES as u64).min(end - offset))?;
         let length =
-            frame::claimed_bytes(&head, FrameKind::Chunk).map_err(|e| self.input.damage(offset, e))?;
+            frame::declared_frame_bytes(&head, FrameKind::Chunk).map_err(|e| self.input.error_at(offset, e))?;
         if length > end - offset {
             let e = Error::corruption("a chunk ends behind its value or file").expected(end - offset, length);
-            return Err(self.input.damage(offset, e));
+            return Err(self.input.error_at(offset, e));
         }
         Ok(length)
     }
 
-    fn frame<'a>(&self, offset: u64, bytes: &'a [u8], raw_bytes: usize) -> Result<Frame<'a>> {
+    fn decode_chunk<'a>(&self, offset: u64, bytes: &'a [u8], raw_bytes: usize) -> Result<Frame<'a>> {
         let check = |f: Frame<'a>| match f.raw_bytes == raw_bytes {
             true => Ok(f),
             false => Err(Error::corruption("a chunk has another length than its pointer says")
                 .expected(raw_bytes, f.raw_bytes)),
         };
         let frame = Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk).and_then(check);
-        frame.map_err(|e| self.input.damage(offset, e))
+        frame.map_err(|e| self.input.error_at(offset, e))
     }
 
     /// Reads every byte from disk: frames without a gap, each one decompressed, and the whole-file checksum.
@@ -171,17 +171,17 @@ impl VlogReader {
     }
     /// The same at a pace: `pace` may sleep, or end it with an error.
     pub fn verify_paced(&self, checksum: u64, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        self.input.header(FileKind::Vlog, self.database)?;
-        let mut pass = self.input.pass(pace);
+        self.input.read_header(FileKind::Vlog, self.database)?;
+        let mut pass = self.input.scan(pace);
         let mut raw = Vec::new();
-        pass.take(HEADER_BYTES as u64)?;
+        pass.next_part(HEADER_BYTES as u64)?;
         while pass.offset() < self.input.bytes() {
             let offset = pass.offset();
-            let bytes = pass.take(self.claimed(offset, self.input.bytes())?)?;
+            let bytes = pass.next_part(self.chunk_frame_bytes(offset, self.input.bytes())?)?;
             raw.clear();
             Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk)
-                .and_then(|f| f.unpack_into(&mut raw))
-                .map_err(|e| self.input.damage(offset, e))?;
+                .and_then(|f| f.decompress_append(&mut raw))
+                .map_err(|e| self.input.error_at(offset, e))?;
         }
         pass.finish(checksum)
     }

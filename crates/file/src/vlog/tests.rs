@@ -1,10 +1,10 @@
 //! Round trips, the worked example, and damage of every kind.
 
 use super::*;
-use crate::Compression;
-use crate::testing::{Rng, TestDir, from_hex, hex_of_page, mutate};
+use crate::CompressionMethod;
+use crate::testing::{TestRng, TestDir, from_hex, hex_of_page, mutate};
 use perigee_base::FileId;
-use perigee_base::key::VlogPointer;
+use perigee_base::entry::VlogPointer;
 use perigee_env::Dir;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn open(dir: &dyn Dir, bytes: u64) -> perigee_base::Result<VlogReader> {
     VlogReader::open(dir, FileId(10), DB, bytes, Arc::default())
 }
 
-fn write(dir: &dyn Dir, codec: Compression, values: &[Vec<u8>]) -> (Vec<VlogPointer>, VlogSummary) {
+fn write(dir: &dyn Dir, codec: CompressionMethod, values: &[Vec<u8>]) -> (Vec<VlogPointer>, VlogSummary) {
     let mut w = VlogWriter::create(dir, FileId(10), DB, codec).unwrap();
     let pointers = values.iter().map(|v| w.append(v).unwrap()).collect();
     let bytes = w.bytes_written();
@@ -26,8 +26,8 @@ fn write(dir: &dyn Dir, codec: Compression, values: &[Vec<u8>]) -> (Vec<VlogPoin
 
 #[test]
 fn values_round_trip() {
-    let mut rng = Rng::new(7);
-    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
+    let mut rng = TestRng::new(7);
+    for codec in [CompressionMethod::None, CompressionMethod::Lz4, CompressionMethod::Snappy, CompressionMethod::Zstd(3)] {
         let mut values: Vec<Vec<u8>> = [1, 2, 100, 5000].map(|n| rng.bytes(n)).into();
         values.extend([100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 77].map(|n| vec![5; n]));
         values.push(rng.bytes((2 << 20) + 1));
@@ -45,14 +45,14 @@ fn values_round_trip() {
 }
 
 #[test]
-fn an_empty_value_is_never_separated() {
-    let mut w = VlogWriter::create(&*TestDir::new(), FileId(10), DB, Compression::Lz4).unwrap();
+fn empty_value_is_refused() {
+    let mut w = VlogWriter::create(&*TestDir::new(), FileId(10), DB, CompressionMethod::Lz4).unwrap();
     assert!(w.append(b"").is_err());
 }
 
 /// Read, not compared: another encoder may choose other, equally good LZ4 bytes.
 #[test]
-fn the_worked_example_of_the_format_page() {
+fn vlog_matches_format_page_example() {
     let page = from_hex(&hex_of_page(include_str!("../../../../docs/format/vlog.md"), 0));
     let dir = TestDir::new();
     dir.put(NAME, page.clone());
@@ -65,18 +65,18 @@ fn the_worked_example_of_the_format_page() {
     };
     assert_eq!(&r.read(&pointer(72, 31, 7)).unwrap()[..], b"a value");
     assert_eq!(&r.read(&pointer(103, 36, 100)).unwrap()[..], [b'z'; 100]);
-    let mut whole = perigee_base::checksum::Running::new(FileId(10));
+    let mut whole = perigee_base::checksum::FileChecksum::new(FileId(10));
     whole.update(&page);
     r.verify(whole.finish(), &mut |_| {}).unwrap();
     let again = TestDir::new();
-    write(&*again, Compression::None, &[b"a value".to_vec()]);
+    write(&*again, CompressionMethod::None, &[b"a value".to_vec()]);
     assert_eq!(again.get(NAME), page[..103]);
 }
 
 #[test]
-fn every_bit_and_every_length_counts() {
+fn bit_flips_and_truncations_are_detected() {
     let dir = TestDir::new();
-    let (pointers, s) = write(&*dir, Compression::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
+    let (pointers, s) = write(&*dir, CompressionMethod::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     let check = |bytes: Vec<u8>| {
         dir.put(NAME, bytes);
@@ -104,7 +104,7 @@ fn every_bit_and_every_length_counts() {
 fn wrong_pointers_are_errors() {
     let dir = TestDir::new();
     let values = [b"a value".to_vec(), vec![b'z'; 3 << 20], vec![b'y'; 3 << 20]];
-    let (pointers, s) = write(&*dir, Compression::Lz4, &values);
+    let (pointers, s) = write(&*dir, CompressionMethod::Lz4, &values);
     let r = open(&*dir, s.bytes).unwrap();
     for p in pointers {
         for (field, delta) in (0..4).flat_map(|f| [1, 8, 1 << 20, u64::MAX, u64::MAX / 2].map(|d| (f, d))) {
@@ -123,8 +123,8 @@ fn wrong_pointers_are_errors() {
 #[test]
 fn mutated_files_never_panic() {
     let dir = TestDir::new();
-    let mut rng = Rng::new(8);
-    write(&*dir, Compression::Lz4, &[rng.bytes(20), vec![b'z'; 100]]);
+    let mut rng = TestRng::new(8);
+    write(&*dir, CompressionMethod::Lz4, &[rng.bytes(20), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     for _ in 0..5000 {
         crate::fuzz::fuzz_vlog(&mutate(&mut rng, &good));

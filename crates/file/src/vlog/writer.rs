@@ -4,13 +4,13 @@
 //! each other.
 
 use crate::block::frame::{self, FrameKind};
-use crate::compress::{Compression, Compressor};
-use crate::output::{Output, table_header};
-use perigee_base::format::FileKind;
-use perigee_base::key::VlogPointer;
+use crate::compression::{CompressionMethod, Compressor};
+use crate::table_file_writer::{TableFileWriter, table_header};
+use perigee_base::file_header::FileKind;
+use perigee_base::entry::VlogPointer;
 use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
 use perigee_base::{Error, FileId, Result};
-use perigee_env::{Append, Dir};
+use perigee_env::{WritableFile, Dir};
 use std::sync::Arc;
 
 /// What a finished vlog is, for the manifest.
@@ -25,15 +25,15 @@ pub struct VlogSummary {
 /// Writes one vlog. After an error it is of no more use; the caller removes the file.
 #[derive(Debug)]
 pub struct VlogWriter {
-    output: Output,
-    compression: Compression,
+    output: TableFileWriter,
+    compression: CompressionMethod,
     compressor: Compressor,
 }
 
 impl VlogWriter {
     /// Creates the file.
-    pub fn create(dir: &dyn Dir, id: FileId, database: u64, compression: Compression) -> Result<VlogWriter> {
-        let output = Output::create(dir, table_header(FileKind::Vlog, database, id, 0))?;
+    pub fn create(dir: &dyn Dir, id: FileId, database: u64, compression: CompressionMethod) -> Result<VlogWriter> {
+        let output = TableFileWriter::create(dir, table_header(FileKind::Vlog, database, id, 0))?;
         Ok(VlogWriter { output, compression, compressor: Compressor::new() })
     }
 
@@ -48,8 +48,8 @@ impl VlogWriter {
         for chunk in value.chunks(VLOG_CHUNK_BYTES) {
             let place = (file, self.output.offset());
             let how = (self.compression, &mut self.compressor);
-            frame::append(self.output.buffer(), place, FrameKind::Chunk, chunk, how)?;
-            self.output.spill()?;
+            frame::append_frame(self.output.buffer(), place, FrameKind::Chunk, chunk, how)?;
+            self.output.flush_if_full()?;
         }
         let stored_bytes = self.output.offset() - start;
         Ok(VlogPointer { file, offset: start, stored_bytes, value_bytes: value.len() as u64 })
@@ -70,16 +70,16 @@ impl VlogWriter {
     }
 
     /// Write calls so far; finishing makes one more.
-    pub fn appends(&self) -> u64 {
-        self.output.appends()
+    pub fn append_calls(&self) -> u64 {
+        self.output.append_calls()
     }
 
     /// Writes the rest and syncs the file; the directory is the caller's.
     pub fn finish(self) -> Result<VlogSummary> {
-        self.finish_and_sync(None)
+        self.finish_with_deferred_sync(None)
     }
     /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
-    pub fn finish_and_sync(self, later: Option<&mut Vec<Arc<dyn Append>>>) -> Result<VlogSummary> {
+    pub fn finish_with_deferred_sync(self, later: Option<&mut Vec<Arc<dyn WritableFile>>>) -> Result<VlogSummary> {
         let (bytes, checksum) = self.output.finish(later)?;
         Ok(VlogSummary { bytes, checksum })
     }

@@ -12,12 +12,12 @@ use crate::key::Key;
 /// }
 /// assert_eq!(seen.get(7), Some(&2));
 /// ```
-pub struct Entry<'a, K, V> {
+pub struct MapEntry<'a, K, V> {
     pub(super) map: &'a mut Map<K, V>,
     pub(super) key: K,
 }
 
-impl<'a, K: Key, V> Entry<'a, K, V> {
+impl<'a, K: Key, V> MapEntry<'a, K, V> {
     /// The key.
     pub fn key(&self) -> K {
         self.key

@@ -8,8 +8,8 @@ mod tests;
 use crate::directory::Directory;
 use crate::key::Key;
 use crate::leaf::{ENTRIES_MAX, Leaf};
-use entry::Entry;
-use iter::{IntoIter, Iter};
+use entry::MapEntry;
+use iter::{MapIntoIter, MapIter};
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
@@ -40,25 +40,25 @@ use std::ops::{Bound, RangeBounds};
 /// ```
 #[derive(Clone)]
 pub struct Map<K, V> {
-    all: Directory<V>,
+    directory: Directory<V>,
     len: usize,
     keys: PhantomData<K>,
 }
 
 /// Entries of a leaf after a bulk load: room for a third more.
-const BULK: usize = ENTRIES_MAX * 3 / 4;
+const BULK_LEAF_ENTRIES: usize = ENTRIES_MAX * 3 / 4;
 
 impl<K: Key, V> Map<K, V> {
     /// An empty map; allocates nothing.
     pub fn new() -> Self {
-        Map { all: Directory::new(), len: 0, keys: PhantomData }
+        Map { directory: Directory::new(), len: 0, keys: PhantomData }
     }
 
     /// A map of entries in ascending order, faster than by inserting them. From the first one that is out of order
     /// on, they are inserted; of equal keys the last one counts.
     pub fn from_sorted(entries: impl IntoIterator<Item = (K, V)>) -> Self {
         let mut entries = entries.into_iter().map(|(k, v)| (k.to_bits(), v));
-        let (mut leaves, mut pending, mut len) = (Vec::new(), Vec::with_capacity(BULK), 0);
+        let (mut leaves, mut pending, mut len) = (Vec::new(), Vec::with_capacity(BULK_LEAF_ENTRIES), 0);
         let (mut last, mut stray) = (None, None);
         for (key, value) in entries.by_ref() {
             if last.is_some_and(|l| l >= key) {
@@ -68,15 +68,15 @@ impl<K: Key, V> Map<K, V> {
             last = Some(key);
             len += 1;
             pending.push((key, value));
-            if pending.len() == BULK {
-                leaves.push(Leaf::build(pending.drain(..), BULK));
+            if pending.len() == BULK_LEAF_ENTRIES {
+                leaves.push(Leaf::build(pending.drain(..), BULK_LEAF_ENTRIES));
             }
         }
         if !pending.is_empty() {
             let n = pending.len();
             leaves.push(Leaf::build(pending.into_iter(), n));
         }
-        let mut map = Map { all: Directory::of(leaves), len, keys: PhantomData };
+        let mut map = Map { directory: Directory::from_leaves(leaves), len, keys: PhantomData };
         stray.into_iter().chain(entries).for_each(|(k, v)| {
             map.insert(K::from_bits(k), v);
         });
@@ -94,12 +94,12 @@ impl<K: Key, V> Map<K, V> {
     /// The value under `key`.
     #[inline]
     pub fn get(&self, key: K) -> Option<&V> {
-        self.all.leaf(key.to_bits())?.get(key.to_bits())
+        self.directory.find_leaf(key.to_bits())?.get(key.to_bits())
     }
     /// The value under `key`, to change it.
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        self.all.leaf_mut(key.to_bits())?.get_mut(key.to_bits())
+        self.directory.find_leaf_mut(key.to_bits())?.get_mut(key.to_bits())
     }
     /// Whether there is an entry under `key`.
     #[inline]
@@ -110,13 +110,13 @@ impl<K: Key, V> Map<K, V> {
     /// Puts `value` under `key`; the value that was there, if any.
     #[inline]
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let old = self.all.insert(key.to_bits(), value);
+        let old = self.directory.insert(key.to_bits(), value);
         self.len += usize::from(old.is_none());
         old
     }
     /// Takes the entry under `key` out.
     pub fn remove(&mut self, key: K) -> Option<V> {
-        let old = self.all.remove(key.to_bits());
+        let old = self.directory.remove(key.to_bits());
         self.len -= usize::from(old.is_some());
         old
     }
@@ -125,27 +125,27 @@ impl<K: Key, V> Map<K, V> {
         *self = Map::new();
     }
     /// The place of `key`, to look at and to fill.
-    pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
-        Entry { map: self, key }
+    pub fn entry(&mut self, key: K) -> MapEntry<'_, K, V> {
+        MapEntry { map: self, key }
     }
 
     /// All entries in ascending order of keys, from both ends.
-    pub fn iter(&self) -> Iter<'_, K, V> {
-        Iter::new(&self.all, self.all.begin(), self.all.end())
+    pub fn iter(&self) -> MapIter<'_, K, V> {
+        MapIter::new(&self.directory, self.directory.begin(), self.directory.end())
     }
     /// The entries of a range, from both ends. A range whose start is behind its end is empty.
-    pub fn range(&self, range: impl RangeBounds<K>) -> Iter<'_, K, V> {
+    pub fn range(&self, range: impl RangeBounds<K>) -> MapIter<'_, K, V> {
         let from = match range.start_bound() {
-            Bound::Included(k) => self.all.seek(k.to_bits(), false),
-            Bound::Excluded(k) => self.all.seek(k.to_bits(), true),
-            Bound::Unbounded => self.all.begin(),
+            Bound::Included(k) => self.directory.seek(k.to_bits(), false),
+            Bound::Excluded(k) => self.directory.seek(k.to_bits(), true),
+            Bound::Unbounded => self.directory.begin(),
         };
         let to = match range.end_bound() {
-            Bound::Included(k) => self.all.seek(k.to_bits(), true),
-            Bound::Excluded(k) => self.all.seek(k.to_bits(), false),
-            Bound::Unbounded => self.all.end(),
+            Bound::Included(k) => self.directory.seek(k.to_bits(), true),
+            Bound::Excluded(k) => self.directory.seek(k.to_bits(), false),
+            Bound::Unbounded => self.directory.end(),
         };
-        Iter::new(&self.all, from, to.max(from))
+        MapIter::new(&self.directory, from, to.max(from))
     }
     /// The entry with the smallest key.
     pub fn first(&self) -> Option<(K, &V)> {
@@ -158,7 +158,7 @@ impl<K: Key, V> Map<K, V> {
 
     /// Bytes it holds, without what values own. Asks every leaf.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.all.memory_bytes()
+        size_of::<Self>() + self.directory.memory_bytes()
     }
 }
 
@@ -186,15 +186,15 @@ impl<K: Key, V> Extend<(K, V)> for Map<K, V> {
 }
 impl<'a, K: Key, V> IntoIterator for &'a Map<K, V> {
     type Item = (K, &'a V);
-    type IntoIter = Iter<'a, K, V>;
-    fn into_iter(self) -> Iter<'a, K, V> {
+    type IntoIter = MapIter<'a, K, V>;
+    fn into_iter(self) -> MapIter<'a, K, V> {
         self.iter()
     }
 }
 impl<K: Key, V> IntoIterator for Map<K, V> {
     type Item = (K, V);
-    type IntoIter = IntoIter<K, V>;
-    fn into_iter(self) -> IntoIter<K, V> {
-        IntoIter::new(self.all, self.len)
+    type IntoIter = MapIntoIter<K, V>;
+    fn into_iter(self) -> MapIntoIter<K, V> {
+        MapIntoIter::new(self.directory, self.len)
     }
 }

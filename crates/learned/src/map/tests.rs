@@ -1,22 +1,22 @@
 //! The map beside `BTreeMap`, over many kinds of keys.
 
 use super::*;
-use crate::testing::{KINDS, Rng, key};
+use crate::testing::{KEY_KINDS, LearnedTestRng, key_of_kind};
 use std::collections::BTreeMap;
 
-fn memory_is_bounded(map: &Map<u64, u64>, factor: usize) {
+fn assert_memory_bounded(map: &Map<u64, u64>, factor: usize) {
     let bound = factor * map.len() * 18 + (8 << 10) + 16 * 8;
     assert!(map.memory_bytes() <= bound, "{} bytes for {} entries", map.memory_bytes(), map.len());
 }
 
-fn same(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>) {
-    map.all.check();
+fn assert_same(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>) {
+    map.directory.check();
     assert_eq!(map.len(), model.len());
     assert!(map.iter().map(|(k, &v)| (k, v)).eq(model.iter().map(|(&k, &v)| (k, v))));
     assert!(map.iter().rev().map(|(k, &v)| (k, v)).eq(model.iter().rev().map(|(&k, &v)| (k, v))));
 }
 
-fn ranges_agree(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>, a: u64, b: u64, rng: &mut Rng) {
+fn assert_same_range(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>, a: u64, b: u64, rng: &mut LearnedTestRng) {
     let (a, b) = (a.min(b), a.max(b));
     let pick = |k, n| match n {
         0 => Bound::Included(k),
@@ -40,16 +40,16 @@ fn ranges_agree(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>, a: u64, b: u64,
 }
 
 #[test]
-fn it_is_a_btree_map() {
-    for (k, kind) in KINDS.iter().enumerate() {
+fn map_matches_btree_map() {
+    for (k, kind) in KEY_KINDS.iter().enumerate() {
         for seed in 0..4 {
-            let mut rng = Rng::new(1000 * k as u64 + seed);
+            let mut rng = LearnedTestRng::new(1000 * k as u64 + seed);
             let (mut map, mut model) = (Map::new(), BTreeMap::new());
             // Phases that grow and phases that shrink; keys of other kinds mixed in.
             for i in 0..30_000u64 {
-                let other = KINDS[rng.below(KINDS.len() as u64) as usize];
+                let other = KEY_KINDS[rng.below(KEY_KINDS.len() as u64) as usize];
                 let kind = if seed == 3 && rng.below(10) == 0 { other } else { kind };
-                let now = key(kind, i, &mut rng);
+                let now = key_of_kind(kind, i, &mut rng);
                 let grows = i / 10_000 != 1;
                 // Of those that are there, and near them.
                 let there = model.range(now..).next().map_or(now, |(&k, _)| k);
@@ -67,11 +67,11 @@ fn it_is_a_btree_map() {
                         assert_eq!(map.get_mut(there), model.get_mut(&there));
                         assert_eq!(map.contains(there), model.contains_key(&there));
                     }
-                    _ => ranges_agree(&map, &model, now, there.wrapping_add(rng.next() >> 8), &mut rng),
+                    _ => assert_same_range(&map, &model, now, there.wrapping_add(rng.next() >> 8), &mut rng),
                 }
                 if i % 3000 == 2999 {
-                    same(&map, &model);
-                    memory_is_bounded(&map, 3);
+                    assert_same(&map, &model);
+                    assert_memory_bounded(&map, 3);
                 }
             }
             assert_eq!(map.first().map(|e| e.0), model.keys().next().copied());
@@ -90,45 +90,45 @@ fn it_is_a_btree_map() {
 
 #[test]
 fn memory_stays_bounded_while_loading_and_emptying() {
-    for kind in KINDS {
-        let mut rng = Rng::new(9);
+    for kind in KEY_KINDS {
+        let mut rng = LearnedTestRng::new(9);
         let mut map = Map::new();
         for i in 0..60_000 {
-            map.insert(key(kind, i, &mut rng), i);
+            map.insert(key_of_kind(kind, i, &mut rng), i);
             if i % 1000 == 0 {
-                memory_is_bounded(&map, 2);
+                assert_memory_bounded(&map, 2);
             }
         }
-        map.all.check();
+        map.directory.check();
         // All but every hundredth: leaves that are nearly empty must join.
         let keys: Vec<u64> = map.iter().map(|e| e.0).collect();
         for (i, k) in keys.iter().enumerate().filter(|(i, _)| i % 100 != 0) {
             assert!(map.remove(*k).is_some());
             if i % 1000 == 1 {
-                memory_is_bounded(&map, 3);
+                assert_memory_bounded(&map, 3);
             }
         }
-        map.all.check();
+        map.directory.check();
         assert_eq!(map.len(), keys.len().div_ceil(100));
-        memory_is_bounded(&map, 3);
+        assert_memory_bounded(&map, 3);
     }
 }
 
 #[test]
-fn sorted_loads_are_what_inserts_are() {
-    for kind in KINDS {
+fn from_sorted_matches_inserts() {
+    for kind in KEY_KINDS {
         for n in [0, 1, 2, 1000, 1228, 1229, 40_000] {
-            let mut rng = Rng::new(n);
-            let model: BTreeMap<u64, u64> = (0..n).map(|i| (key(kind, i, &mut rng), i)).collect();
+            let mut rng = LearnedTestRng::new(n);
+            let model: BTreeMap<u64, u64> = (0..n).map(|i| (key_of_kind(kind, i, &mut rng), i)).collect();
             let map = Map::from_sorted(model.clone());
-            same(&map, &model);
-            memory_is_bounded(&map, 2);
+            assert_same(&map, &model);
+            assert_memory_bounded(&map, 2);
         }
         // Out of order from somewhere on.
-        let mut rng = Rng::new(3);
+        let mut rng = LearnedTestRng::new(3);
         let entries: Vec<(u64, u64)> =
-            (0..3000).map(|i| (i, i)).chain((0..3000).map(|i| (key(kind, i, &mut rng), i))).collect();
-        same(&entries.iter().copied().collect(), &entries.iter().copied().collect());
+            (0..3000).map(|i| (i, i)).chain((0..3000).map(|i| (key_of_kind(kind, i, &mut rng), i))).collect();
+        assert_same(&entries.iter().copied().collect(), &entries.iter().copied().collect());
     }
 }
 
@@ -136,12 +136,12 @@ fn sorted_loads_are_what_inserts_are() {
 fn values_are_dropped_once() {
     use std::rc::Rc;
     let one = Rc::new(());
-    let mut rng = Rng::new(5);
+    let mut rng = LearnedTestRng::new(5);
     let mut map = Map::new();
     for i in 0..20_000 {
-        map.insert(key("lognormal", i, &mut rng), one.clone());
+        map.insert(key_of_kind("lognormal", i, &mut rng), one.clone());
         if i % 3 == 0 {
-            map.remove(key("lognormal", i, &mut rng));
+            map.remove(key_of_kind("lognormal", i, &mut rng));
             let some = map.range(rng.next() >> 34..).next().map(|e| e.0);
             some.map(|k| map.remove(k));
         }
@@ -155,7 +155,7 @@ fn values_are_dropped_once() {
 }
 
 #[test]
-fn values_without_size_and_keys_of_other_types() {
+fn zero_sized_values_and_other_key_types_work() {
     let mut set: Map<i16, ()> = Map::new();
     (i16::MIN..=i16::MAX).rev().step_by(3).for_each(|k| assert_eq!(set.insert(k, ()), None));
     assert!(set.iter().map(|e| e.0).is_sorted());

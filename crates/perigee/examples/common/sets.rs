@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 
 /// A number without structure for every number.
-pub fn mix(i: u64) -> u64 {
+pub fn scramble(i: u64) -> u64 {
     let x = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB) ^ x >> 31
 }
 
-enum Kind {
+enum DataSetKind {
     /// A counter, perhaps byte-swapped, or random keys; a ramp, or half random values.
     Made { swapped: bool, random: bool, half: bool },
     /// Records in a file, in a shuffled order.
@@ -18,15 +18,15 @@ enum Kind {
 }
 
 /// Entries by number.
-pub struct Set {
-    kind: Kind,
+pub struct DataSet {
+    kind: DataSetKind,
     n: u64,
 }
 
-impl Set {
+impl DataSet {
     /// By name: see the example `sizes`.
-    pub fn new(name: &str, n: u64) -> std::io::Result<Set> {
-        let made = |swapped, random, half| Set { kind: Kind::Made { swapped, random, half }, n };
+    pub fn new(name: &str, n: u64) -> std::io::Result<DataSet> {
+        let made = |swapped, random, half| DataSet { kind: DataSetKind::Made { swapped, random, half }, n };
         Ok(match name {
             "ascending" => made(false, false, false),
             "swapped" => made(true, false, false),
@@ -36,7 +36,7 @@ impl Set {
         })
     }
 
-    fn file(bytes: Vec<u8>, n: u64) -> Set {
+    fn file(bytes: Vec<u8>, n: u64) -> DataSet {
         let word =
             |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
         let (mut places, mut at) = (Vec::new(), 0);
@@ -45,11 +45,11 @@ impl Set {
             at += 8 + key + value;
         }
         for i in (1..places.len()).rev() {
-            places.swap(i, (mix(i as u64) % (i as u64 + 1)) as usize);
+            places.swap(i, (scramble(i as u64) % (i as u64 + 1)) as usize);
         }
         places.truncate(n as usize);
         let n = places.len() as u64;
-        Set { kind: Kind::File { bytes, places }, n }
+        DataSet { kind: DataSetKind::File { bytes, places }, n }
     }
 
     /// How many there are.
@@ -61,20 +61,20 @@ impl Set {
         (0..self.n).map(|i| self.key(i).len() + self.value(i).len()).sum()
     }
     /// One of them, anyhow.
-    pub fn any(&self, i: u64) -> u64 {
-        mix(i ^ 0x5555) % self.n
+    pub fn random_index(&self, i: u64) -> u64 {
+        scramble(i ^ 0x5555) % self.n
     }
 
     pub fn key(&self, i: u64) -> Cow<'_, [u8]> {
         match &self.kind {
-            Kind::File { bytes, places } => {
+            DataSetKind::File { bytes, places } => {
                 let (at, key, _) = places[i as usize];
                 Cow::Borrowed(&bytes[at..at + key])
             }
-            Kind::Made { random: true, .. } => {
-                Cow::Owned([mix(i).to_be_bytes(), mix(!i).to_be_bytes()].concat())
+            DataSetKind::Made { random: true, .. } => {
+                Cow::Owned([scramble(i).to_be_bytes(), scramble(!i).to_be_bytes()].concat())
             }
-            Kind::Made { swapped, .. } => {
+            DataSetKind::Made { swapped, .. } => {
                 let id = if *swapped { i.swap_bytes() } else { i };
                 Cow::Owned([id.to_be_bytes(), *b"00000000"].concat())
             }
@@ -83,18 +83,18 @@ impl Set {
 
     pub fn value(&self, i: u64) -> Cow<'_, [u8]> {
         match &self.kind {
-            Kind::File { bytes, places } => {
+            DataSetKind::File { bytes, places } => {
                 let (at, key, value) = places[i as usize];
                 Cow::Borrowed(&bytes[at + key..at + key + value])
             }
-            Kind::Made { half: false, .. } => {
+            DataSetKind::Made { half: false, .. } => {
                 Cow::Owned((0..100).map(|n| (i as u8).wrapping_add(n)).collect())
             }
-            Kind::Made { .. } => {
+            DataSetKind::Made { .. } => {
                 let mut v = vec![b'v'; 100];
                 let mut x = i;
                 for chunk in v[..50].chunks_mut(8) {
-                    x = mix(x);
+                    x = scramble(x);
                     chunk.copy_from_slice(&x.to_le_bytes()[..chunk.len()]);
                 }
                 Cow::Owned(v)

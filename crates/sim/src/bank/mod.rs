@@ -1,97 +1,97 @@
 //! `perigee-sim crash`, the part with transactions: clients of a bank over several families, crashed at random I/Os, and every I/O
 //! of short lives. What may be there afterwards say the [`books`].
 
-pub mod books;
-pub mod teller;
+pub mod bank_ledger;
+pub mod client;
 
 use crate::contents::read_all;
-use crate::engine::{PATH, clean};
-use crate::ledger::Owed;
+use crate::engine_target::{PATH, check_report};
+use crate::ledger::RequiredCommits;
 use crate::rng::{Rng, mix};
-use crate::runner::{Case, held};
-use crate::session::{After, When, weaker};
+use crate::runner::{Case, lock_mutex};
+use crate::session::{SessionResult, CrashPoint, weaker_requirement};
 use crate::settings::Settings;
-use books::{Books, FAMILIES};
+use bank_ledger::{BankLedger, FAMILIES};
 use perigee::env::Env;
 use perigee::{Db, Durability};
 use perigee_env::fs::memory::{Crash, SimDisk};
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use teller::{Bank, Teller};
+use client::{Bank, BankClient};
 
 /// One case in so many is a short life, crashed at every I/O.
-const EVERY: u64 = 50;
+const EXHAUSTIVE_INTERVAL: u64 = 50;
 
 /// A life of the bank.
 #[derive(Clone, Debug)]
-struct Life {
+struct BankSession {
     seed: u64,
     settings: Settings,
     clients: usize,
     /// Transactions of each.
     transactions: usize,
-    locked: bool,
-    restless: bool,
-    when: When,
-    crash: Crash,
+    lock_reads: bool,
+    frequent_switches: bool,
+    crash_point: CrashPoint,
+    crash_kind: Crash,
 }
 
 /// One case.
-pub fn one_case(case: &Case, durability: impl Fn(&mut Rng) -> Durability) -> Result<(), String> {
-    let mut rng = Rng::new(mix(case.mixed(), 0xBA2C));
-    let settings = Settings::random(&mut rng).durability(durability(&mut rng));
-    let life = Life {
+pub fn run_case(case: &Case, durability: impl Fn(&mut Rng) -> Durability) -> Result<(), String> {
+    let mut rng = Rng::new(mix(case.case_seed(), 0xBA2C));
+    let settings = Settings::random(&mut rng).with_durability(durability(&mut rng));
+    let life = BankSession {
         seed: rng.next(),
         settings,
         clients: rng.between(1, 4),
         transactions: rng.log_uniform(30) as usize,
-        locked: rng.percent(40),
-        restless: rng.percent(50),
-        when: When::Closed,
-        crash: Crash::Power,
+        lock_reads: rng.percent(40),
+        frequent_switches: rng.percent(50),
+        crash_point: CrashPoint::CleanClose,
+        crash_kind: Crash::Power,
     };
-    if case.number % EVERY == EVERY - 1 { every_point(case, &life) } else { some_lives(case, &mut rng, life) }
+    if case.number % EXHAUSTIVE_INTERVAL == EXHAUSTIVE_INTERVAL - 1 { crash_at_every_io(case, &life) } else { crash_at_random(case, &mut rng, life) }
 }
 
 /// A few lives of one database, each ended by a crash.
-fn some_lives(case: &Case, rng: &mut Rng, pattern: Life) -> Result<(), String> {
-    let books = Arc::new(Mutex::new(Books::new(pattern.clients)));
-    let (mut disk, mut owed) = (SimDisk::new(rng.next()), Owed::Acked);
+fn crash_at_random(case: &Case, rng: &mut Rng, pattern: BankSession) -> Result<(), String> {
+    let books = Arc::new(Mutex::new(BankLedger::new(pattern.clients)));
+    let (mut disk, mut owed) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
     for cycle in 0..rng.pick(&[2, 2, 3]) {
         let reach = (pattern.clients * pattern.transactions * 4 + 10) as u64;
         let when = match rng.below(10) {
-            0 => When::Io(rng.between(1, 24) as u64),
-            1 => When::End,
-            2 if cycle > 0 => When::Closed,
-            _ => When::IoAfterOpen(1 + rng.below(reach)),
+            0 => CrashPoint::Io(rng.between(1, 24) as u64),
+            1 => CrashPoint::WritersDone,
+            2 if cycle > 0 => CrashPoint::CleanClose,
+            _ => CrashPoint::IoAfterOpen(1 + rng.below(reach)),
         };
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let after =
-            Life { seed: rng.next(), when, crash, ..pattern.clone() }.live(case, disk, &books, owed)?;
+            BankSession { seed: rng.next(), crash_point: when, crash_kind: crash, ..pattern.clone() }.run(case, disk, &books, owed)?;
         case.count("bank lives", 1);
         case.count("bank crashes", u64::from(after.crashed));
-        (disk, owed) = (after.disk, after.owed);
+        (disk, owed) = (after.disk, after.required);
     }
-    case.count("bank commits", held(&books).count() as u64);
-    last_look(case, &Life { seed: rng.next(), ..pattern }, disk, &books, owed)
+    case.count("bank commits", lock_mutex(&books).acked_count() as u64);
+    check_final_state(case, &BankSession { seed: rng.next(), ..pattern }, disk, &books, owed)
 }
 
 /// Crashes a short life at every I/O, in both ways.
-fn every_point(case: &Case, pattern: &Life) -> Result<(), String> {
-    let short = Life { transactions: 3, clients: pattern.clients.min(2), ..pattern.clone() };
+fn crash_at_every_io(case: &Case, pattern: &BankSession) -> Result<(), String> {
+    let short = BankSession { transactions: 3, clients: pattern.clients.min(2), ..pattern.clone() };
     let live = |when, crash| {
-        let (books, disk) = (Arc::new(Mutex::new(Books::new(short.clients))), SimDisk::new(short.seed));
-        let after = Life { when, crash, ..short.clone() }.live(case, disk, &books, Owed::Acked)?;
+        let (books, disk) = (Arc::new(Mutex::new(BankLedger::new(short.clients))), SimDisk::new(short.seed));
+        let after = BankSession { crash_point: when, crash_kind: crash, ..short.clone() }.run(case, disk, &books, RequiredCommits::Acked)?;
         Ok::<_, String>((after, books))
     };
-    let (all, open) = live(When::Closed, Crash::Process)?.0.ios;
+    let (all, open) = live(CrashPoint::CleanClose, Crash::Process)?.0.ios;
     for io in open + 1..=all {
         for crash in [Crash::Process, Crash::Power] {
             case.count("bank crash points", 1);
             let (after, books) =
-                live(When::Io(io), crash).map_err(|e| format!("{crash:?} at I/O {io} of {all}: {e}"))?;
-            last_look(case, &short, after.disk, &books, after.owed)
+                live(CrashPoint::Io(io), crash).map_err(|e| format!("{crash:?} at I/O {io} of {all}: {e}"))?;
+            check_final_state(case, &short, after.disk, &books, after.required)
                 .map_err(|e| format!("after {crash:?} at I/O {io} of {all}: {e}"))?;
         }
     }
@@ -99,102 +99,102 @@ fn every_point(case: &Case, pattern: &Life) -> Result<(), String> {
 }
 
 /// Opens, compares, works a little, closes, and looks once more.
-fn last_look(
+fn check_final_state(
     case: &Case,
-    pattern: &Life,
+    pattern: &BankSession,
     mut disk: Arc<SimDisk>,
-    books: &Arc<Mutex<Books>>,
-    mut owed: Owed,
+    books: &Arc<Mutex<BankLedger>>,
+    mut owed: RequiredCommits,
 ) -> Result<(), String> {
     for transactions in [2, 0] {
-        let (when, crash) = (When::Closed, Crash::Power);
+        let (when, crash) = (CrashPoint::CleanClose, Crash::Power);
         let seed = mix(pattern.seed, transactions as u64 + 77);
-        let life = Life { seed, transactions, when, crash, ..pattern.clone() };
-        let after = life.live(case, disk, books, owed)?;
-        (disk, owed) = (after.disk, after.owed);
+        let life = BankSession { seed, transactions, crash_point: when, crash_kind: crash, ..pattern.clone() };
+        let after = life.run(case, disk, books, owed)?;
+        (disk, owed) = (after.disk, after.required);
     }
     Ok(())
 }
 
-impl Life {
+impl BankSession {
     /// Lives it. `owed` is what it must find; `Err` is a broken promise.
-    fn live(
+    fn run(
         &self,
         case: &Case,
         disk: Arc<SimDisk>,
-        books: &Arc<Mutex<Books>>,
-        owed: Owed,
-    ) -> Result<After, String> {
-        case.keep(&format!("before-{:x}", self.seed), &disk.deep_clone());
-        if let When::Io(n) = self.when {
+        books: &Arc<Mutex<BankLedger>>,
+        owed: RequiredCommits,
+    ) -> Result<SessionResult, String> {
+        case.keep_disk(&format!("before-{:x}", self.seed), &disk.deep_clone());
+        if let CrashPoint::Io(n) = self.crash_point {
             disk.crash_at(n);
         }
-        let mut world = World::new(self.seed);
-        if self.restless {
+        let mut world = SimWorld::new(self.seed);
+        if self.frequent_switches {
             world.lock_switch_probability(0.4);
         }
         world
-            .run(disk.clone(), |env| self.root(env, &disk, books, owed))
+            .run(disk.clone(), |env| self.run_in_world(env, &disk, books, owed))
             .map_err(|e| format!("{e}\n  {self:?}"))
     }
 
-    fn root(
+    fn run_in_world(
         &self,
         env: Env,
         disk: &Arc<SimDisk>,
-        books: &Arc<Mutex<Books>>,
-        owed: Owed,
-    ) -> Result<After, String> {
-        let before = disk.io_count();
-        let in_open = |owed| After { in_open: true, ..self.after(disk, owed, before, disk.io_count()) };
+        books: &Arc<Mutex<BankLedger>>,
+        owed: RequiredCommits,
+    ) -> Result<SessionResult, String> {
+        let before = disk.mutating_calls();
+        let in_open = |owed| SessionResult { crashed_in_open: true, ..self.session_result(disk, owed, before, disk.mutating_calls()) };
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
-            Err(_) if disk.crashed() => return Ok(in_open(weaker(owed, self.owed(books)))),
+            Err(_) if disk.crashed() => return Ok(in_open(weaker_requirement(owed, self.required_commits(books)))),
             Err(e) => return Err(format!("open failed: {e}")),
         };
-        let opened = disk.io_count();
-        if let When::IoAfterOpen(n) = self.when {
+        let opened = disk.mutating_calls();
+        if let CrashPoint::IoAfterOpen(n) = self.crash_point {
             disk.crash_at(n);
         }
-        match self.compare(&db, books, owed) {
-            Err(_) if disk.crashed() => return Ok(in_open(weaker(owed, self.owed(books)))),
+        match self.check_recovered(&db, books, owed) {
+            Err(_) if disk.crashed() => return Ok(in_open(weaker_requirement(owed, self.required_commits(books)))),
             other => other?,
         }
-        let bank = match self.bank(db, env, disk, books) {
+        let bank = match self.open_bank(db, env, disk, books) {
             Ok(bank) => bank,
-            Err(_) if disk.crashed() => return Ok(self.after(disk, self.owed(books), before, opened)),
+            Err(_) if disk.crashed() => return Ok(self.session_result(disk, self.required_commits(books), before, opened)),
             Err(e) => return Err(format!("opening the accounts: {e}")),
         };
-        self.work(&bank)?;
-        if let Some(wrong) = held(&bank.wrong).take() {
+        self.run_clients(&bank)?;
+        if let Some(wrong) = lock_mutex(&bank.failure).take() {
             return Err(wrong);
         }
-        if self.when != When::End && !disk.crashed() {
+        if self.crash_point != CrashPoint::WritersDone && !disk.crashed() {
             let closed = bank.db.close();
             if !disk.crashed() {
                 closed.map_err(|e| format!("close failed: {e}"))?;
-                return Ok(self.after(disk, Owed::Acked, before, opened));
+                return Ok(self.session_result(disk, RequiredCommits::Acked, before, opened));
             }
         }
-        Ok(self.after(disk, self.owed(books), before, opened))
+        Ok(self.session_result(disk, self.required_commits(books), before, opened))
     }
 
-    fn compare(&self, db: &Db, books: &Arc<Mutex<Books>>, owed: Owed) -> Result<(), String> {
+    fn check_recovered(&self, db: &Db, books: &Arc<Mutex<BankLedger>>, owed: RequiredCommits) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
-        let judged = held(books).recover(&found, owed);
+        let judged = lock_mutex(books).check_recovered(&found, owed);
         judged.map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}"))?;
         let report = db.verify().map_err(|e| format!("verify: {e}"))?;
-        clean(&report).map_err(|e| format!("verify found: {e}"))
+        check_report(&report).map_err(|e| format!("verify found: {e}"))
     }
 
     /// The bank with its families and accounts.
-    fn bank(
+    fn open_bank(
         &self,
         db: Db,
         env: Env,
         disk: &Arc<SimDisk>,
-        books: &Arc<Mutex<Books>>,
+        books: &Arc<Mutex<BankLedger>>,
     ) -> perigee::Result<Arc<Bank>> {
         let there = db.families();
         for name in FAMILIES.iter().filter(|name| !there.iter().any(|n| n == *name)) {
@@ -206,21 +206,21 @@ impl Life {
             families,
             env,
             disk: Arc::clone(disk),
-            books: Arc::clone(books),
+            ledger: Arc::clone(books),
             durability: self.settings.durability,
-            locked: self.locked,
-            running: (0..self.clients).map(|_| Mutex::default()).collect(),
-            wrong: Mutex::default(),
+            lock_reads: self.lock_reads,
+            running_txns: (0..self.clients).map(|_| Mutex::default()).collect(),
+            failure: Mutex::default(),
         };
         bank.open_accounts()?;
         Ok(Arc::new(bank))
     }
 
-    fn work(&self, bank: &Arc<Bank>) -> Result<(), String> {
+    fn run_clients(&self, bank: &Arc<Bank>) -> Result<(), String> {
         let mut joins = Vec::new();
         for me in (0..self.clients).filter(|_| self.transactions > 0) {
             let (its, seed, n) = (Arc::clone(bank), mix(self.seed, me as u64 + 1), self.transactions);
-            let body = Box::new(move || Teller::new(&its, me, seed).work(n));
+            let body = Box::new(move || BankClient::new(&its, me, seed).run(n));
             let thread = bank.env.spawn.spawn(&format!("client-{me}"), body);
             joins.push(thread.map_err(|e| format!("spawn: {e}"))?);
         }
@@ -231,25 +231,25 @@ impl Life {
     }
 
     /// What a crash of this kind owes.
-    fn owed(&self, books: &Mutex<Books>) -> Owed {
-        match (self.crash, self.settings.durability) {
-            (Crash::Process, _) => Owed::Acked,
+    fn required_commits(&self, books: &Mutex<BankLedger>) -> RequiredCommits {
+        match (self.crash_kind, self.settings.durability) {
+            (Crash::Process, _) => RequiredCommits::Acked,
             (Crash::Power, Durability::Interval(t)) => {
                 let slack = 2 * u64::try_from(t.as_micros()).unwrap_or(u64::MAX / 4) + 5_000;
-                Owed::Durable { before_us: held(books).newest_ack_us().saturating_sub(slack) }
+                RequiredCommits::Durable { before_us: lock_mutex(books).newest_ack_us().saturating_sub(slack) }
             }
-            (Crash::Power, _) => Owed::Durable { before_us: 0 },
+            (Crash::Power, _) => RequiredCommits::Durable { before_us: 0 },
         }
     }
 
-    fn after(&self, disk: &Arc<SimDisk>, owed: Owed, before: u64, opened: u64) -> After {
-        let count = disk.io_count();
-        After {
-            disk: disk.crash_clone(self.seed, self.crash),
-            owed,
+    fn session_result(&self, disk: &Arc<SimDisk>, owed: RequiredCommits, before: u64, opened: u64) -> SessionResult {
+        let count = disk.mutating_calls();
+        SessionResult {
+            disk: disk.crash_clone(self.seed, self.crash_kind),
+            required: owed,
             ios: (count - before, opened - before),
             crashed: disk.crashed(),
-            in_open: false,
+            crashed_in_open: false,
         }
     }
 }

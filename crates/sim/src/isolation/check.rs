@@ -1,9 +1,9 @@
 //! Finds anomalies in a history, by their definitions over dependencies (Adya; item and predicate reads told apart): `ww` to who
 //! overwrote, `wr` to who read, `rw` from who read to who overwrote that, `rt` to who began after the answer.
 
-use super::graph::Graph;
-use super::history::{Did, End, History, Key, Read, Record, Version, Writers};
-use super::precise;
+use super::graph::DependencyGraph;
+use super::history::{ClientOp, TxnEnd, TxnHistory, Key, ReadVersion, TxnRecord, Version, VersionWriters};
+use super::abort_counts;
 use perigee::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub enum Anomaly {
     /// Two transactions read from each other.
     G1c,
     /// One scan saw a part of a commit.
-    Torn,
+    TornScan,
     /// Saw a part of a commit, by two reads.
     Otv,
     /// Saw two moments: a circle with one `rw`.
@@ -33,55 +33,55 @@ pub enum Anomaly {
     /// Write skew over ranges.
     G2,
     /// Missed a commit that was answered before it began.
-    Stale,
+    StaleRead,
     /// In no order of real time.
-    Strict,
+    RealTimeViolation,
     /// Did not read its own write, or what is there at the end is not what was written last.
-    Broken,
+    InconsistentRead,
     /// Written by somebody although it was locked, or read for update at a level that vouches for that.
-    Guard,
+    LockViolation,
     /// A conflict without a reason.
     FalseConflict,
 }
 
 use Anomaly::{
-    Broken, FalseConflict, G0, G1a, G1b, G1c, G2, G2Item, GSingle, Guard, LongFork, Otv, P4, Stale, Strict,
-    Torn,
+    InconsistentRead, FalseConflict, G0, G1a, G1b, G1c, G2, G2Item, GSingle, LockViolation, LongFork, Otv, P4, StaleRead, RealTimeViolation,
+    TornScan,
 };
 
 /// What a level forbids.
-pub fn forbidden(level: Isolation) -> &'static [Anomaly] {
+pub fn forbidden_anomalies(level: Isolation) -> &'static [Anomaly] {
     match level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => {
-            &[G0, G1a, G1b, G1c, Torn, Stale, Broken, Guard, FalseConflict]
+            &[G0, G1a, G1b, G1c, TornScan, StaleRead, InconsistentRead, LockViolation, FalseConflict]
         }
         Isolation::RepeatableRead => &[
             G0,
             G1a,
             G1b,
             G1c,
-            Torn,
+            TornScan,
             Otv,
             GSingle,
             LongFork,
             P4,
             G2Item,
-            Stale,
-            Broken,
-            Guard,
+            StaleRead,
+            InconsistentRead,
+            LockViolation,
             FalseConflict,
         ],
         Isolation::Snapshot => {
-            &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, LongFork, P4, Stale, Broken, Guard, FalseConflict]
+            &[G0, G1a, G1b, G1c, TornScan, Otv, GSingle, LongFork, P4, StaleRead, InconsistentRead, LockViolation, FalseConflict]
         }
         Isolation::Serializable => {
-            &[G0, G1a, G1b, G1c, Torn, Otv, GSingle, LongFork, P4, G2Item, G2, Stale, Strict, Broken, Guard]
+            &[G0, G1a, G1b, G1c, TornScan, Otv, GSingle, LongFork, P4, G2Item, G2, StaleRead, RealTimeViolation, InconsistentRead, LockViolation]
         }
     }
 }
 
 /// What a level allows and a checker that looks must see in enough histories.
-pub fn expected(level: Isolation) -> &'static [Anomaly] {
+pub fn expected_anomalies(level: Isolation) -> &'static [Anomaly] {
     match level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => &[Otv, GSingle, P4, G2Item, G2],
         Isolation::RepeatableRead => &[G2],
@@ -96,99 +96,99 @@ pub type Findings = BTreeMap<(Isolation, Anomaly), String>;
 /// The dependencies by kind.
 pub struct Dependencies {
     levels: Vec<Isolation>,
-    ww: Graph,
-    wr: Graph,
-    rw_item: Graph,
-    rw_range: Graph,
+    ww: DependencyGraph,
+    wr: DependencyGraph,
+    rw_item: DependencyGraph,
+    rw_range: DependencyGraph,
     /// Began after the answer.
-    pub rt: Graph,
+    pub rt: DependencyGraph,
 }
 
 impl Dependencies {
     /// Who overwrote and who read.
-    pub fn dependent(&self) -> Graph {
-        self.ww.with(&self.wr)
+    pub fn ww_wr_edges(&self) -> DependencyGraph {
+        self.ww.union(&self.wr)
     }
     /// From readers of a level to who overwrote what they read.
-    pub fn rw_from(&self, level: Isolation) -> Graph {
-        self.rw_item.with(&self.rw_range).from(|i| self.levels[i] == level)
+    pub fn rw_edges_from(&self, level: Isolation) -> DependencyGraph {
+        self.rw_item.union(&self.rw_range).edges_from(|i| self.levels[i] == level)
     }
 }
 
 /// What is known of a history at hand.
-struct Known<'a> {
-    h: &'a History,
-    writers: Writers,
+struct CheckContext<'a> {
+    h: &'a TxnHistory,
+    writers: VersionWriters,
     /// What each transaction read of others.
-    reads: Vec<Vec<Read>>,
+    reads: Vec<Vec<ReadVersion>>,
 }
 
 /// Finds them all; and counts who was refused at serializable.
-pub fn check(h: &History) -> (Findings, precise::Aborts) {
+pub fn check_history(h: &TxnHistory) -> (Findings, abort_counts::AbortCounts) {
     let mut found = Findings::new();
-    let reads = (0..h.records.len()).map(|i| h.reads(i)).collect();
-    let known = Known { h, writers: writers(h), reads };
-    known.reads_are_of_committed_writes(&mut found);
-    own_writes_are_read(h, &mut found);
-    known.orders_and_end_fit(&mut found);
-    let d = known.dependencies();
+    let reads = (0..h.records.len()).map(|i| h.reads_of_txn(i)).collect();
+    let known = CheckContext { h, writers: version_writers(h), reads };
+    known.check_aborted_reads(&mut found);
+    check_own_reads(h, &mut found);
+    known.check_version_order(&mut found);
+    let d = known.build_dependencies();
     let levels: BTreeSet<Isolation> = d.levels.iter().copied().collect();
-    known.circles(&d, &mut found);
-    levels.iter().for_each(|level| known.circles_of(*level, &d, &mut found));
-    known.lost_updates(&mut found);
-    known.parts_of_commits(&mut found);
-    known.guards(&mut found);
-    if let Some(r) = precise::false_conflict(h) {
-        note(&mut found, FalseConflict, r, || format!("{r:?}"));
+    known.check_cycles(&d, &mut found);
+    levels.iter().for_each(|level| known.check_cycles_at_level(*level, &d, &mut found));
+    known.check_lost_updates(&mut found);
+    known.check_partial_reads(&mut found);
+    known.check_locks(&mut found);
+    if let Some(r) = abort_counts::find_false_conflict(h) {
+        add_finding(&mut found, FalseConflict, r, || format!("{r:?}"));
     }
-    let order = d.dependent().with(&d.rw_from(Isolation::Serializable)).with(&d.rt).closed();
-    let aborts = precise::aborts(h, &known.writers, &known.reads, &order);
+    let order = d.ww_wr_edges().union(&d.rw_edges_from(Isolation::Serializable)).union(&d.rt).transitive_closure();
+    let aborts = abort_counts::count_aborts(h, &known.writers, &known.reads, &order);
     (found, aborts)
 }
 
-fn note(found: &mut Findings, anomaly: Anomaly, r: &Record, example: impl FnOnce() -> String) {
+fn add_finding(found: &mut Findings, anomaly: Anomaly, r: &TxnRecord, example: impl FnOnce() -> String) {
     found.entry((r.level, anomaly)).or_insert_with(example);
 }
 
-fn writers(h: &History) -> Writers {
-    let mut all = Writers::new();
+fn version_writers(h: &TxnHistory) -> VersionWriters {
+    let mut all = VersionWriters::new();
     for (i, r) in h.records.iter().enumerate() {
         let last = r.last_writes();
-        for (key, version) in r.ops.iter().filter_map(Did::write) {
+        for (key, version) in r.ops.iter().filter_map(ClientOp::written_version) {
             all.insert(version, (i, last.get(&key) == Some(&version)));
         }
     }
     all
 }
 
-fn own_writes_are_read(h: &History, found: &mut Findings) {
+fn check_own_reads(h: &TxnHistory, found: &mut Findings) {
     for r in &h.records {
         for (at, did) in r.ops.iter().enumerate() {
-            let seen = |version: Version| if h.erasures.contains(&version) { 0 } else { version };
-            let own = r.own(at);
+            let seen = |version: Version| if h.delete_versions.contains(&version) { 0 } else { version };
+            let own = r.own_writes(at);
             let mine = |key: &Key| own.get(key).map(|(_, version)| seen(*version));
             let wrong = match did {
-                Did::Read(key, version, _) => mine(key).is_some_and(|mine| mine != *version),
-                Did::Scanned(from, to, all, _) => own.range(*from..*to).any(|(key, (_, version))| {
+                ClientOp::Read(key, version, _) => mine(key).is_some_and(|mine| mine != *version),
+                ClientOp::Scan(from, to, all, _) => own.range(*from..*to).any(|(key, (_, version))| {
                     let there = all.iter().find(|(k, _)| k == key).map_or(0, |(_, v)| *v);
                     there != seen(*version)
                 }),
                 _ => false,
             };
             if wrong {
-                note(found, Broken, r, || format!("{r:?} did not read its own write: {did:?}"));
+                add_finding(found, InconsistentRead, r, || format!("{r:?} did not read its own write: {did:?}"));
             }
         }
     }
 }
 
-impl Known<'_> {
-    fn writer(&self, version: Version) -> Option<usize> {
+impl CheckContext<'_> {
+    fn writer_of(&self, version: Version) -> Option<usize> {
         self.writers.get(&version).map(|w| w.0)
     }
 
     /// (Also what a transaction has read that was refused in the end.)
-    fn reads_are_of_committed_writes(&self, found: &mut Findings) {
+    fn check_aborted_reads(&self, found: &mut Findings) {
         let h = self.h;
         for (i, r) in h.records.iter().enumerate() {
             for (key, version, _) in &self.reads[i] {
@@ -196,163 +196,163 @@ impl Known<'_> {
                 match self.writers.get(version) {
                     None if *version == 0 => {}
                     None => {
-                        note(found, G1a, r, || format!("{r:?} read {version} of {key}, which nobody wrote"))
+                        add_finding(found, G1a, r, || format!("{r:?} read {version} of {key}, which nobody wrote"))
                     }
-                    Some((w, _)) if !h.records[*w].committed() => note(found, G1a, r, || from(*w)),
-                    Some((w, false)) if *w != i => note(found, G1b, r, || from(*w)),
+                    Some((w, _)) if !h.records[*w].committed() => add_finding(found, G1a, r, || from(*w)),
+                    Some((w, false)) if *w != i => add_finding(found, G1b, r, || from(*w)),
                     Some(_) => {}
                 }
             }
         }
     }
 
-    fn orders_and_end_fit(&self, found: &mut Findings) {
+    fn check_version_order(&self, found: &mut Findings) {
         let h = self.h;
         let Some(any) = h.records.first() else { return };
-        let keys: BTreeSet<Key> = h.order.keys().chain(h.heard.keys()).chain(h.end.keys()).copied().collect();
+        let keys: BTreeSet<Key> = h.version_order.keys().chain(h.hook_puts.keys()).chain(h.final_versions.keys()).copied().collect();
         for key in keys {
-            let order = h.order.get(&key).map_or(&[][..], |v| v);
+            let order = h.version_order.get(&key).map_or(&[][..], |v| v);
             let puts: Vec<Version> =
-                order.iter().map(|(_, v)| *v).filter(|v| !h.erasures.contains(v)).collect();
-            let heard = h.heard.get(&key).cloned().unwrap_or_default();
+                order.iter().map(|(_, v)| *v).filter(|v| !h.delete_versions.contains(v)).collect();
+            let heard = h.hook_puts.get(&key).cloned().unwrap_or_default();
             if puts != heard {
-                note(found, Broken, any, || {
+                add_finding(found, InconsistentRead, any, || {
                     format!("key {key}: hooks heard {heard:?}, answered was {order:?}")
                 });
             }
-            let last = order.last().map(|(_, v)| *v).filter(|v| !h.erasures.contains(v));
-            if h.end.get(&key).copied() != last {
-                note(found, Broken, any, || {
-                    format!("key {key} ends as {:?} after {order:?}", h.end.get(&key))
+            let last = order.last().map(|(_, v)| *v).filter(|v| !h.delete_versions.contains(v));
+            if h.final_versions.get(&key).copied() != last {
+                add_finding(found, InconsistentRead, any, || {
+                    format!("key {key} ends as {:?} after {order:?}", h.final_versions.get(&key))
                 });
             }
             let mut before: &[Version] = &[];
             for (_, version) in order {
                 let Some(list) = h.lists.get(version) else { continue };
-                let r = &h.records[self.writer(*version).unwrap_or(0)];
+                let r = &h.records[self.writer_of(*version).unwrap_or(0)];
                 if list.split_last().is_none_or(|(_, rest)| rest != before) {
-                    note(found, P4, r, || format!("key {key}: {list:?} came after {before:?}"));
+                    add_finding(found, P4, r, || format!("key {key}: {list:?} came after {before:?}"));
                 }
                 before = list;
             }
         }
     }
 
-    fn dependencies(&self) -> Dependencies {
+    fn build_dependencies(&self) -> Dependencies {
         let (h, n) = (self.h, self.h.records.len());
-        let new = || Graph::new(n);
+        let new = || DependencyGraph::new(n);
         let levels = h.records.iter().map(|r| r.level).collect();
         let mut d = Dependencies { levels, ww: new(), wr: new(), rw_item: new(), rw_range: new(), rt: new() };
         let mut next: BTreeMap<(Key, Version), Version> = BTreeMap::new();
-        for (key, order) in &h.order {
+        for (key, order) in &h.version_order {
             let mut before = 0;
             for (_, version) in order {
                 next.insert((*key, before), *version);
-                if let (Some(a), Some(b)) = (self.writer(before), self.writer(*version)) {
-                    d.ww.add(a, b);
+                if let (Some(a), Some(b)) = (self.writer_of(before), self.writer_of(*version)) {
+                    d.ww.add_edge(a, b);
                 }
                 before = *version;
             }
         }
         for i in (0..n).filter(|i| h.records[*i].committed()) {
             for (key, version, by_range) in &self.reads[i] {
-                if let Some(w) = self.writer(*version) {
-                    d.wr.add(w, i);
+                if let Some(w) = self.writer_of(*version) {
+                    d.wr.add_edge(w, i);
                 }
                 // Of an intermediate version the next is unknown; that is an anomaly of its own.
-                if let Some(w) = next.get(&(*key, *version)).and_then(|v| self.writer(*v)) {
+                if let Some(w) = next.get(&(*key, *version)).and_then(|v| self.writer_of(*v)) {
                     let graph = if *by_range { &mut d.rw_range } else { &mut d.rw_item };
-                    graph.add(i, w);
+                    graph.add_edge(i, w);
                 }
             }
             for j in (0..n).filter(|j| h.records[*j].committed()) {
                 if h.records[i].span.1 < h.records[j].span.0 {
-                    d.rt.add(i, j);
+                    d.rt.add_edge(i, j);
                 }
             }
         }
         d
     }
 
-    fn show(&self, a: usize, b: usize) -> String {
+    fn describe_pair(&self, a: usize, b: usize) -> String {
         format!("{:?} and {:?}", self.h.records[a], self.h.records[b])
     }
 
     /// Circles that no level allows.
-    fn circles(&self, d: &Dependencies, found: &mut Findings) {
-        if let Some(i) = d.ww.clone().closed().circle() {
-            note(found, G0, &self.h.records[i], || self.show(i, i));
+    fn check_cycles(&self, d: &Dependencies, found: &mut Findings) {
+        if let Some(i) = d.ww.clone().transitive_closure().find_cycle() {
+            add_finding(found, G0, &self.h.records[i], || self.describe_pair(i, i));
         }
-        if let Some(i) = d.dependent().closed().circle() {
-            note(found, G1c, &self.h.records[i], || self.show(i, i));
+        if let Some(i) = d.ww_wr_edges().transitive_closure().find_cycle() {
+            add_finding(found, G1c, &self.h.records[i], || self.describe_pair(i, i));
         }
     }
 
     /// Circles over what transactions of one level have read: to others those of weaker levels are writers that read nothing.
-    fn circles_of(&self, level: Isolation, d: &Dependencies, found: &mut Findings) {
-        let dependent = d.dependent();
-        let rw = d.rw_from(level);
-        let in_time = dependent.with(&d.rt).closed();
-        let items = dependent.with(&d.rw_item.from(|i| d.levels[i] == level)).closed();
-        let all = dependent.with(&rw);
-        let in_strict_time = all.with(&d.rt).closed();
-        let all = all.closed();
+    fn check_cycles_at_level(&self, level: Isolation, d: &Dependencies, found: &mut Findings) {
+        let dependent = d.ww_wr_edges();
+        let rw = d.rw_edges_from(level);
+        let in_time = dependent.union(&d.rt).transitive_closure();
+        let items = dependent.union(&d.rw_item.edges_from(|i| d.levels[i] == level)).transitive_closure();
+        let all = dependent.union(&rw);
+        let in_strict_time = all.union(&d.rt).transitive_closure();
+        let all = all.transitive_closure();
         for (a, b) in rw.edges() {
             let r = &self.h.records[a];
-            let by_item = d.rw_item.has(a, b);
-            let before = (0..self.h.records.len()).filter(|c| d.rt.has(*c, a));
-            if before.clone().any(|c| c == b || in_time.has(b, c)) {
-                note(found, Stale, r, || self.show(a, b));
-            } else if in_time.has(b, a) {
-                note(found, GSingle, r, || self.show(a, b));
-            } else if by_item && items.has(b, a) {
-                note(found, G2Item, r, || self.show(a, b));
-            } else if all.has(b, a) {
-                note(found, G2, r, || self.show(a, b));
+            let by_item = d.rw_item.has_edge(a, b);
+            let before = (0..self.h.records.len()).filter(|c| d.rt.has_edge(*c, a));
+            if before.clone().any(|c| c == b || in_time.has_edge(b, c)) {
+                add_finding(found, StaleRead, r, || self.describe_pair(a, b));
+            } else if in_time.has_edge(b, a) {
+                add_finding(found, GSingle, r, || self.describe_pair(a, b));
+            } else if by_item && items.has_edge(b, a) {
+                add_finding(found, G2Item, r, || self.describe_pair(a, b));
+            } else if all.has_edge(b, a) {
+                add_finding(found, G2, r, || self.describe_pair(a, b));
             }
         }
         // Over snapshots no two steps back in time follow each other but in write skew.
-        let forward = dependent.with(&d.rt);
-        if let Some(i) = forward.with(&forward.then(&rw)).closed().circle()
+        let forward = dependent.union(&d.rt);
+        if let Some(i) = forward.union(&forward.compose(&rw)).transitive_closure().find_cycle()
             && !found.contains_key(&(level, GSingle))
         {
-            found.entry((level, LongFork)).or_insert_with(|| self.show(i, i));
+            found.entry((level, LongFork)).or_insert_with(|| self.describe_pair(i, i));
         }
-        if let Some(i) = in_strict_time.circle() {
-            found.entry((level, Strict)).or_insert_with(|| self.show(i, i));
+        if let Some(i) = in_strict_time.find_cycle() {
+            found.entry((level, RealTimeViolation)).or_insert_with(|| self.describe_pair(i, i));
         }
     }
 
     /// The later of two commits that replaced a version which both had read.
-    fn lost_updates(&self, found: &mut Findings) {
+    fn check_lost_updates(&self, found: &mut Findings) {
         let mut replaced: BTreeMap<(Key, Version), usize> = BTreeMap::new();
         for (i, r) in self.h.records.iter().enumerate().filter(|(_, r)| r.committed()) {
             let wrote = r.last_writes();
             let reads = self.reads[i].iter().filter(|(key, _, range)| !range && wrote.contains_key(key));
             for item in reads.map(|(key, version, _)| (*key, *version)).collect::<BTreeSet<_>>() {
                 if let Some(other) = replaced.insert(item, i).filter(|o| *o != i) {
-                    let later = if seq(r) > seq(&self.h.records[other]) { i } else { other };
-                    note(found, P4, &self.h.records[later], || self.show(i, other));
+                    let later = if commit_seq(r) > commit_seq(&self.h.records[other]) { i } else { other };
+                    add_finding(found, P4, &self.h.records[later], || self.describe_pair(i, other));
                 }
             }
         }
     }
 
-    fn parts_of_commits(&self, found: &mut Findings) {
+    fn check_partial_reads(&self, found: &mut Findings) {
         let h = self.h;
         let mut place: BTreeMap<(Key, Version), usize> = BTreeMap::new();
-        for (key, order) in &h.order {
+        for (key, order) in &h.version_order {
             place.extend(order.iter().enumerate().map(|(at, (_, v))| ((*key, *v), at + 1)));
         }
         let at = |key: Key, version: Version| {
             if version == 0 { Some(0) } else { place.get(&(key, version)).copied() }
         };
         // Saw a commit of which another read, at the same time or not, saw less.
-        let part = |i: usize, reads: &[Read]| {
+        let part = |i: usize, reads: &[ReadVersion]| {
             reads.iter().find_map(|(_, version, _)| {
                 let (w, _) = self.writers.get(version).filter(|(w, _)| *w != i)?;
                 let wrote = h.records[*w].last_writes();
-                let less = |(key, seen, _): &&Read| {
+                let less = |(key, seen, _): &&ReadVersion| {
                     let theirs = wrote.get(key).and_then(|v| at(*key, *v));
                     matches!((theirs, at(*key, *seen)), (Some(theirs), Some(seen)) if seen < theirs)
                 };
@@ -360,22 +360,22 @@ impl Known<'_> {
             })
         };
         for (i, r) in h.records.iter().enumerate() {
-            for at in (0..r.ops.len()).filter(|at| matches!(r.ops[*at], Did::Scanned(..))) {
-                if let Some(w) = part(i, &h.read(r, at)) {
-                    note(found, Torn, r, || format!("{r:?} of {:?}", h.records[w]));
+            for at in (0..r.ops.len()).filter(|at| matches!(r.ops[*at], ClientOp::Scan(..))) {
+                if let Some(w) = part(i, &h.reads_of_op(r, at)) {
+                    add_finding(found, TornScan, r, || format!("{r:?} of {:?}", h.records[w]));
                 }
             }
             if let Some(w) = part(i, &self.reads[i]) {
-                note(found, Otv, r, || format!("{r:?} of {:?}", h.records[w]));
+                add_finding(found, Otv, r, || format!("{r:?} of {:?}", h.records[w]));
             }
         }
     }
 
     /// Between a locked read and the commit of its reader nobody wrote who locks, and at levels that vouch for it nobody at all.
-    fn guards(&self, found: &mut Findings) {
+    fn check_locks(&self, found: &mut Findings) {
         let h = self.h;
         for (i, r) in h.records.iter().enumerate() {
-            let End::Committed(commit) = r.end else { continue };
+            let TxnEnd::Committed(commit) = r.end else { continue };
             if r.last_writes().is_empty() {
                 continue;
             }
@@ -383,22 +383,22 @@ impl Known<'_> {
                 let one_moment = r.level >= Isolation::RepeatableRead;
                 let vouched = one_moment && r.level != Isolation::Serializable;
                 let looks = match &r.ops[at] {
-                    Did::Read(_, _, true) => true,
+                    ClientOp::Read(_, _, true) => true,
                     // At a level that reads one moment it may be older than the lock.
-                    Did::Scanned(_, _, _, true) => !one_moment,
+                    ClientOp::Scan(_, _, _, true) => !one_moment,
                     _ => false,
                 };
-                for (key, version, range) in h.read(r, at).into_iter().filter(|_| looks && r.keeps(at)) {
-                    let order = h.order.get(&key).map_or(&[][..], |v| v);
+                for (key, version, range) in h.reads_of_op(r, at).into_iter().filter(|_| looks && r.keeps_lock(at)) {
+                    let order = h.version_order.get(&key).map_or(&[][..], |v| v);
                     let mut behind = order.iter().skip_while(|(_, v)| version != 0 && *v != version);
                     let next = behind.nth(usize::from(version != 0));
                     let rival =
-                        next.filter(|(seq, _)| *seq < commit).and_then(|(_, v)| Some((*v, self.writer(*v)?)));
+                        next.filter(|(seq, _)| *seq < commit).and_then(|(_, v)| Some((*v, self.writer_of(*v)?)));
                     let Some((v, w)) = rival.filter(|(_, w)| *w != i) else { continue };
                     // A gap keeps out who inserts, not who removes.
-                    let kept_out = h.records[w].locks && !(range && h.erasures.contains(&v));
+                    let kept_out = h.records[w].locks && !(range && h.delete_versions.contains(&v));
                     if kept_out || (vouched && !range) {
-                        note(found, Guard, r, || self.show(i, w));
+                        add_finding(found, LockViolation, r, || self.describe_pair(i, w));
                     }
                 }
             }
@@ -406,54 +406,54 @@ impl Known<'_> {
     }
 }
 
-fn seq(r: &Record) -> u64 {
-    if let End::Committed(seq) = r.end { seq } else { 0 }
+fn commit_seq(r: &TxnRecord) -> u64 {
+    if let TxnEnd::Committed(seq) = r.end { seq } else { 0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Record;
+    use super::super::history::TxnRecord;
     use super::*;
 
-    fn record(span: (u64, u64), ops: &[Did]) -> Record {
-        let (level, end) = (Isolation::Snapshot, End::Committed(0));
-        Record { level, locks: false, snapshot: Some(0), ops: ops.to_vec(), end, span }
+    fn record(span: (u64, u64), ops: &[ClientOp]) -> TxnRecord {
+        let (level, end) = (Isolation::Snapshot, TxnEnd::Committed(0));
+        TxnRecord { level, locks: false, snapshot: Some(0), ops: ops.to_vec(), end, span }
     }
-    fn history(records: Vec<Record>, order: &[(Key, &[Version])]) -> History {
+    fn history(records: Vec<TxnRecord>, order: &[(Key, &[Version])]) -> TxnHistory {
         let heard: BTreeMap<Key, Vec<Version>> = order.iter().map(|(k, v)| (*k, v.to_vec())).collect();
         let end = heard.iter().filter_map(|(k, v)| Some((*k, *v.last()?))).collect();
         let numbered = |v: &Vec<Version>| v.iter().map(|v| (u64::from(*v), *v)).collect();
         let order = heard.iter().map(|(k, v)| (*k, numbered(v))).collect();
-        History { records, order, heard, end, ..History::default() }
+        TxnHistory { records, version_order: order, hook_puts: heard, final_versions: end, ..TxnHistory::default() }
     }
-    fn has(h: &History, anomaly: Anomaly) -> bool {
-        check(h).0.contains_key(&(Isolation::Snapshot, anomaly))
+    fn has_anomaly(h: &TxnHistory, anomaly: Anomaly) -> bool {
+        check_history(h).0.contains_key(&(Isolation::Snapshot, anomaly))
     }
 
     #[test]
-    fn a_long_fork_is_no_write_skew() {
+    fn long_fork_is_not_write_skew() {
         let records = vec![
-            record((1, 9), &[Did::Wrote(0, 1)]),
-            record((1, 9), &[Did::Wrote(1, 2)]),
-            record((2, 8), &[Did::Read(0, 1, false), Did::Read(1, 0, false)]),
-            record((2, 8), &[Did::Read(0, 0, false), Did::Read(1, 2, false)]),
+            record((1, 9), &[ClientOp::Write(0, 1)]),
+            record((1, 9), &[ClientOp::Write(1, 2)]),
+            record((2, 8), &[ClientOp::Read(0, 1, false), ClientOp::Read(1, 0, false)]),
+            record((2, 8), &[ClientOp::Read(0, 0, false), ClientOp::Read(1, 2, false)]),
         ];
-        assert!(has(&history(records, &[(0, &[1]), (1, &[2])]), LongFork));
+        assert!(has_anomaly(&history(records, &[(0, &[1]), (1, &[2])]), LongFork));
         let records = vec![
-            record((1, 9), &[Did::Read(1, 0, false), Did::Wrote(0, 1)]),
-            record((1, 9), &[Did::Read(0, 0, false), Did::Wrote(1, 2)]),
+            record((1, 9), &[ClientOp::Read(1, 0, false), ClientOp::Write(0, 1)]),
+            record((1, 9), &[ClientOp::Read(0, 0, false), ClientOp::Write(1, 2)]),
         ];
         let h = history(records, &[(0, &[1]), (1, &[2])]);
-        assert!(has(&h, G2Item) && !has(&h, LongFork));
+        assert!(has_anomaly(&h, G2Item) && !has_anomaly(&h, LongFork));
     }
 
     #[test]
-    fn one_that_was_refused_must_not_have_seen_half_of_a_commit() {
+    fn refused_txn_must_not_see_partial_commit() {
         let mut records = vec![
-            record((1, 4), &[Did::Wrote(0, 1), Did::Wrote(1, 2)]),
-            record((2, 8), &[Did::Read(0, 1, false), Did::Read(1, 0, false)]),
+            record((1, 4), &[ClientOp::Write(0, 1), ClientOp::Write(1, 2)]),
+            record((2, 8), &[ClientOp::Read(0, 1, false), ClientOp::Read(1, 0, false)]),
         ];
-        records[1].end = End::GaveUp;
-        assert!(has(&history(records, &[(0, &[1]), (1, &[2])]), Otv));
+        records[1].end = TxnEnd::RolledBack;
+        assert!(has_anomaly(&history(records, &[(0, &[1]), (1, &[2])]), Otv));
     }
 }

@@ -3,35 +3,35 @@
 
 mod history;
 mod graph;
-mod precise;
+mod abort_counts;
 mod check;
 mod store;
 #[cfg(test)]
-mod toy;
-mod work;
+mod faulty_store;
+mod clients;
 
-use crate::engine::PATH;
+use crate::engine_target::PATH;
 use crate::rng::Rng;
-use crate::runner::{Case, Common, conclude, run_cases};
+use crate::runner::{Case, CommonArgs, print_summary, run_cases};
 use crate::settings::Settings;
-use check::{Anomaly, Findings, check, expected, forbidden};
-use history::{End, History};
+use check::{Anomaly, Findings, check_history, expected_anomalies, forbidden_anomalies};
+use history::{TxnEnd, TxnHistory};
 use perigee::env::Env;
 use perigee::{Db, Isolation};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::sim::World;
-use precise::Aborts;
+use perigee_env::sim::SimWorld;
+use abort_counts::AbortCounts;
 use std::path::Path;
 use std::sync::Arc;
-use store::{Perigee, Store};
-use work::{Plan, Run};
+use store::{PerigeeStore, TxnStore};
+use clients::{RunPlan, ClientRun};
 
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Shared options; a case is one history.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     /// Transactions of each history.
     #[arg(long, default_value_t = 200)]
     pub txns: u64,
@@ -46,9 +46,9 @@ const LEVELS: [(Isolation, &str); 5] = [
 ];
 
 /// With so many histories of a level all that it allows must have been seen.
-const ENOUGH: u64 = 100;
+const HISTORIES_REQUIRED: u64 = 100;
 /// One history in so many is made by real threads.
-const REAL: u64 = 8;
+const REAL_THREADS_INTERVAL: u64 = 8;
 
 /// Runs the command; whether all went well.
 pub fn run(args: &Args) -> bool {
@@ -58,16 +58,16 @@ pub fn run(args: &Args) -> bool {
     for (i, (level, name)) in LEVELS.iter().enumerate() {
         let share = common.cases / LEVELS.len() as u64;
         let first = i as u64 * share;
-        let tally = run_cases("isolation", common, first, share, |case| one_case(case, *level, args.txns));
+        let tally = run_cases("isolation", common, first, share, |case| run_case(case, *level, args.txns));
         if common.case.is_none() {
             println!("{name}: histories {}, {}", tally.cases, tally.counts_line());
         }
-        let enough = common.case.is_none() && tally.cases >= ENOUGH;
-        for anomaly in expected(*level).iter().filter(|a| enough && tally.get(label(**a)) == 0) {
+        let enough = common.case.is_none() && tally.cases >= HISTORIES_REQUIRED;
+        for anomaly in expected_anomalies(*level).iter().filter(|a| enough && tally.get(anomaly_name(**a)) == 0) {
             println!("{name}: allows {anomaly:?}, and none was seen: the checker does not look");
             good = false;
         }
-        if enough && tally.get(REFUSED) > tally.get(BACKWARD) {
+        if enough && tally.get(REFUSED_LABEL) > tally.get(BACKWARD_LABEL) {
             println!("{name}: more were refused than by plain backward validation");
             good = false;
         }
@@ -76,71 +76,71 @@ pub fn run(args: &Args) -> bool {
             break;
         }
     }
-    conclude(&all, if common.case.is_some() { 1 } else { common.cases / 5 * 5 }) && good
+    print_summary(&all, if common.case.is_some() { 1 } else { common.cases / 5 * 5 }) && good
 }
 
 /// Names of counts at serializable, of transactions that wrote something and asked for their commit.
-const ASKED: &str = "of writers";
-const REFUSED: &str = "refused";
-const OVERWRITTEN: &str = "(over a key that they wrote";
-const NEEDED: &str = "needed by a precise validator";
-const BACKWARD: &str = "by backward validation)";
+const COMMITS_LABEL: &str = "of writers";
+const REFUSED_LABEL: &str = "refused";
+const OVERWRITTEN_LABEL: &str = "(over a key that they wrote";
+const NECESSARY_LABEL: &str = "needed by a precise validator";
+const BACKWARD_LABEL: &str = "by backward validation)";
 
-fn label(anomaly: Anomaly) -> &'static str {
+fn anomaly_name(anomaly: Anomaly) -> &'static str {
     match anomaly {
         Anomaly::G0 => "G0",
         Anomaly::G1a => "G1a",
         Anomaly::G1b => "G1b",
         Anomaly::G1c => "G1c",
-        Anomaly::Torn => "torn",
+        Anomaly::TornScan => "torn",
         Anomaly::Otv => "OTV",
         Anomaly::GSingle => "G-single",
         Anomaly::LongFork => "long fork",
         Anomaly::P4 => "P4",
         Anomaly::G2Item => "G2-item",
         Anomaly::G2 => "G2",
-        Anomaly::Stale => "stale",
-        Anomaly::Strict => "strict",
-        Anomaly::Broken => "broken",
-        Anomaly::Guard => "guard",
+        Anomaly::StaleRead => "stale",
+        Anomaly::RealTimeViolation => "strict",
+        Anomaly::InconsistentRead => "broken",
+        Anomaly::LockViolation => "guard",
         Anomaly::FalseConflict => "false conflict",
     }
 }
 
-fn one_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
-    let mut rng = Rng::new(case.mixed());
+fn run_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
+    let mut rng = Rng::new(case.case_seed());
     let (settings, seed) = (Settings::random(&mut rng), rng.next());
     let disk = SimDisk::new(seed);
     let mut body = |env: Env| {
         let db = Db::open(Path::new(PATH), settings.options(env.clone())).map_err(|e| e.to_string())?;
-        let store = Perigee::new(db.clone(), &settings.family)?;
+        let store = PerigeeStore::new(db.clone(), &settings.family)?;
         // Prepared transactions, also those rolled back later, are reasons that the history does not show.
         let two_phases = case.number % 3 == 1;
-        let store = if two_phases { store.in_two_phases(Arc::clone(&env.clock), seed) } else { store };
-        let plan = Plan::random(&mut rng, level, txns);
-        let (mut found, mut aborts) = examine(
+        let store = if two_phases { store.with_two_phase_commit(Arc::clone(&env.clock), seed) } else { store };
+        let plan = RunPlan::random(&mut rng, level, txns);
+        let (mut found, mut aborts) = run_and_check(
             Box::new(store),
             env,
             plan,
             |h| {
                 case.count("transactions", h.records.len() as u64);
                 case.count("committed", h.records.iter().filter(|r| r.committed()).count() as u64);
-                let refused = h.records.iter().filter(|r| matches!(r.end, End::Refused(_)));
+                let refused = h.records.iter().filter(|r| matches!(r.end, TxnEnd::Conflict(_)));
                 case.count("conflicts", refused.count() as u64);
             },
             &mut rng,
         )?;
         if two_phases {
             found.retain(|(_, anomaly), _| *anomaly != Anomaly::FalseConflict);
-            aborts = Aborts::default();
+            aborts = AbortCounts::default();
         }
         db.close().map_err(|e| format!("close: {e}"))?;
-        judge(case, level, &found, aborts)
+        check_level(case, level, &found, aborts)
     };
-    let done = if case.number % REAL == 0 {
+    let done = if case.number % REAL_THREADS_INTERVAL == 0 {
         body(Env { fs: disk, ..Env::real() })
     } else {
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         world.lock_switch_probability(0.3);
         world.run(disk, body)
     };
@@ -148,52 +148,52 @@ fn one_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
 }
 
 /// Makes a history and looks for what is wrong with it.
-fn examine(
-    store: Box<dyn Store>,
+fn run_and_check(
+    store: Box<dyn TxnStore>,
     env: Env,
-    plan: Plan,
-    look: impl FnOnce(&History),
+    plan: RunPlan,
+    look: impl FnOnce(&TxnHistory),
     rng: &mut Rng,
-) -> Result<(Findings, Aborts), String> {
-    let run = Arc::new(Run::new(store, env, plan));
-    let history = Run::perform(&run, rng)?;
+) -> Result<(Findings, AbortCounts), String> {
+    let run = Arc::new(ClientRun::new(store, env, plan));
+    let history = ClientRun::run_clients(&run, rng)?;
     look(&history);
-    Ok(check(&history))
+    Ok(check_history(&history))
 }
 
-fn broken(found: &Findings) -> Option<String> {
-    let bad = found.iter().find(|((level, anomaly), _)| forbidden(*level).contains(anomaly));
+fn describe_violation(found: &Findings) -> Option<String> {
+    let bad = found.iter().find(|((level, anomaly), _)| forbidden_anomalies(*level).contains(anomaly));
     bad.map(|((level, anomaly), example)| format!("{anomaly:?} at {level:?}: {example}"))
 }
 
-fn judge(case: &Case, level: Isolation, found: &Findings, aborts: Aborts) -> Result<(), String> {
-    found.keys().filter(|(of, _)| *of == level).for_each(|(_, anomaly)| case.count(label(*anomaly), 1));
+fn check_level(case: &Case, level: Isolation, found: &Findings, aborts: AbortCounts) -> Result<(), String> {
+    found.keys().filter(|(of, _)| *of == level).for_each(|(_, anomaly)| case.count(anomaly_name(*anomaly), 1));
     if matches!(level, Isolation::RepeatableRead | Isolation::Snapshot) {
         // Said also if there is none.
-        case.count(label(Anomaly::FalseConflict), 0);
+        case.count(anomaly_name(Anomaly::FalseConflict), 0);
     }
     if level == Isolation::Serializable {
-        let Aborts { asked, refused, overwritten, needed, backward } = aborts;
-        let counts = [ASKED, REFUSED, OVERWRITTEN, NEEDED, BACKWARD].into_iter();
+        let AbortCounts { commits: asked, refused, overwritten, necessary: needed, backward_validation: backward } = aborts;
+        let counts = [COMMITS_LABEL, REFUSED_LABEL, OVERWRITTEN_LABEL, NECESSARY_LABEL, BACKWARD_LABEL].into_iter();
         counts.zip([asked, refused, overwritten, needed, backward]).for_each(|(what, n)| case.count(what, n));
     }
-    broken(found).map_or(Ok(()), Err)
+    describe_violation(found).map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::toy::{MISTAKES, Mistake, Toy};
+    use super::faulty_store::{MISTAKES, Mistake, FaultyStore};
     use super::*;
 
     /// Whether the toy shows what its level forbids in one of so many histories.
     fn is_caught(mistake: Mistake, level: Isolation, histories: u64) -> bool {
         (0..histories).any(|seed| {
             let mut rng = Rng::new(crate::rng::mix(77, seed));
-            let world = World::new(rng.next());
+            let world = SimWorld::new(rng.next());
             let found = world.run(SimDisk::new(1), |env| {
-                let toy = Toy::new(mistake, Arc::clone(&env.clock));
-                let plan = Plan::random(&mut rng, level, 100);
-                examine(Box::new(toy), env, plan, |_| {}, &mut rng).map(|(found, _)| broken(&found))
+                let toy = FaultyStore::new(mistake, Arc::clone(&env.clock));
+                let plan = RunPlan::random(&mut rng, level, 100);
+                run_and_check(Box::new(toy), env, plan, |_| {}, &mut rng).map(|(found, _)| describe_violation(&found))
             });
             // A toy that commits what was ended is found out at once.
             found.is_err() || found.is_ok_and(|broken| broken.is_some())
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toy_without_a_mistake_never_is() {
+    fn correct_store_shows_no_anomaly() {
         for (level, _) in LEVELS {
             assert!(!is_caught(Mistake::None, level, 60), "{level:?}");
         }

@@ -1,6 +1,6 @@
 //! What is examined: anything with transactions. Perigee behind that door.
 
-use super::history::{GROUP, Key, RANGES, Version};
+use super::history::{KEYS_PER_GROUP, Key, RANGE_KEYS_START, Version};
 use crate::rng::mix;
 use perigee::{
     CommitOperation, Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode, Slice, Txn,
@@ -17,26 +17,26 @@ use std::time::Duration;
 pub type Value = Vec<Version>;
 
 /// The version that a value was written as.
-pub fn version(value: &[Version]) -> Version {
+pub fn last_version(value: &[Version]) -> Version {
     value.last().copied().unwrap_or(0)
 }
 
 /// Why a call of a transaction did nothing: it has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum TxnError {
     /// Another came first.
     Conflict,
     /// It would have had to wait longer for a lock, or for ever.
-    Locked,
+    LockTimeout,
     /// It was ended from outside.
-    Ended,
+    Aborted,
     /// Something is wrong with the store.
-    Wrong(String),
+    StoreFailure(String),
 }
 
 /// What a transaction is asked to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct TxnSpec {
     /// Its level.
     pub level: Isolation,
     /// It only reads.
@@ -47,7 +47,7 @@ pub struct Kind {
 
 /// What a scan reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Scan {
+pub struct ScanSpec {
     /// From here.
     pub from: Key,
     /// To before here.
@@ -61,75 +61,75 @@ pub struct Scan {
 }
 
 /// Ends a transaction from outside; whether that was in time.
-pub type Handle = Box<dyn Fn() -> bool + Send>;
+pub type AbortHandle = Box<dyn Fn() -> bool + Send>;
 
 /// A transaction.
-pub trait Session {
+pub trait TxnSession {
     /// The value of a key; empty if it is not there. With a lock: for update.
-    fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, Stop>;
+    fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, TxnError>;
     /// The keys of a range, in any order; locked before they are read.
-    fn scan(&mut self, scan: Scan, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, Stop>;
+    fn scan(&mut self, scan: ScanSpec, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, TxnError>;
     /// Writes a key.
-    fn put(&mut self, key: Key, value: &[Version]) -> Result<(), Stop>;
+    fn put(&mut self, key: Key, value: &[Version]) -> Result<(), TxnError>;
     /// Removes the keys from the first to before the second.
-    fn erase(&mut self, from: Key, to: Key) -> Result<(), Stop>;
+    fn delete_range(&mut self, from: Key, to: Key) -> Result<(), TxnError>;
     /// Sets a savepoint.
-    fn savepoint(&mut self, name: usize) -> Result<(), Stop>;
+    fn savepoint(&mut self, name: usize) -> Result<(), TxnError>;
     /// Goes back to it.
-    fn roll_back(&mut self, name: usize) -> Result<(), Stop>;
+    fn rollback_to_savepoint(&mut self, name: usize) -> Result<(), TxnError>;
     /// The number of the commit.
-    fn commit(&mut self) -> Result<u64, Stop>;
+    fn commit(&mut self) -> Result<u64, TxnError>;
     /// Begins anew.
-    fn reset(&mut self) -> Result<(), Stop>;
+    fn reset(&mut self) -> Result<(), TxnError>;
     /// The moment that it reads, if it is one.
     fn snapshot(&self) -> Option<u64>;
     /// To end it.
-    fn handle(&self) -> Handle;
+    fn abort_handle(&self) -> AbortHandle;
 }
 
 /// A store with transactions.
-pub trait Store: Send + Sync {
+pub trait TxnStore: Send + Sync {
     /// Begins one.
-    fn begin(&self, kind: Kind) -> Result<Box<dyn Session + '_>, Stop>;
+    fn begin(&self, kind: TxnSpec) -> Result<Box<dyn TxnSession + '_>, TxnError>;
     /// Writes without a transaction, all at once; the number of the commit.
-    fn write(&self, all: &[(Key, Value)]) -> Result<u64, Stop>;
+    fn write_batch(&self, all: &[(Key, Value)]) -> Result<u64, TxnError>;
     /// Work that changes nothing for readers.
-    fn maintain(&self, what: u64) -> Result<(), Stop>;
+    fn run_maintenance(&self, what: u64) -> Result<(), TxnError>;
     /// The number of the last commit.
-    fn present(&self) -> u64;
+    fn latest_seq(&self) -> u64;
     /// Of each key the versions that were put, in the order of commits, as hooks heard it.
-    fn heard(&self) -> BTreeMap<Key, Vec<Version>>;
+    fn hook_puts(&self) -> BTreeMap<Key, Vec<Version>>;
     /// What is there now.
-    fn end(&self) -> Result<BTreeMap<Key, Version>, Stop>;
+    fn final_versions(&self) -> Result<BTreeMap<Key, Version>, TxnError>;
 }
 
 /// Keys of different families lie side by side, so that transactions are about both; from [`RANGES`] on they lie in one, so that a
 /// range of them is one scan.
 const FAMILIES: usize = 2;
 /// Nobody waits that long but who was forgotten.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Perigee.
-pub struct Perigee {
+pub struct PerigeeStore {
     db: Db,
     families: Vec<Family>,
-    heard: Arc<Mutex<Vec<(u64, Key, Version)>>>,
-    two_phase: Option<TwoPhase>,
+    hook_puts: Arc<Mutex<Vec<(u64, Key, Version)>>>,
+    two_phase: Option<TwoPhaseMode>,
     /// Transactions begun: every fourth has no memory, and is committed as a load.
-    begun: AtomicU64,
+    begun_txns: AtomicU64,
 }
 
 /// How some transactions are prepared first and decided later, most of them for the commit.
-struct TwoPhase {
+struct TwoPhaseMode {
     clock: Arc<dyn Clock>,
     seed: u64,
-    turns: AtomicU64,
+    txn_counter: AtomicU64,
 }
 
-impl TwoPhase {
+impl TwoPhaseMode {
     /// A number of the next transaction, if it is one of them, and noise.
-    fn turn(&self) -> Option<(u64, u64)> {
-        let turn = self.turns.fetch_add(1, Relaxed);
+    fn next_two_phase(&self) -> Option<(u64, u64)> {
+        let turn = self.txn_counter.fetch_add(1, Relaxed);
         let noise = mix(self.seed, turn);
         (noise % 5 < 2).then_some((turn, noise / 5))
     }
@@ -144,26 +144,26 @@ fn decode(value: &[u8]) -> Value {
 }
 
 fn encode_key(key: Key) -> [u8; 2] {
-    [(key / GROUP) as u8, (key % GROUP) as u8]
+    [(key / KEYS_PER_GROUP) as u8, (key % KEYS_PER_GROUP) as u8]
 }
 
 /// Where a range begins or ends: between groups at the prefix, so that a range and the group behind it have no place in common.
-fn bound(key: Key) -> Vec<u8> {
+fn encode_bound(key: Key) -> Vec<u8> {
     let bytes = encode_key(key);
-    if key % GROUP == 0 { bytes[..1].to_vec() } else { bytes.to_vec() }
+    if key % KEYS_PER_GROUP == 0 { bytes[..1].to_vec() } else { bytes.to_vec() }
 }
 
 fn decode_key(key: &[u8]) -> Key {
-    Key::from(key[0]) * GROUP + Key::from(key[1])
+    Key::from(key[0]) * KEYS_PER_GROUP + Key::from(key[1])
 }
 
-fn stop(e: perigee::Error) -> Stop {
+fn to_txn_error(e: perigee::Error) -> TxnError {
     match e.kind() {
         // A deadlock is a conflict that the order of commits does not explain.
-        ErrorKind::Conflict if e.message().contains("deadlock") => Stop::Locked,
-        ErrorKind::Conflict => Stop::Conflict,
-        ErrorKind::Aborted => Stop::Ended,
-        _ => Stop::Wrong(e.to_string()),
+        ErrorKind::Conflict if e.message().contains("deadlock") => TxnError::LockTimeout,
+        ErrorKind::Conflict => TxnError::Conflict,
+        ErrorKind::Aborted => TxnError::Aborted,
+        _ => TxnError::StoreFailure(e.to_string()),
     }
 }
 
@@ -178,7 +178,7 @@ fn last_puts<'a>(operations: impl Iterator<Item = CommitOperation<'a>>) -> BTree
     for operation in operations {
         match operation {
             CommitOperation::Put { sequence, key, value, .. } => {
-                last.insert(decode_key(key), (sequence, version(&decode(value))));
+                last.insert(decode_key(key), (sequence, last_version(&decode(value))));
             }
             CommitOperation::Delete { key, .. } => drop(last.remove(&decode_key(key))),
             CommitOperation::DeleteRange { start, end, .. } => {
@@ -190,9 +190,9 @@ fn last_puts<'a>(operations: impl Iterator<Item = CommitOperation<'a>>) -> BTree
     last
 }
 
-impl Perigee {
+impl PerigeeStore {
     /// With its families, in an open database.
-    pub fn new(db: Db, options: &FamilyOptions) -> Result<Perigee, String> {
+    pub fn new(db: Db, options: &FamilyOptions) -> Result<PerigeeStore, String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let mut families = Vec::new();
         for i in 0..FAMILIES {
@@ -205,44 +205,44 @@ impl Perigee {
             });
             families.push(family);
         }
-        Ok(Perigee { db, families, heard, two_phase: None, begun: AtomicU64::new(0) })
+        Ok(PerigeeStore { db, families, hook_puts: heard, two_phase: None, begun_txns: AtomicU64::new(0) })
     }
     /// The same with two-phase commit here and there.
     #[must_use]
-    pub fn in_two_phases(mut self, clock: Arc<dyn Clock>, seed: u64) -> Perigee {
-        self.two_phase = Some(TwoPhase { clock, seed, turns: AtomicU64::new(0) });
+    pub fn with_two_phase_commit(mut self, clock: Arc<dyn Clock>, seed: u64) -> PerigeeStore {
+        self.two_phase = Some(TwoPhaseMode { clock, seed, txn_counter: AtomicU64::new(0) });
         self
     }
     fn family(&self, key: Key) -> &Family {
-        &self.families[usize::from(key.min(RANGES)) % FAMILIES]
+        &self.families[usize::from(key.min(RANGE_KEYS_START)) % FAMILIES]
     }
 }
 
 struct PerigeeSession<'a> {
-    store: &'a Perigee,
+    store: &'a PerigeeStore,
     txn: Txn,
     /// What it has put, if it has no memory: of such a commit a hook hears no operations.
-    put: Option<BTreeSet<(Key, Version)>>,
+    unreported_puts: Option<BTreeSet<(Key, Version)>>,
 }
 
 impl PerigeeSession<'_> {
     /// Commits; what a hook does not hear is put on its list here.
-    fn commit_at_once(&mut self) -> Result<u64, Stop> {
+    fn commit_one_phase(&mut self) -> Result<u64, TxnError> {
         let mut last = Vec::new();
-        for (key, v) in self.put.iter().flatten() {
-            let value = self.txn.get_untracked(self.store.family(*key), encode_key(*key)).map_err(stop)?;
-            if value.is_some_and(|value| version(&decode(&value)) == *v) {
+        for (key, v) in self.unreported_puts.iter().flatten() {
+            let value = self.txn.get_untracked(self.store.family(*key), encode_key(*key)).map_err(to_txn_error)?;
+            if value.is_some_and(|value| last_version(&decode(&value)) == *v) {
                 last.push((*key, *v));
             }
         }
-        let sequence = self.txn.commit().map_err(stop)?;
-        let mut heard = self.store.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let sequence = self.txn.commit().map_err(to_txn_error)?;
+        let mut heard = self.store.hook_puts.lock().unwrap_or_else(PoisonError::into_inner);
         heard.extend(last.into_iter().map(|(key, v)| (sequence, key, v)));
         Ok(sequence)
     }
 }
 
-fn read_on(iter: Iter, scan: Scan) -> perigee::Result<Vec<(Slice, Slice)>> {
+fn scan_iter(iter: Iter, scan: ScanSpec) -> perigee::Result<Vec<(Slice, Slice)>> {
     let mut iter = iter;
     let mut all = Vec::new();
     while all.len() < scan.limit {
@@ -253,7 +253,7 @@ fn read_on(iter: Iter, scan: Scan) -> perigee::Result<Vec<(Slice, Slice)>> {
 }
 
 /// The same by a cursor, which may be asked to go on after it was moved.
-fn walk_on(mut cursor: Cursor, scan: Scan) -> perigee::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn scan_cursor(mut cursor: Cursor, scan: ScanSpec) -> perigee::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut all = Vec::new();
     if scan.backward {
         cursor.seek_to_last()?
@@ -270,117 +270,117 @@ fn walk_on(mut cursor: Cursor, scan: Scan) -> perigee::Result<Vec<(Vec<u8>, Vec<
     Ok(all)
 }
 
-impl Session for PerigeeSession<'_> {
-    fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, Stop> {
+impl TxnSession for PerigeeSession<'_> {
+    fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, TxnError> {
         let family = self.store.family(key);
         let value = match lock {
             Some(mode) => self.txn.get_for_update(family, encode_key(key), mode),
             None => self.txn.get_pinned(family, encode_key(key)),
         };
-        Ok(value.map_err(stop)?.map(|v| decode(&v)).unwrap_or_default())
+        Ok(value.map_err(to_txn_error)?.map(|v| decode(&v)).unwrap_or_default())
     }
-    fn scan(&mut self, scan: Scan, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, Stop> {
+    fn scan(&mut self, scan: ScanSpec, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, TxnError> {
         let family = self.store.family(scan.from);
-        let range = || bound(scan.from)..bound(scan.to);
+        let range = || encode_bound(scan.from)..encode_bound(scan.to);
         if let Some(mode) = lock {
-            self.txn.lock_range(family, range(), mode).map_err(stop)?;
+            self.txn.lock_range(family, range(), mode).map_err(to_txn_error)?;
         }
         let decoded = |(k, v): &(Vec<u8>, Vec<u8>)| (decode_key(k), decode(v));
         if !scan.prefix && scan.limit % 2 == 0 {
-            let cursor = self.txn.cursor_within(family, range()).map_err(stop)?;
-            return Ok(walk_on(cursor, scan).map_err(stop)?.iter().map(decoded).collect());
+            let cursor = self.txn.cursor_within(family, range()).map_err(to_txn_error)?;
+            return Ok(scan_cursor(cursor, scan).map_err(to_txn_error)?.iter().map(decoded).collect());
         }
         let iter = match scan.prefix {
-            true => self.txn.prefix(family, [(scan.from / GROUP) as u8]),
+            true => self.txn.prefix(family, [(scan.from / KEYS_PER_GROUP) as u8]),
             false => self.txn.range(family, range()),
         };
-        let all = iter.and_then(|iter| read_on(iter, scan)).map_err(stop)?;
+        let all = iter.and_then(|iter| scan_iter(iter, scan)).map_err(to_txn_error)?;
         Ok(all.iter().map(|(k, v)| (decode_key(k), decode(v))).collect())
     }
-    fn put(&mut self, key: Key, value: &[Version]) -> Result<(), Stop> {
+    fn put(&mut self, key: Key, value: &[Version]) -> Result<(), TxnError> {
         let (family, bytes) = (self.store.family(key), encode(value));
         let day = Duration::from_secs(24 * 3600);
-        if let Some(put) = &mut self.put {
-            put.insert((key, version(value)));
+        if let Some(put) = &mut self.unreported_puts {
+            put.insert((key, last_version(value)));
         }
-        match version(value) % 6 {
+        match last_version(value) % 6 {
             0 => self.txn.put_with_ttl(family, encode_key(key), bytes, day),
             _ => self.txn.put(family, encode_key(key), bytes),
         }
-        .map_err(stop)
+        .map_err(to_txn_error)
     }
-    fn erase(&mut self, from: Key, to: Key) -> Result<(), Stop> {
+    fn delete_range(&mut self, from: Key, to: Key) -> Result<(), TxnError> {
         let family = self.store.family(from);
         match to - from {
             1 => self.txn.delete(family, encode_key(from)),
-            GROUP if from % GROUP == 0 => self.txn.delete_prefix(family, [(from / GROUP) as u8]),
-            _ => self.txn.delete_range(family, bound(from)..bound(to)),
+            KEYS_PER_GROUP if from % KEYS_PER_GROUP == 0 => self.txn.delete_prefix(family, [(from / KEYS_PER_GROUP) as u8]),
+            _ => self.txn.delete_range(family, encode_bound(from)..encode_bound(to)),
         }
-        .map_err(stop)
+        .map_err(to_txn_error)
     }
-    fn savepoint(&mut self, name: usize) -> Result<(), Stop> {
-        self.txn.savepoint(name.to_string()).map_err(stop)
+    fn savepoint(&mut self, name: usize) -> Result<(), TxnError> {
+        self.txn.savepoint(name.to_string()).map_err(to_txn_error)
     }
-    fn roll_back(&mut self, name: usize) -> Result<(), Stop> {
-        self.txn.rollback_to(name.to_string()).map_err(stop)
+    fn rollback_to_savepoint(&mut self, name: usize) -> Result<(), TxnError> {
+        self.txn.rollback_to(name.to_string()).map_err(to_txn_error)
     }
-    fn commit(&mut self) -> Result<u64, Stop> {
-        let two_phase = self.store.two_phase.as_ref().filter(|_| self.put.is_none());
-        let turn = two_phase.and_then(|two| Some((two, two.turn()?)));
-        let Some((two, (turn, noise))) = turn else { return self.commit_at_once() };
+    fn commit(&mut self) -> Result<u64, TxnError> {
+        let two_phase = self.store.two_phase.as_ref().filter(|_| self.unreported_puts.is_none());
+        let turn = two_phase.and_then(|two| Some((two, two.next_two_phase()?)));
+        let Some((two, (turn, noise))) = turn else { return self.commit_one_phase() };
         let (db, gid) = (&self.store.db, turn.to_le_bytes());
-        self.txn.prepare(gid).map_err(stop)?;
+        self.txn.prepare(gid).map_err(to_txn_error)?;
         two.clock.sleep_us(noise % 90);
         if noise % 7 > 0 {
-            return db.commit_prepared(gid).map_err(stop);
+            return db.commit_prepared(gid).map_err(to_txn_error);
         }
-        db.rollback_prepared(gid).map_err(stop)?;
-        Err(Stop::Ended)
+        db.rollback_prepared(gid).map_err(to_txn_error)?;
+        Err(TxnError::Aborted)
     }
-    fn reset(&mut self) -> Result<(), Stop> {
-        self.put.iter_mut().for_each(BTreeSet::clear);
-        self.txn.reset().map_err(stop)
+    fn reset(&mut self) -> Result<(), TxnError> {
+        self.unreported_puts.iter_mut().for_each(BTreeSet::clear);
+        self.txn.reset().map_err(to_txn_error)
     }
     fn snapshot(&self) -> Option<u64> {
         self.txn.sequence()
     }
-    fn handle(&self) -> Handle {
+    fn abort_handle(&self) -> AbortHandle {
         let handle = self.txn.handle();
         Box::new(move || handle.abort())
     }
 }
 
-impl Store for Perigee {
-    fn begin(&self, kind: Kind) -> Result<Box<dyn Session + '_>, Stop> {
+impl TxnStore for PerigeeStore {
+    fn begin(&self, kind: TxnSpec) -> Result<Box<dyn TxnSession + '_>, TxnError> {
         let options = TxnOptions::new().isolation(kind.level).read_only(kind.read_only);
         // Serializable ones would know it by stretches: more conflicts than the order of commits explains.
-        let in_files = kind.level < Isolation::Serializable && self.begun.fetch_add(1, Relaxed) % 4 == 3;
+        let in_files = kind.level < Isolation::Serializable && self.begun_txns.fetch_add(1, Relaxed) % 4 == 3;
         let options = if in_files { options.spill_bytes(1) } else { options };
-        let txn = self.db.begin(options.pessimistic(kind.locks).lock_timeout(PATIENCE)).map_err(stop)?;
-        Ok(Box::new(PerigeeSession { store: self, txn, put: in_files.then(BTreeSet::new) }))
+        let txn = self.db.begin(options.pessimistic(kind.locks).lock_timeout(LOCK_TIMEOUT)).map_err(to_txn_error)?;
+        Ok(Box::new(PerigeeSession { store: self, txn, unreported_puts: in_files.then(BTreeSet::new) }))
     }
-    fn write(&self, all: &[(Key, Value)]) -> Result<u64, Stop> {
+    fn write_batch(&self, all: &[(Key, Value)]) -> Result<u64, TxnError> {
         let mut batch = WriteBatch::new();
         for (key, value) in all {
-            batch.put(self.family(*key), encode_key(*key), encode(value)).map_err(stop)?;
+            batch.put(self.family(*key), encode_key(*key), encode(value)).map_err(to_txn_error)?;
         }
         match (&self.two_phase, self.db.write(batch.clone())) {
             // Something of it is prepared.
             (Some(two), Err(e)) if e.kind() == ErrorKind::Conflict => {
                 two.clock.sleep_us(20);
-                self.write(all)
+                self.write_batch(all)
             }
-            (_, done) => done.map_err(stop),
+            (_, done) => done.map_err(to_txn_error),
         }
     }
-    fn maintain(&self, what: u64) -> Result<(), Stop> {
-        if what % 2 == 0 { self.db.flush() } else { self.db.compact() }.map_err(stop)
+    fn run_maintenance(&self, what: u64) -> Result<(), TxnError> {
+        if what % 2 == 0 { self.db.flush() } else { self.db.compact() }.map_err(to_txn_error)
     }
-    fn present(&self) -> u64 {
+    fn latest_seq(&self) -> u64 {
         self.db.latest_seq()
     }
-    fn heard(&self) -> BTreeMap<Key, Vec<Version>> {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn hook_puts(&self) -> BTreeMap<Key, Vec<Version>> {
+        let mut heard = self.hook_puts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         heard.sort_unstable();
         let mut all: BTreeMap<Key, Vec<Version>> = BTreeMap::new();
         heard.into_iter().for_each(|(_, key, v)| all.entry(key).or_default().push(v));
@@ -388,12 +388,12 @@ impl Store for Perigee {
         all.values_mut().for_each(Vec::dedup);
         all
     }
-    fn end(&self) -> Result<BTreeMap<Key, Version>, Stop> {
+    fn final_versions(&self) -> Result<BTreeMap<Key, Version>, TxnError> {
         let mut all = BTreeMap::new();
         for family in &self.families {
-            for entry in family.iter().map_err(stop)? {
-                let (key, value) = entry.map_err(stop)?;
-                all.insert(decode_key(&key), version(&decode(&value)));
+            for entry in family.iter().map_err(to_txn_error)? {
+                let (key, value) = entry.map_err(to_txn_error)?;
+                all.insert(decode_key(&key), last_version(&decode(&value)));
             }
         }
         Ok(all)

@@ -4,12 +4,12 @@
 //! Runs are ordinary tables under ordinary file ids that no manifest names: every byte of them is checksummed, and after
 //! a crash they are orphans like the outputs of any job that did not finish.
 
-pub mod chunk;
-pub mod level;
-pub mod pile;
-pub mod spill;
+pub mod load_buffer;
+pub mod target_level;
+pub mod load_runs;
+pub mod spill_runs;
 
-pub use chunk::Chunk;
-pub use level::target;
-pub use pile::Pile;
-pub use spill::Spill;
+pub use load_buffer::LoadBuffer;
+pub use target_level::target_level;
+pub use load_runs::LoadRunSet;
+pub use spill_runs::SpillRunSet;

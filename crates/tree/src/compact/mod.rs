@@ -2,10 +2,10 @@
 
 pub mod plan;
 pub mod pick;
-mod run;
-pub mod settle;
+mod execute;
+pub mod bottom_seq;
 pub mod model;
 pub mod simulate;
 
-pub use plan::{Plan, Reason, Shape};
-pub use run::compact;
+pub use plan::{CompactionPlan, CompactionReason, TreeShape};
+pub use execute::run_compaction;

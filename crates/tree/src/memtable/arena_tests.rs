@@ -3,8 +3,8 @@
 use super::arena::*;
 
 #[test]
-fn items_keep_their_place() {
-    let s = Slots::new();
+fn items_keep_their_index() {
+    let s = ArenaSlots::new();
     for i in 0..1000u32 {
         assert_eq!(s.push(i * 3).unwrap(), i);
     }
@@ -13,10 +13,10 @@ fn items_keep_their_place() {
 }
 
 #[test]
-fn runs_of_words_never_straddle_a_bucket() {
-    let w = Words::new();
+fn word_runs_never_straddle_a_bucket() {
+    let w = ArenaWords::new();
     for n in 0..5000 {
-        let (i, _) = w.take(7 + n % 13).unwrap();
-        assert_eq!(w.run(i, (7 + n % 13) as usize).len(), (7 + n % 13) as usize);
+        let (i, _) = w.allocate(7 + n % 13).unwrap();
+        assert_eq!(w.word_slice(i, (7 + n % 13) as usize).len(), (7 + n % 13) as usize);
     }
 }

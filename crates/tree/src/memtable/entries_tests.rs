@@ -3,8 +3,8 @@
 use super::entries::*;
 use perigee_base::{EntryKind, SeqNo};
 
-fn node(n: u32) -> Node {
-    Node {
+fn node(n: u32) -> MemtableEntry {
+    MemtableEntry {
         batch: n,
         key: (n.wrapping_mul(7), n % 65_537),
         value: (n.wrapping_mul(7).wrapping_add(n % 65_537), n ^ 0xFFFF_FFFF),
@@ -14,16 +14,16 @@ fn node(n: u32) -> Node {
 }
 
 #[test]
-fn what_goes_in_comes_out() {
+fn pushed_entries_read_back() {
     let e = Entries::new();
     for n in 0..200_000u32 {
         assert_eq!(e.push(&node(n), None).unwrap(), n);
     }
-    assert!((0..200_000).all(|n| e.node(n) == node(n) && e.key(n).2 as u32 == node(n).key.1));
+    assert!((0..200_000).all(|n| e.node(n) == node(n) && e.key_location(n).2 as u32 == node(n).key.1));
 }
 
 #[test]
-fn every_version_is_found_in_few_steps() {
+fn old_version_is_found_in_logarithmic_steps() {
     let e = Entries::new();
     let mut last = None;
     for n in 0..5000u32 {
@@ -31,7 +31,7 @@ fn every_version_is_found_in_few_steps() {
         // A reader far back: a walk from version to version would take minutes at this scale.
         for at in [0, 1, u64::from(n), u64::from(n) * 3, u64::from(n) * 3 + 1, u64::MAX] {
             let want = at.checked_sub(1).map(|a| ((a / 3) as u32).min(n));
-            assert_eq!(e.visible(n, SeqNo(at)), want, "{n} {at}");
+            assert_eq!(e.visible_version(n, SeqNo(at)), want, "{n} {at}");
         }
     }
     let mut steps = 0;

@@ -11,8 +11,8 @@
 //!
 //! Whether two keys are the same is asked of the caller: this room knows no keys.
 
-use super::entries::exhausted;
-use super::sync::{AtomicU32, AtomicU64, words};
+use super::entries::index_memory_exhausted;
+use super::sync::{AtomicU32, AtomicU64, zeroed_words};
 use perigee_base::Result;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,14 +27,14 @@ pub struct HashIndex {
     /// Which table is current.
     current: AtomicU32,
     /// The first table has so many slots, as a power of two.
-    first: u32,
+    first_log2: u32,
     /// Slots in use.
     used: AtomicU32,
 }
 
 /// Where an entry goes, and the entry that was there.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub struct IndexSlot {
     slot: usize,
     /// The newest entry of the same key.
     pub older: Option<u32>,
@@ -47,13 +47,13 @@ impl HashIndex {
         HashIndex {
             tables: [const { OnceLock::new() }; TABLES],
             current: AtomicU32::new(0),
-            first: slots.trailing_zeros().max(2),
+            first_log2: slots.trailing_zeros().max(2),
             used: AtomicU32::new(0),
         }
     }
 
     /// Different keys in it.
-    pub fn keys(&self) -> u64 {
+    pub fn distinct_keys(&self) -> u64 {
         u64::from(self.used.load(Relaxed))
     }
 
@@ -103,9 +103,9 @@ impl HashIndex {
     fn grow(&self) -> Result<u64> {
         let old = self.table().unwrap_or_default();
         let next = if old.is_empty() { 1 } else { self.current.load(Relaxed) + 1 };
-        let len = if old.is_empty() { 1usize << self.first } else { old.len() * 2 };
-        let cell = self.tables.get(next as usize).ok_or_else(exhausted)?;
-        let new = words(len).ok_or_else(exhausted)?;
+        let len = if old.is_empty() { 1usize << self.first_log2 } else { old.len() * 2 };
+        let cell = self.tables.get(next as usize).ok_or_else(index_memory_exhausted)?;
+        let new = zeroed_words(len).ok_or_else(index_memory_exhausted)?;
         for slot in old.iter().map(|s| s.load(Relaxed)).filter(|s| *s != 0) {
             let mut i = (slot >> 32) as usize & (len - 1);
             while new[i].load(Relaxed) != 0 {
@@ -120,13 +120,13 @@ impl HashIndex {
 
     /// What lies in the first slot of a hash: many calls in a row fetch their cache lines side by side.
     #[inline]
-    pub fn touch(&self, hash: u64) -> u64 {
+    pub fn prefetch_slot(&self, hash: u64) -> u64 {
         self.table().map_or(0, |t| t[(hash >> 32) as usize & (t.len() - 1)].load(Relaxed))
     }
 
     /// Where the next entry of a key goes, by the writer, after [`HashIndex::reserve`].
     #[inline]
-    pub fn spot(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> Spot {
+    pub fn find_slot(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> IndexSlot {
         let table = self.table().expect("room was reserved");
         let mask = table.len() - 1;
         let tag = hash >> 32;
@@ -134,10 +134,10 @@ impl HashIndex {
         loop {
             let slot = table[i].load(Relaxed);
             if slot == 0 {
-                return Spot { slot: i, older: None };
+                return IndexSlot { slot: i, older: None };
             }
             if slot >> 32 == tag && same(slot as u32 - 1) {
-                return Spot { slot: i, older: Some(slot as u32 - 1) };
+                return IndexSlot { slot: i, older: Some(slot as u32 - 1) };
             }
             i = (i + 1) & mask;
         }
@@ -145,7 +145,7 @@ impl HashIndex {
 
     /// Puts an entry, which is written, in its place, by the writer.
     #[inline]
-    pub fn put(&self, spot: Spot, hash: u64, entry: u32) {
+    pub fn set_slot(&self, spot: IndexSlot, hash: u64, entry: u32) {
         let table = self.table().expect("room was reserved");
         table[spot.slot].store(hash >> 32 << 32 | (u64::from(entry) + 1), Release);
         if spot.older.is_none() {

@@ -4,7 +4,7 @@ use super::hash::*;
 use std::collections::HashMap;
 
 #[test]
-fn agrees_with_a_map_while_it_grows_also_where_tags_collide() {
+fn matches_map_while_growing_with_tag_collisions() {
     for few_tags in [false, true] {
         let index = HashIndex::new(0);
         let mut model = HashMap::new();
@@ -15,10 +15,10 @@ fn agrees_with_a_map_while_it_grows_also_where_tags_collide() {
             let key = x >> 52;
             let hash = if few_tags { (key % 5) << 32 } else { key.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
             index.reserve(1).unwrap();
-            let spot = index.spot(hash, |e| keys[e as usize] == key);
+            let spot = index.find_slot(hash, |e| keys[e as usize] == key);
             assert_eq!(spot.older, model.get(&key).copied());
             keys.push(key);
-            index.put(spot, hash, entry);
+            index.set_slot(spot, hash, entry);
             model.insert(key, entry);
             if entry % 100 == 0 || entry < 20 {
                 for k in 0..4096u64 {
@@ -27,12 +27,12 @@ fn agrees_with_a_map_while_it_grows_also_where_tags_collide() {
                 }
             }
         }
-        assert_eq!(index.keys(), model.len() as u64);
+        assert_eq!(index.distinct_keys(), model.len() as u64);
     }
 }
 
 #[test]
-fn tables_count_as_they_are_made() {
+fn reserve_reports_new_memory() {
     let index = HashIndex::new(1 << 20);
     assert_eq!((index.reserve(1).unwrap(), index.reserve(1 << 20).unwrap()), (16 << 20, 0));
     let small = HashIndex::new(0);

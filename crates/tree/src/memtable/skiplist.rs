@@ -7,23 +7,23 @@
 //! links excepted; 2. links lead forward in entry order; 3. link 0 reaches every node. Link 0 means "none": index 0
 //! is never handed out by the arena.
 
-use super::arena::Words;
-use super::entries::Node;
+use super::arena::ArenaWords;
+use super::entries::MemtableEntry;
 use super::sync::{AtomicU32, AtomicU64};
-use perigee_base::key::cmp_entry;
-use perigee_base::{EntryKind, KeyOrder, Result, SeqNo};
+use perigee_base::entry::cmp_entry;
+use perigee_base::{EntryKind, KeyComparator, Result, SeqNo};
 use std::cmp::Ordering::Less;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const HEIGHT_MAX: usize = 12;
-const FIXED: usize = 8;
+const NODE_HEADER_WORDS: usize = 8;
 /// Nodes of a lane that are enough to estimate by.
-const LANE_NODES: u64 = 256;
+const LEVEL_SAMPLE_NODES: u64 = 256;
 
 /// The list.
 #[derive(Debug)]
 pub struct SkipList {
-    words: Words,
+    words: ArenaWords,
     head: [AtomicU32; HEIGHT_MAX],
     random: AtomicU64,
 }
@@ -32,14 +32,14 @@ impl SkipList {
     /// Empty.
     pub fn new() -> Self {
         SkipList {
-            words: Words::new(),
+            words: ArenaWords::new(),
             head: std::array::from_fn(|_| AtomicU32::new(0)),
             random: AtomicU64::new(0x9E37_79B9_7F4A_7C15),
         }
     }
 
     /// One of four nodes reaches the next height.
-    fn height(&self) -> usize {
+    fn random_height(&self) -> usize {
         let mut x = self.random.load(Relaxed);
         x ^= x << 13;
         x ^= x >> 7;
@@ -49,15 +49,15 @@ impl SkipList {
     }
 
     fn link(&self, from: u32, level: usize) -> &AtomicU32 {
-        if from == 0 { &self.head[level] } else { self.words.at(from + (FIXED + level) as u32) }
+        if from == 0 { &self.head[level] } else { self.words.word(from + (NODE_HEADER_WORDS + level) as u32) }
     }
 
     /// The node at `i`, which a link named.
     #[inline]
-    pub fn node(&self, i: u32) -> Node {
-        let w = self.words.run(i, FIXED);
+    pub fn node(&self, i: u32) -> MemtableEntry {
+        let w = self.words.word_slice(i, NODE_HEADER_WORDS);
         let word = |n: usize| w[n].load(Relaxed);
-        Node {
+        MemtableEntry {
             batch: word(0),
             key: (word(1), word(2)),
             value: (word(3), word(4)),
@@ -68,12 +68,12 @@ impl SkipList {
 
     /// The last node before (key, seq) on each lane (0: the head), and the first at or after it. That one is no second look
     /// at a link: by then the writer may have put a node between the two, which is before the place that was asked for.
-    fn path<'a>(
+    fn find_path<'a>(
         &self,
         key: &[u8],
         seq: SeqNo,
-        key_of: impl Fn(&Node) -> &'a [u8],
-        order: KeyOrder,
+        key_of: impl Fn(&MemtableEntry) -> &'a [u8],
+        order: KeyComparator,
     ) -> ([u32; HEIGHT_MAX], u32) {
         let mut path = [0u32; HEIGHT_MAX];
         let mut at = 0u32;
@@ -103,14 +103,14 @@ impl SkipList {
     /// Adds a node, by one thread at a time; returns the bytes of memory newly taken.
     pub fn insert<'a>(
         &self,
-        node: &Node,
-        key_of: impl Fn(&Node) -> &'a [u8],
-        order: KeyOrder,
+        node: &MemtableEntry,
+        key_of: impl Fn(&MemtableEntry) -> &'a [u8],
+        order: KeyComparator,
     ) -> Result<u64> {
-        let (path, _) = self.path(key_of(node), node.seq, &key_of, order);
-        let height = self.height();
-        let (at, grown) = self.words.take((FIXED + height) as u32)?;
-        let w = self.words.run(at, FIXED + height);
+        let (path, _) = self.find_path(key_of(node), node.seq, &key_of, order);
+        let height = self.random_height();
+        let (at, grown) = self.words.allocate((NODE_HEADER_WORDS + height) as u32)?;
+        let w = self.words.word_slice(at, NODE_HEADER_WORDS + height);
         let fixed = [
             node.batch,
             node.key.0,
@@ -124,7 +124,7 @@ impl SkipList {
         w.iter().zip(fixed).for_each(|(word, v)| word.store(v, Relaxed));
         for (level, before) in path.iter().enumerate().take(height) {
             let link = self.link(*before, level);
-            w[FIXED + level].store(link.load(Relaxed), Relaxed);
+            w[NODE_HEADER_WORDS + level].store(link.load(Relaxed), Relaxed);
             link.store(at, Release);
         }
         Ok(grown)
@@ -135,24 +135,24 @@ impl SkipList {
         &self,
         key: &[u8],
         seq: SeqNo,
-        key_of: impl Fn(&Node) -> &'a [u8],
-        order: KeyOrder,
+        key_of: impl Fn(&MemtableEntry) -> &'a [u8],
+        order: KeyComparator,
     ) -> Option<u32> {
-        self.some(self.path(key, seq, key_of, order).1)
+        self.non_zero(self.find_path(key, seq, key_of, order).1)
     }
     /// The last node before (key, seq).
     pub fn seek_before<'a>(
         &self,
         key: &[u8],
         seq: SeqNo,
-        key_of: impl Fn(&Node) -> &'a [u8],
-        order: KeyOrder,
+        key_of: impl Fn(&MemtableEntry) -> &'a [u8],
+        order: KeyComparator,
     ) -> Option<u32> {
-        self.some(self.path(key, seq, key_of, order).0[0])
+        self.non_zero(self.find_path(key, seq, key_of, order).0[0])
     }
     /// The first node.
     pub fn first(&self) -> Option<u32> {
-        self.some(self.head[0].load(Acquire))
+        self.non_zero(self.head[0].load(Acquire))
     }
     /// The last node.
     pub fn last(&self) -> Option<u32> {
@@ -166,23 +166,23 @@ impl SkipList {
                 at = next;
             }
         }
-        self.some(at)
+        self.non_zero(at)
     }
     /// The node after `at`.
     pub fn next(&self, at: u32) -> Option<u32> {
-        self.some(self.link(at, 0).load(Acquire))
+        self.non_zero(self.link(at, 0).load(Acquire))
     }
 
-    /// About how many nodes lie at or after `from` and before `to` (`None`: to that end). Exact up to [`LANE_NODES`]; above
+    /// About how many nodes lie at or after `from` and before `to` (`None`: to that end). Exact up to [`LEVEL_SAMPLE_NODES`]; above
     /// that, nodes of a higher lane are counted, of which each stands for a power of four.
-    pub fn count<'a>(
+    pub fn count_between<'a>(
         &self,
         from: Option<(&[u8], SeqNo)>,
         to: Option<(&[u8], SeqNo)>,
-        key_of: impl Fn(&Node) -> &'a [u8],
-        order: KeyOrder,
+        key_of: impl Fn(&MemtableEntry) -> &'a [u8],
+        order: KeyComparator,
     ) -> u64 {
-        let path = from.map_or([0; HEIGHT_MAX], |(key, seq)| self.path(key, seq, &key_of, order).0);
+        let path = from.map_or([0; HEIGHT_MAX], |(key, seq)| self.find_path(key, seq, &key_of, order).0);
         for level in (0..HEIGHT_MAX).rev() {
             let (mut at, mut nodes) = (self.link(path[level], level).load(Acquire), 0u64);
             while at != 0 {
@@ -193,14 +193,14 @@ impl SkipList {
                 nodes += 1;
                 at = self.link(at, level).load(Acquire);
             }
-            if nodes >= LANE_NODES || level == 0 {
+            if nodes >= LEVEL_SAMPLE_NODES || level == 0 {
                 return nodes << (2 * level);
             }
         }
         0
     }
 
-    fn some(&self, i: u32) -> Option<u32> {
+    fn non_zero(&self, i: u32) -> Option<u32> {
         (i != 0).then_some(i)
     }
 }

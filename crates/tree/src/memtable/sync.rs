@@ -4,14 +4,14 @@
 pub use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The words of one entry.
-pub type Record = [AtomicU64; 4];
+pub type EntryRecord = [AtomicU64; 4];
 
 /// `n` zeroed words; `None`: there is no memory. Pages of large ones are not touched.
-pub fn words(n: usize) -> Option<Box<[AtomicU64]>> {
+pub fn zeroed_words(n: usize) -> Option<Box<[AtomicU64]>> {
     bytemuck::try_zeroed_slice_box(n).ok()
 }
 
 /// `n` zeroed records; `None`: there is no memory. Pages of large ones are not touched.
-pub fn records(n: usize) -> Option<Box<[Record]>> {
+pub fn zeroed_records(n: usize) -> Option<Box<[EntryRecord]>> {
     bytemuck::try_zeroed_slice_box(n).ok()
 }

@@ -6,8 +6,8 @@
 
 use crate::get;
 use crate::version::Version;
-use perigee_base::shared::Brief;
-use perigee_base::{EntryRef, Error, LevelNo, Result, Shared, ValueRef, limits};
+use perigee_base::pinned_slice::BytesPreview;
+use perigee_base::{EntryRef, Error, LevelNo, Result, PinnedSlice, ValueRef, limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What becomes of an entry.
@@ -44,7 +44,7 @@ pub struct FilterEntry<'a> {
 
 impl std::fmt::Debug for FilterEntry<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FilterEntry({:?})", Brief(self.key))
+        write!(f, "FilterEntry({:?})", BytesPreview(self.key))
     }
 }
 
@@ -59,14 +59,14 @@ impl FilterEntry<'_> {
     }
     /// The length of the value, known without reading it.
     pub fn value_len(&self) -> u64 {
-        let beside = self.value.beside().map_or(0, |v| v.len() as u64);
-        self.value.apart().map_or(beside, |p| p.value_bytes)
+        let beside = self.value.inline_bytes().map_or(0, |v| v.len() as u64);
+        self.value.vlog_pointer().map_or(beside, |p| p.value_bytes)
     }
     /// The value; read from the value log now if it is stored apart.
-    pub fn value(&self) -> Result<Shared> {
+    pub fn value(&self) -> Result<PinnedSlice> {
         match self.value {
-            ValueRef::Inline(v) | ValueRef::InlineUntil(v, _) => Ok(Shared::from(v.to_vec())),
-            ValueRef::Pointer(p) | ValueRef::PointerUntil(p, _) => get::fetch(self.version, &p),
+            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) => Ok(PinnedSlice::from(v.to_vec())),
+            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) => get::fetch_value(self.version, &p),
             _ => Err(Error::internal("a filter is asked about an entry without a value")),
         }
     }
@@ -74,19 +74,19 @@ impl FilterEntry<'_> {
 
 /// The filter of a rewrite, and where its outputs go.
 #[derive(Clone, Copy)]
-pub struct Filtering<'a> {
+pub struct RewriteFilter<'a> {
     /// The user's code.
     pub filter: &'a dyn CompactionFilter,
     /// The level of the outputs.
     pub level: LevelNo,
 }
 
-impl Filtering<'_> {
+impl RewriteFilter<'_> {
     /// Asks about a put.
     pub fn decide(&self, e: &EntryRef<'_>, version: &Version) -> Result<FilterDecision> {
         let entry = FilterEntry { key: e.key, value: e.value, level: self.level, version };
         let decided = catch_unwind(AssertUnwindSafe(|| self.filter.decide(&entry)))
-            .unwrap_or_else(|panic| Err(Error::internal(format!("it panicked: {}", message(&*panic)))));
+            .unwrap_or_else(|panic| Err(Error::internal(format!("it panicked: {}", panic_message(&*panic)))));
         let decided = decided.and_then(|d| match &d {
             FilterDecision::Change(v) if v.len() > limits::VALUE_BYTES_MAX => {
                 Err(Error::invalid("the new value is too long")
@@ -101,7 +101,7 @@ impl Filtering<'_> {
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

@@ -3,21 +3,21 @@
 
 pub mod collapse;
 pub mod split;
-pub mod place;
-mod again;
-mod later;
-pub mod sink;
-mod whole;
-pub mod pace;
+pub mod value_separation;
+mod output_verification;
+mod deferred_sync;
+pub mod output_writer;
+mod block_pass_through;
+pub mod pacer;
 pub mod filter;
-mod chain;
+mod pending_operands;
 pub mod pipeline;
 
-pub use filter::{CompactionFilter, FilterDecision, FilterEntry, Filtering};
-pub use later::Later;
-pub use pace::{Moved, Pace, Unhindered};
-pub use pipeline::{Counts, Input, Output, Setting, run, write_sorted};
-pub use sink::Created;
+pub use filter::{CompactionFilter, FilterDecision, FilterEntry, RewriteFilter};
+pub use deferred_sync::DeferredSync;
+pub use pacer::{RewriteProgress, RewritePacer, NoPacing};
+pub use pipeline::{RewriteCounts, RewriteInput, RewriteOutput, RewriteContext, run_rewrite, write_sorted};
+pub use output_writer::CreatedFiles;
 
 #[cfg(test)]
 mod tests;

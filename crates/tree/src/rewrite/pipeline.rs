@@ -1,23 +1,23 @@
 //! The road itself: every entry of the source is kept or dropped for a reason, and they are counted.
 
-use super::chain::{Below, Chain, Outcome};
-use super::collapse::{Collapse, RangeCounts, Verdict};
-use super::filter::{FilterDecision, Filtering};
-use super::later::Later;
-use super::pace::{Pace, Quantum};
-use super::place::{Place, Placement};
-use super::sink::{Created, Sink};
-use super::split::Split;
-use super::whole::Whole;
+use super::pending_operands::{OperandBase, PendingOperands, MergeOutcome};
+use super::collapse::{VersionCollapser, RangeTombstoneCounts, EntryVerdict};
+use super::filter::{FilterDecision, RewriteFilter};
+use super::deferred_sync::DeferredSync;
+use super::pacer::{RewritePacer, Quantum};
+use super::value_separation::{SeparationPolicy, ValuePlacement};
+use super::output_writer::{CreatedFiles, OutputWriter};
+use super::split::TableSplitter;
+use super::block_pass_through::BlockPassThrough;
 use crate::get;
-use crate::mvcc::Strata;
+use crate::mvcc::SnapshotStripes;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::cut::Cut;
-use perigee_base::io::Cause;
-use perigee_base::{EntryRef, Error, FileId, Merger, Now, Result, SeqNo, ValueRef};
-use perigee_file::{Fragments, KlogOptions, Shelf};
+use perigee_base::key_boundary::KeyBoundary;
+use perigee_base::io_stats::IoActivity;
+use perigee_base::{EntryRef, Error, FileId, OperandMerger, ExpiryClock, Result, SeqNo, ValueRef};
+use perigee_file::{RangeTombstones, KlogOptions, TableCache};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,66 +25,66 @@ use std::sync::atomic::AtomicU64;
 
 /// For whom a rewrite works, and into what: the same for flush and compaction.
 #[derive(Clone)]
-pub struct Setting<'a> {
+pub struct RewriteContext<'a> {
     /// The current version of the family; separated values of the source are read there.
     pub version: &'a Version,
     /// The readers to respect.
-    pub strata: Strata,
+    pub stripes: SnapshotStripes,
     /// Format of the outputs.
     pub options: KlogOptions,
     /// Values of this length and up are separated.
-    pub threshold: usize,
+    pub separation_threshold: usize,
     /// Bytes at which tables are cut.
     pub target_bytes: u64,
     /// Places, ascending, at which they are cut where they are large enough.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<KeyBoundary>,
     /// Read outputs again before they are believed.
-    pub verify: bool,
+    pub verify_outputs: bool,
     /// Opens and creates files.
-    pub shelf: &'a Shelf,
+    pub table_cache: &'a TableCache,
     /// Where file ids come from.
-    pub ids: &'a AtomicU64,
+    pub next_file_id: &'a AtomicU64,
     /// Whether and how fast it may go on.
-    pub pace: &'a dyn Pace,
+    pub pacer: &'a dyn RewritePacer,
     /// Asked if an entry expires.
-    pub now: &'a dyn Now,
+    pub now: &'a dyn ExpiryClock,
     /// Merges operands; without it they stay what they are.
-    pub merger: Option<Arc<Merger>>,
+    pub merge_operator: Option<Arc<OperandMerger>>,
     /// The user's filter, for compactions.
-    pub filter: Option<Filtering<'a>>,
+    pub filter: Option<RewriteFilter<'a>>,
     /// The number for values that every reader sees and beneath which nothing lies, if they may have one.
-    pub settle: Option<SeqNo>,
+    pub bottom_seq: Option<SeqNo>,
     /// Who syncs the outputs and reads them again, if not the rewrite.
-    pub later: Option<&'a Later>,
+    pub deferred_sync: Option<&'a DeferredSync>,
 }
 
 /// What a rewrite moves.
-pub struct Input {
+pub struct RewriteInput {
     /// Not positioned.
     pub source: MergeCursor,
     /// Below the output lies no older version of any key of the source.
-    pub bottom: bool,
+    pub bottommost: bool,
     /// The range tombstones of all that is in the source.
-    pub ranges: Fragments,
+    pub range_tombstones: RangeTombstones,
     /// Value logs whose values move to a new one.
-    pub relocate: BTreeSet<FileId>,
+    pub relocate_vlogs: BTreeSet<FileId>,
     /// Every entry is written under number 0: the table will get a stamp.
-    pub renumber: bool,
+    pub zero_seqs: bool,
     /// Blocks in which nothing changes may be moved as they are stored.
-    pub whole: bool,
+    pub pass_through_blocks: bool,
     /// Numbers of entries that their transaction has taken back, ascending and apart.
-    pub taken_back: Arc<[Range<u64>]>,
+    pub rolled_back: Arc<[Range<u64>]>,
 }
 
 /// What was made.
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct RewriteOutput {
     /// Tables in key order, synced.
     pub tables: Vec<TableMeta>,
     /// Value logs, synced.
     pub vlogs: Vec<VlogMeta>,
     /// Entry counts.
-    pub counts: Counts,
+    pub counts: RewriteCounts,
     /// Write calls that the files took.
     pub write_calls: u64,
 }
@@ -93,7 +93,7 @@ pub struct Output {
 /// filtered + merged + taken back`. Range
 /// tombstones are counted apart, once for each fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RewriteCounts {
     /// Entries of the source.
     pub read: u64,
     /// Entries written.
@@ -101,94 +101,94 @@ pub struct Counts {
     /// Dropped because a newer version hides them.
     pub shadowed: u64,
     /// Tombstones dropped because nothing is left to hide.
-    pub tombstones: u64,
+    pub obsolete_tombstones: u64,
     /// Expired entries dropped because nothing is left to hide.
     pub expired: u64,
     /// Dropped by the user's filter, with nothing left to hide.
     pub filtered: u64,
     /// Of those written: expired entries that became tombstones.
-    pub buried: u64,
+    pub expired_to_tombstones: u64,
     /// Of those written: entries of blocks that were moved as they were stored.
-    pub moved: u64,
+    pub passed_through: u64,
     /// Dropped because a range tombstone hides them. (Of many in a row most are not read at all, and not counted anywhere.)
     pub covered: u64,
     /// Single deletes and what they cancelled.
     pub cancelled: u64,
     /// Taken back by the transaction that wrote them.
-    pub taken_back: u64,
+    pub rolled_back: u64,
     /// Operands, and what lay below them, that became part of another entry.
     pub merged: u64,
     /// Of those written: operands that the merge operator could not join to what is known of what lies below.
     pub unmerged: u64,
     /// Range tombstones.
-    pub ranges: RangeCounts,
+    pub range_tombstones: RangeTombstoneCounts,
 }
 
 /// Moves every entry of the source. Files are synced, the directory is not. After an error the outputs are worthless and
 /// named in `created`.
-pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Output> {
+pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut CreatedFiles) -> Result<RewriteOutput> {
     let mut source = input.source;
-    let place = Place { threshold: job.threshold, relocate: input.relocate };
-    let unseen = input.whole && !input.renumber && job.filter.is_none() && place.relocate.is_empty();
-    let mut whole = Whole::new(unseen, place.threshold);
-    let order = job.options.order;
-    let split = Split::new(order, job.target_bytes, job.cuts.clone());
-    let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
-    let sink = sink.leaving_syncs_to(job.later);
-    let mut exit = Exit { version: job.version, place, split, sink, renumber: input.renumber };
-    let collapse = Collapse::new(order, job.strata.clone(), input.bottom, job.now);
-    let mut collapse = collapse.with_ranges(input.ranges).settling(job.settle).without(input.taken_back);
-    let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
-    let (ranges, of_ranges) = collapse.ranges();
-    counts.ranges = of_ranges;
-    let ranges = if input.renumber { ranges.under(SeqNo::ZERO) } else { ranges };
-    exit.sink.set_ranges(ranges.joined(order));
-    let mut held: Option<Held> = None;
-    let mut chain = Chain::default();
+    let place = SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs: input.relocate_vlogs };
+    let unseen = input.pass_through_blocks && !input.zero_seqs && job.filter.is_none() && place.relocate_vlogs.is_empty();
+    let mut whole = BlockPassThrough::new(unseen, place.threshold);
+    let order = job.options.comparator;
+    let split = TableSplitter::new(order, job.target_bytes, job.cuts.clone());
+    let sink = OutputWriter::new(job.table_cache, job.next_file_id, job.options.clone(), job.verify_outputs, created);
+    let sink = sink.with_deferred_sync(job.deferred_sync);
+    let mut exit = RewriteWriter { version: job.version, separation: place, split, sink, zero_seqs: input.zero_seqs };
+    let collapse = VersionCollapser::new(order, job.stripes.clone(), input.bottommost, job.now);
+    let mut collapse = collapse.with_ranges(input.range_tombstones).with_bottom_seq(job.bottom_seq).without_rolled_back(input.rolled_back);
+    let (mut counts, mut quantum) = (RewriteCounts::default(), Quantum::default());
+    let (ranges, of_ranges) = collapse.output_ranges();
+    counts.range_tombstones = of_ranges;
+    let ranges = if input.zero_seqs { ranges.with_seq(SeqNo::ZERO) } else { ranges };
+    exit.sink.set_range_tombstones(ranges.coalesce(order));
+    let mut held: Option<HeldSingleDelete> = None;
+    let mut chain = PendingOperands::default();
     // Below the last version of a key.
-    let end = if input.bottom { Below::Nothing } else { Below::Unknown };
+    let end = if input.bottommost { OperandBase::Absent } else { OperandBase::Unknown };
     // What a job before this one left to pay.
-    job.pace.step(quantum.take(exit.sink.taken()))?;
+    job.pacer.throttle(quantum.take(exit.sink.written_and_memory_bytes()))?;
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {
-            match job.pace.step(quantum.take(exit.sink.taken())) {
-                Err(_) if bug::on(Bug::InstallCancelled) => break,
+            match job.pacer.throttle(quantum.take(exit.sink.written_and_memory_bytes())) {
+                Err(_) if bug::is_active(Bug::InstallCancelled) => break,
                 go_on => go_on?,
             }
         }
-        if !chain.is_empty() && !chain.is_of(order, source.key()) {
-            merge(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
+        if !chain.is_empty() && !chain.is_for_key(order, source.key()) {
+            emit_operands(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
         }
         if held.is_none()
             && chain.is_empty()
-            && let Some(s) = whole.step(&mut source, (&mut collapse, &mut exit.split, &mut exit.sink))?
+            && let Some(s) = whole.pass_block(&mut source, (&mut collapse, &mut exit.split, &mut exit.sink))?
         {
-            counts.moved += s.entries;
+            counts.passed_through += s.entries;
             counts.read += s.entries;
             counts.written += s.entries;
             quantum.add_all(s.entries, s.bytes);
             continue;
         }
         counts.read += 1;
-        let another = source.on_another_key();
+        let another = source.key_changed();
         let mut entry = source.entry();
-        quantum.add(moved_bytes(&entry));
-        let (mut verdict, new_key) = collapse.judge(&entry, another);
-        chain.next(new_key);
+        quantum.add(key_and_inline_bytes(&entry));
+        let (mut verdict, new_key) = collapse.classify(&entry, another);
+        chain.begin_entry(new_key);
         if let Some(single) = held.take() {
-            if matches!(verdict, Verdict::Cancel | Verdict::Replace) {
+            if matches!(verdict, EntryVerdict::CancelPair | EntryVerdict::ReplaceHeld) {
                 counts.cancelled += 1;
-            } else if verdict == Verdict::Deletes || (verdict == Verdict::Shadowed && !new_key) {
-                held = Some(Held { plain: single.plain || verdict == Verdict::Deletes, ..single });
+            } else if verdict == EntryVerdict::HeldBecomesDelete || (verdict == EntryVerdict::Shadowed && !new_key) {
+                held = Some(HeldSingleDelete { is_delete: single.is_delete || verdict == EntryVerdict::HeldBecomesDelete, ..single });
             } else {
-                exit.write(single.entry(), single.new_key)?;
+                exit.write_entry(single.entry(), single.new_key)?;
                 counts.written += 1;
             }
         }
-        if !chain.is_empty() || matches!(verdict, Verdict::Operand | Verdict::Base | Verdict::NoBase) {
+        if !chain.is_empty() || matches!(verdict, EntryVerdict::Operand | EntryVerdict::MergeBase | EntryVerdict::NoMergeBase) {
             let rest = (&job, &collapse, &mut exit, &mut counts);
-            match below(&mut chain, &entry, (verdict, new_key), rest)? {
+            match resolve_operands(&mut chain, &entry, (verdict, new_key), rest)? {
                 Some(then) => verdict = then,
                 None => {
                     source.step()?;
@@ -197,61 +197,61 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
             }
         }
         let decided = match &job.filter {
-            Some(f) if verdict == Verdict::Keep && !chain.is_over() && collapse.may_filter(&entry) => {
+            Some(f) if verdict == EntryVerdict::Keep && !chain.has_emitted() && collapse.is_filterable(&entry) => {
                 f.decide(&entry, job.version)?
             }
             _ => FilterDecision::Keep,
         };
-        if decided == FilterDecision::Drop && collapse.spends(&entry) {
+        if decided == FilterDecision::Drop && collapse.can_drop_tombstone(&entry) {
             counts.filtered += 1;
             source.step()?;
             continue;
         }
-        entry.value = filtered(&decided, entry.value);
+        entry.value = apply_decision(&decided, entry.value);
         match verdict {
-            Verdict::Hold => {
-                held = Some(Held { key: entry.key.to_vec(), seq: entry.seq, new_key, plain: false });
+            EntryVerdict::HoldSingleDelete => {
+                held = Some(HeldSingleDelete { key: entry.key.to_vec(), seq: entry.seq, new_key, is_delete: false });
             }
-            Verdict::Cancel => counts.cancelled += 1,
-            Verdict::Covered => {
+            EntryVerdict::CancelPair => counts.cancelled += 1,
+            EntryVerdict::Covered => {
                 counts.covered += 1;
-                if let Some((end, seq)) = collapse.way_out() {
-                    source.leave(end, seq)?;
+                if let Some((end, seq)) = collapse.seek_past_tombstone() {
+                    source.seek_past(end, seq)?;
                     continue;
                 }
             }
-            Verdict::Shadowed | Verdict::Deletes => counts.shadowed += 1,
-            Verdict::TakenBack => counts.taken_back += 1,
-            Verdict::SpentTombstone => counts.tombstones += 1,
-            Verdict::Expired => counts.expired += 1,
-            Verdict::Operand | Verdict::Base | Verdict::NoBase => {
+            EntryVerdict::Shadowed | EntryVerdict::HeldBecomesDelete => counts.shadowed += 1,
+            EntryVerdict::RolledBack => counts.rolled_back += 1,
+            EntryVerdict::SpentTombstone => counts.obsolete_tombstones += 1,
+            EntryVerdict::Expired => counts.expired += 1,
+            EntryVerdict::Operand | EntryVerdict::MergeBase | EntryVerdict::NoMergeBase => {
                 return Err(Error::internal("a rewrite has forgotten operands"));
             }
-            Verdict::Keep if bug::on(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
-            Verdict::Keep | Verdict::Replace | Verdict::Bury => {
-                if verdict == Verdict::Bury {
-                    entry.value = ValueRef::None;
-                    counts.buried += 1;
+            EntryVerdict::Keep if bug::is_active(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
+            EntryVerdict::Keep | EntryVerdict::ReplaceHeld | EntryVerdict::ConvertToTombstone => {
+                if verdict == EntryVerdict::ConvertToTombstone {
+                    entry.value = ValueRef::Tombstone;
+                    counts.expired_to_tombstones += 1;
                 }
                 // Below operands that went on it keeps its number: that must be smaller than theirs.
-                let seq = if chain.is_over() { entry.seq } else { collapse.settled(&entry) };
-                exit.write(EntryRef { seq, ..entry }, new_key)?;
+                let seq = if chain.has_emitted() { entry.seq } else { collapse.output_seq(&entry) };
+                exit.write_entry(EntryRef { seq, ..entry }, new_key)?;
                 counts.written += 1;
             }
         }
         source.step()?;
     }
     if let Some(single) = held.take() {
-        exit.write(single.entry(), single.new_key)?;
+        exit.write_entry(single.entry(), single.new_key)?;
         counts.written += 1;
     }
-    merge(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
+    emit_operands(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
     let mut sink = exit.sink;
     sink.finish()?;
     // What is finished is not thrown away because somebody cancels now, and nobody waits with it in hand.
-    job.pace.done(quantum.take(sink.taken()));
+    job.pacer.record_final(quantum.take(sink.written_and_memory_bytes()));
     check_counts(&counts, &sink)?;
-    Ok(Output {
+    Ok(RewriteOutput {
         tables: std::mem::take(&mut sink.tables),
         vlogs: std::mem::take(&mut sink.vlogs),
         counts,
@@ -261,100 +261,100 @@ pub fn run(input: Input, job: Setting<'_>, created: &mut Created) -> Result<Outp
 
 /// An operand, or what comes below operands that wait. What it is to be treated as now; `None`: it waits, or became a part of
 /// another entry.
-fn below(
-    chain: &mut Chain,
+fn resolve_operands(
+    chain: &mut PendingOperands,
     entry: &EntryRef<'_>,
-    (verdict, new_key): (Verdict, bool),
-    (job, collapse, exit, counts): (&Setting<'_>, &Collapse<'_>, &mut Exit<'_, '_>, &mut Counts),
-) -> Result<Option<Verdict>> {
-    if verdict == Verdict::Operand && chain.has(entry.seq) && !new_key {
+    (verdict, new_key): (EntryVerdict, bool),
+    (job, collapse, exit, counts): (&RewriteContext<'_>, &VersionCollapser<'_>, &mut RewriteWriter<'_, '_>, &mut RewriteCounts),
+) -> Result<Option<EntryVerdict>> {
+    if verdict == EntryVerdict::Operand && chain.is_duplicate(entry.seq) && !new_key {
         counts.shadowed += 1;
         return Ok(None);
     }
-    if verdict == Verdict::Base && chain.has(entry.seq) && chain.take_back() {
+    if verdict == EntryVerdict::MergeBase && chain.is_duplicate(entry.seq) && chain.pop_last() {
         counts.shadowed += 1;
     }
-    if verdict == Verdict::Operand {
-        let stratum = collapse.stratum(entry.seq);
-        if !chain.is_in(stratum) && !bug::on(Bug::FoldAcrossSnapshot) {
-            merge(chain, Below::Unknown, job, collapse, exit, counts)?;
+    if verdict == EntryVerdict::Operand {
+        let stratum = collapse.stripe_of(entry.seq);
+        if !chain.is_in_stripe(stratum) && !bug::is_active(Bug::FoldAcrossSnapshot) {
+            emit_operands(chain, OperandBase::Unknown, job, collapse, exit, counts)?;
         }
         chain.push(entry, stratum, new_key);
-        if chain.is_long() {
-            match chain.resolve(job.merger.as_deref(), Below::Unknown, job.version)? {
-                Outcome::Operand(joined) => {
+        if chain.should_join_early() {
+            match chain.resolve(job.merge_operator.as_deref(), OperandBase::Unknown, job.version)? {
+                MergeOutcome::Operand(joined) => {
                     counts.merged += chain.len() as u64 - 1;
-                    chain.replace(&joined);
+                    chain.replace_all(&joined);
                 }
-                _ => drop(merge(chain, Below::Unknown, job, collapse, exit, counts)?),
+                _ => drop(emit_operands(chain, OperandBase::Unknown, job, collapse, exit, counts)?),
             }
         }
         return Ok(None);
     }
     let below = match verdict {
-        Verdict::Base => Below::Value(entry.value),
-        Verdict::NoBase | Verdict::Hold | Verdict::SpentTombstone | Verdict::Expired | Verdict::Covered => {
-            Below::Nothing
+        EntryVerdict::MergeBase => OperandBase::Value(entry.value),
+        EntryVerdict::NoMergeBase | EntryVerdict::HoldSingleDelete | EntryVerdict::SpentTombstone | EntryVerdict::Expired | EntryVerdict::Covered => {
+            OperandBase::Absent
         }
-        _ => Below::Unknown,
+        _ => OperandBase::Unknown,
     };
-    let merged = merge(chain, below, job, collapse, exit, counts)?;
-    let spent = collapse.spends(entry);
+    let merged = emit_operands(chain, below, job, collapse, exit, counts)?;
+    let spent = collapse.can_drop_tombstone(entry);
     Ok(match verdict {
-        Verdict::Base | Verdict::NoBase if merged => {
+        EntryVerdict::MergeBase | EntryVerdict::NoMergeBase if merged => {
             counts.merged += 1;
             None
         }
-        Verdict::Base => Some(Verdict::Keep),
-        Verdict::NoBase if entry.value.is_tombstone() => {
-            Some(if spent { Verdict::SpentTombstone } else { Verdict::Keep })
+        EntryVerdict::MergeBase => Some(EntryVerdict::Keep),
+        EntryVerdict::NoMergeBase if entry.value.is_tombstone() => {
+            Some(if spent { EntryVerdict::SpentTombstone } else { EntryVerdict::Keep })
         }
-        Verdict::NoBase => Some(if spent { Verdict::Expired } else { Verdict::Bury }),
+        EntryVerdict::NoMergeBase => Some(if spent { EntryVerdict::Expired } else { EntryVerdict::ConvertToTombstone }),
         other => Some(other),
     })
 }
 
 /// The operands that wait go on, if there are any; whether as a value.
-fn merge(
-    chain: &mut Chain,
-    below: Below<'_>,
-    job: &Setting<'_>,
-    collapse: &Collapse<'_>,
-    exit: &mut Exit<'_, '_>,
-    counts: &mut Counts,
+fn emit_operands(
+    chain: &mut PendingOperands,
+    below: OperandBase<'_>,
+    job: &RewriteContext<'_>,
+    collapse: &VersionCollapser<'_>,
+    exit: &mut RewriteWriter<'_, '_>,
+    counts: &mut RewriteCounts,
 ) -> Result<bool> {
     if chain.is_empty() {
         return Ok(false);
     }
-    let (n, new_key) = (chain.len() as u64, chain.begins());
-    let outcome = chain.resolve(job.merger.as_deref(), below, job.version)?;
+    let (n, new_key) = (chain.len() as u64, chain.starts_key());
+    let outcome = chain.resolve(job.merge_operator.as_deref(), below, job.version)?;
     let bytes = match &outcome {
-        Outcome::Value(bytes) | Outcome::Operand(bytes) => bytes,
-        Outcome::AsTheyAre => {
+        MergeOutcome::Value(bytes) | MergeOutcome::Operand(bytes) => bytes,
+        MergeOutcome::Unmerged => {
             for (i, e) in chain.entries().enumerate() {
-                exit.write(e, new_key && i == 0)?;
+                exit.write_entry(e, new_key && i == 0)?;
             }
             counts.written += n;
-            counts.unmerged += if n > 1 || !matches!(below, Below::Unknown) { n } else { 0 };
+            counts.unmerged += if n > 1 || !matches!(below, OperandBase::Unknown) { n } else { 0 };
             chain.clear(true);
             return Ok(false);
         }
     };
-    let is_value = matches!(outcome, Outcome::Value(_));
+    let is_value = matches!(outcome, MergeOutcome::Value(_));
     let value = if is_value { ValueRef::Inline(bytes) } else { ValueRef::Operand(bytes) };
-    let e = EntryRef { key: chain.key(), seq: chain.newest(), value };
+    let e = EntryRef { key: chain.key(), seq: chain.newest_seq(), value };
     let decided = match &job.filter {
-        Some(f) if is_value && !chain.is_over() && collapse.may_filter(&e) => f.decide(&e, job.version)?,
+        Some(f) if is_value && !chain.has_emitted() && collapse.is_filterable(&e) => f.decide(&e, job.version)?,
         _ => FilterDecision::Keep,
     };
     counts.merged += n - 1;
-    if decided == FilterDecision::Drop && collapse.spends(&e) {
+    if decided == FilterDecision::Drop && collapse.can_drop_tombstone(&e) {
         counts.filtered += 1;
     } else {
-        let e = EntryRef { value: filtered(&decided, e.value), ..e };
+        let e = EntryRef { value: apply_decision(&decided, e.value), ..e };
         // Below operands that went on it keeps its number: that must be smaller than theirs.
-        let seq = if chain.is_over() { e.seq } else { collapse.settled(&e) };
-        exit.write(EntryRef { seq, ..e }, new_key)?;
+        let seq = if chain.has_emitted() { e.seq } else { collapse.output_seq(&e) };
+        exit.write_entry(EntryRef { seq, ..e }, new_key)?;
         counts.written += 1;
     }
     chain.clear(!is_value);
@@ -362,42 +362,42 @@ fn merge(
 }
 
 /// The value after the filter's decision.
-fn filtered<'a>(decided: &'a FilterDecision, value: ValueRef<'a>) -> ValueRef<'a> {
+fn apply_decision<'a>(decided: &'a FilterDecision, value: ValueRef<'a>) -> ValueRef<'a> {
     match (decided, value.expiry()) {
         (FilterDecision::Keep, _) => value,
-        (FilterDecision::Drop, _) => ValueRef::None,
+        (FilterDecision::Drop, _) => ValueRef::Tombstone,
         (FilterDecision::Change(v), None) => ValueRef::Inline(v),
-        (FilterDecision::Change(v), Some(x)) => ValueRef::InlineUntil(v, x),
+        (FilterDecision::Change(v), Some(x)) => ValueRef::InlineExpiring(v, x),
     }
 }
 
 /// The end of the road alone, for entries that are in order already, each key once: nothing is dropped.
 pub fn write_sorted<'e>(
     entries: impl Iterator<Item = EntryRef<'e>>,
-    job: Setting<'_>,
-    created: &mut Created,
-) -> Result<Output> {
-    let place = Place { threshold: job.threshold, relocate: BTreeSet::new() };
-    let mut split = Split::new(job.options.order, job.target_bytes, job.cuts.clone());
-    let sink = Sink::new(job.shelf, job.ids, job.options.clone(), job.verify, created);
-    let mut sink = sink.leaving_syncs_to(job.later);
-    let (mut counts, mut quantum) = (Counts::default(), Quantum::default());
+    job: RewriteContext<'_>,
+    created: &mut CreatedFiles,
+) -> Result<RewriteOutput> {
+    let place = SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs: BTreeSet::new() };
+    let mut split = TableSplitter::new(job.options.comparator, job.target_bytes, job.cuts.clone());
+    let sink = OutputWriter::new(job.table_cache, job.next_file_id, job.options.clone(), job.verify_outputs, created);
+    let mut sink = sink.with_deferred_sync(job.deferred_sync);
+    let (mut counts, mut quantum) = (RewriteCounts::default(), Quantum::default());
     for entry in entries {
         if quantum.is_full() {
-            job.pace.step(quantum.take(sink.taken()))?;
+            job.pacer.throttle(quantum.take(sink.written_and_memory_bytes()))?;
         }
         counts.read += 1;
-        quantum.add(moved_bytes(&entry));
-        let (table_bytes, index_bytes) = sink.pending();
-        if let Some(at) = split.cut(entry.key, true, table_bytes, index_bytes) {
-            sink.cut(at)?;
+        quantum.add(key_and_inline_bytes(&entry));
+        let (table_bytes, index_bytes) = sink.pending_bytes();
+        if let Some(at) = split.cut_before(entry.key, true, table_bytes, index_bytes) {
+            sink.finish_table(at)?;
         }
-        write(job.version, &place, &mut sink, entry)?;
+        write_entry(job.version, &place, &mut sink, entry)?;
         counts.written += 1;
     }
     sink.finish()?;
     check_counts(&counts, &sink)?;
-    Ok(Output {
+    Ok(RewriteOutput {
         tables: std::mem::take(&mut sink.tables),
         vlogs: std::mem::take(&mut sink.vlogs),
         counts,
@@ -406,65 +406,65 @@ pub fn write_sorted<'e>(
 }
 
 /// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is written.
-fn moved_bytes(e: &EntryRef<'_>) -> u64 {
-    let value = e.value.beside().map_or(0, <[u8]>::len);
+fn key_and_inline_bytes(e: &EntryRef<'_>) -> u64 {
+    let value = e.value.inline_bytes().map_or(0, <[u8]>::len);
     (e.key.len() + value) as u64
 }
 
 /// Where entries leave the road.
-struct Exit<'x, 's> {
+struct RewriteWriter<'x, 's> {
     version: &'x Version,
-    place: Place,
-    split: Split,
-    sink: Sink<'s>,
+    separation: SeparationPolicy,
+    split: TableSplitter,
+    sink: OutputWriter<'s>,
     /// Every entry goes under number 0.
-    renumber: bool,
+    zero_seqs: bool,
 }
 
-impl Exit<'_, '_> {
+impl RewriteWriter<'_, '_> {
     /// Writes an entry, behind a cut if one is due; `new_key`: it begins a key.
-    fn write(&mut self, e: EntryRef<'_>, new_key: bool) -> Result<()> {
-        let (table_bytes, index_bytes) = self.sink.pending();
-        if let Some(at) = self.split.cut(e.key, new_key, table_bytes, index_bytes) {
-            self.sink.cut(at)?;
+    fn write_entry(&mut self, e: EntryRef<'_>, new_key: bool) -> Result<()> {
+        let (table_bytes, index_bytes) = self.sink.pending_bytes();
+        if let Some(at) = self.split.cut_before(e.key, new_key, table_bytes, index_bytes) {
+            self.sink.finish_table(at)?;
         }
-        let seq = if self.renumber { SeqNo::ZERO } else { e.seq };
-        write(self.version, &self.place, &mut self.sink, EntryRef { seq, ..e })
+        let seq = if self.zero_seqs { SeqNo::ZERO } else { e.seq };
+        write_entry(self.version, &self.separation, &mut self.sink, EntryRef { seq, ..e })
     }
 }
 
-fn write(version: &Version, place: &Place, sink: &mut Sink<'_>, e: EntryRef<'_>) -> Result<()> {
-    let value = match (place.of(&e.value), e.value.beside(), e.value.apart()) {
-        (Placement::Separate, Some(v), _) => e.value.with_pointer(sink.separate(v)?),
-        (Placement::Relocate, _, Some(p)) => {
-            let v = get::fetch_for(version, &p, Cause::Compaction)?;
+fn write_entry(version: &Version, place: &SeparationPolicy, sink: &mut OutputWriter<'_>, e: EntryRef<'_>) -> Result<()> {
+    let value = match (place.placement(&e.value), e.value.inline_bytes(), e.value.vlog_pointer()) {
+        (ValuePlacement::Separate, Some(v), _) => e.value.with_pointer(sink.write_to_vlog(v)?),
+        (ValuePlacement::Relocate, _, Some(p)) => {
+            let v = get::fetch_value_with_cause(version, &p, IoActivity::Compaction)?;
             if v.len() < place.threshold {
-                return sink.add(EntryRef { value: e.value.with_bytes(&v), ..e });
+                return sink.add_entry(EntryRef { value: e.value.with_bytes(&v), ..e });
             }
-            e.value.with_pointer(sink.separate(&v)?)
+            e.value.with_pointer(sink.write_to_vlog(&v)?)
         }
         _ => e.value,
     };
-    sink.add(EntryRef { value, ..e })
+    sink.add_entry(EntryRef { value, ..e })
 }
 
 /// What went in came out, or was dropped for a reason.
-fn check_counts(c: &Counts, sink: &Sink<'_>) -> Result<()> {
+fn check_counts(c: &RewriteCounts, sink: &OutputWriter<'_>) -> Result<()> {
     let in_tables: u64 = sink.tables.iter().map(|t| t.summary.entries).sum();
     let dropped = c.shadowed
-        + c.tombstones
+        + c.obsolete_tombstones
         + c.expired
         + c.covered
         + c.cancelled
         + c.filtered
         + c.merged
-        + c.taken_back;
-    if (c.read != c.written + dropped || c.written != in_tables) && !bug::on(Bug::LoseLastEntry) {
+        + c.rolled_back;
+    if (c.read != c.written + dropped || c.written != in_tables) && !bug::is_active(Bug::LoseLastEntry) {
         return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
     }
     let ranges: u64 = sink.tables.iter().filter_map(|t| t.summary.ranges.as_ref()).map(|r| r.count).sum();
-    if ranges != sink.ranges_expected() && !bug::on(Bug::RangeLostAtCut) {
-        let (c, expected) = (c.ranges, sink.ranges_expected());
+    if ranges != sink.ranges_expected() && !bug::is_active(Bug::RangeLostAtCut) {
+        let (c, expected) = (c.range_tombstones, sink.ranges_expected());
         return Err(Error::internal(format!(
             "a rewrite lost range tombstones: {c:?}, {ranges} of {expected}"
         )));
@@ -473,17 +473,17 @@ fn check_counts(c: &Counts, sink: &Sink<'_>) -> Result<()> {
 }
 
 /// A single delete that waits for its put.
-struct Held {
+struct HeldSingleDelete {
     key: Vec<u8>,
     seq: SeqNo,
     new_key: bool,
     /// It became a delete.
-    plain: bool,
+    is_delete: bool,
 }
 
-impl Held {
+impl HeldSingleDelete {
     fn entry(&self) -> EntryRef<'_> {
-        let value = if self.plain { ValueRef::None } else { ValueRef::Single };
+        let value = if self.is_delete { ValueRef::Tombstone } else { ValueRef::SingleDelete };
         EntryRef { key: &self.key, seq: self.seq, value }
     }
 }

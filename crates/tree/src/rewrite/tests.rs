@@ -1,67 +1,67 @@
 //! Merges that move blocks as they lie, against merges that look at every entry.
 
 use super::*;
-use crate::compact::{Plan, Reason, compact};
+use crate::compact::{CompactionPlan, CompactionReason, run_compaction};
 use crate::flush::flush;
-use crate::mvcc::Strata;
-use crate::scan::{MergeCursor, RunCursor, Source};
-use crate::version::Opener;
+use crate::mvcc::SnapshotStripes;
+use crate::scan::{MergeCursor, RunCursor, SourceCursor};
+use crate::version::FileOpener;
 use crate::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
-use perigee_base::cut::{Cut, CutRef};
-use perigee_base::expiry::Frozen;
-use perigee_base::{Expiry, FamilyId, KeyOrder, LevelNo, Result, RunId, SeqNo};
+use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
+use perigee_base::expiry::FixedClock;
+use perigee_base::{Expiry, FamilyId, KeyComparator, LevelNo, Result, RunId, SeqNo};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::{Fs, OpenDir};
-use perigee_file::log::{Batch, Op, Ops};
-use perigee_file::{BlockCache, Compression, KlogOptions, Shelf};
+use perigee_env::{Fs, DirOpenMode};
+use perigee_file::log::{Batch, BatchOp, BatchOps};
+use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-struct Tables(Shelf);
+struct TestOpener(TableCache);
 
-impl Opener for Tables {
-    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Ok(Arc::new(Table { meta: meta.clone(), reader: self.0.klog(meta.id, meta.summary.bytes)? }))
+impl FileOpener for TestOpener {
+    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        Ok(Arc::new(Table { meta: meta.clone(), reader: self.0.klog_reader(meta.id, meta.summary.bytes)? }))
     }
-    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
-        Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog(meta.id, meta.bytes)? }))
+    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
+        Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog_reader(meta.id, meta.bytes)? }))
     }
 }
 
-struct World {
-    tables: Tables,
+struct RewriteFixture {
+    tables: TestOpener,
     ids: AtomicU64,
     version: Version,
-    order: KeyOrder,
+    comparator: KeyComparator,
     seq: u64,
     random: u64,
     snapshots: Vec<SeqNo>,
     threshold: usize,
-    cuts: Vec<Cut>,
+    cuts: Vec<KeyBoundary>,
     target_bytes: u64,
-    settle: bool,
+    use_bottom_seq: bool,
 }
 
-impl World {
-    fn new(seed: u64, order: KeyOrder) -> World {
-        let dir = SimDisk::new(seed).open_dir(Path::new("/db"), OpenDir::CreateIfMissing).unwrap();
-        let shelf = Shelf::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
-        World {
-            tables: Tables(shelf),
+impl RewriteFixture {
+    fn new(seed: u64, order: KeyComparator) -> RewriteFixture {
+        let dir = SimDisk::new(seed).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
+        let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
+        RewriteFixture {
+            tables: TestOpener(shelf),
             ids: AtomicU64::new(1),
             version: Version::empty(order),
-            order,
+            comparator: order,
             seq: 0,
             random: seed * 2 + 1,
             snapshots: Vec::new(),
             threshold: usize::MAX,
             cuts: Vec::new(),
             target_bytes: 8 << 10,
-            settle: false,
+            use_bottom_seq: false,
         }
     }
-    fn below(&mut self, n: u64) -> u64 {
+    fn random_below(&mut self, n: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -70,81 +70,81 @@ impl World {
 
     /// Keys of a stretch, every `step`-th of them; now and then something other than a put.
     fn flush(&mut self, keys: std::ops::Range<u64>, step: usize, odd: u64) {
-        let memtable = Arc::new(Memtable::new(self.order));
+        let memtable = Arc::new(Memtable::new(self.comparator));
         let kinds = [2, 250][self.seq as usize % 4 / 3];
         for k in keys.clone().step_by(step) {
             let mut b = Batch::new();
             let key = format!("key{k:06}").into_bytes();
-            let len = 20 + self.below(30) as usize;
-            let value: Vec<u8> = (0..len).map(|_| self.below(kinds) as u8).collect();
-            match if odd == 0 { 9 } else { self.below(odd) } {
+            let len = 20 + self.random_below(30) as usize;
+            let value: Vec<u8> = (0..len).map(|_| self.random_below(kinds) as u8).collect();
+            match if odd == 0 { 9 } else { self.random_below(odd) } {
                 0 => b.delete(FamilyId(0), &key).unwrap(),
-                1 => b.put_until(FamilyId(0), &key, &value, Expiry(40 + self.below(20))).unwrap(),
+                1 => b.put_expiring(FamilyId(0), &key, &value, Expiry(40 + self.random_below(20))).unwrap(),
                 2 => b.single_delete(FamilyId(0), &key).unwrap(),
                 3 => {
-                    let end = format!("key{:06}", k + 1 + self.below(40)).into_bytes();
-                    b.delete_range(FamilyId(0), CutRef::Before(&key), CutRef::Before(&end)).unwrap();
+                    let end = format!("key{:06}", k + 1 + self.random_below(40)).into_bytes();
+                    b.delete_range(FamilyId(0), KeyBoundaryRef::Before(&key), KeyBoundaryRef::Before(&end)).unwrap();
                 }
                 _ => b.put(FamilyId(0), &key, &value).unwrap(),
             }
             self.seq += 1;
             let f = b.finish();
-            let ops: Vec<(Op, SeqNo)> =
-                Ops::new(&f.buf, f.payload()).map(|op| (op.unwrap(), SeqNo(self.seq))).collect();
+            let ops: Vec<(BatchOp, SeqNo)> =
+                BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), SeqNo(self.seq))).collect();
             memtable.insert(&Arc::new(f.buf), 0, &ops).unwrap();
         }
         let run = RunId(self.seq);
-        let (edit, _) = flush(&memtable, run, self.setting(), &mut Created::default()).unwrap();
+        let (edit, _) = flush(&memtable, run, self.context(), &mut CreatedFiles::default()).unwrap();
         self.install(&edit);
     }
 
-    fn setting(&self) -> Setting<'_> {
-        Setting {
+    fn context(&self) -> RewriteContext<'_> {
+        RewriteContext {
             version: &self.version,
-            strata: Strata::new(self.snapshots.clone(), SeqNo(self.seq)),
+            stripes: SnapshotStripes::new(self.snapshots.clone(), SeqNo(self.seq)),
             options: KlogOptions {
                 database: 1,
                 family: FamilyId(0),
-                order: self.order,
+                comparator: self.comparator,
                 block_bytes: 256,
-                compression: Compression::Lz4,
+                compression: CompressionMethod::Lz4,
                 filter_bits: 10,
             },
-            threshold: self.threshold,
+            separation_threshold: self.threshold,
             target_bytes: self.target_bytes,
             cuts: Vec::new(),
-            verify: true,
-            shelf: &self.tables.0,
-            ids: &self.ids,
-            pace: &Unhindered,
-            now: &Frozen(50),
-            merger: None,
+            verify_outputs: true,
+            table_cache: &self.tables.0,
+            next_file_id: &self.ids,
+            pacer: &NoPacing,
+            now: &FixedClock(50),
+            merge_operator: None,
             filter: None,
-            settle: self.settle.then_some(SeqNo(self.seq)),
-            later: None,
+            bottom_seq: self.use_bottom_seq.then_some(SeqNo(self.seq)),
+            deferred_sync: None,
         }
     }
     fn install(&mut self, edit: &VersionEdit) {
         self.version = self.version.apply(edit, &self.tables).unwrap();
     }
 
-    fn merge(&self, reason: Reason) -> (VersionEdit, Output) {
+    fn merge(&self, reason: CompactionReason) -> (VersionEdit, RewriteOutput) {
         let inputs = self.version.tables().map(|(level, _, t)| (level, t.meta.id)).collect();
-        let plan = Plan { cuts: self.cuts.clone(), ..Plan::merge(reason, inputs, LevelNo(6)) };
-        compact(&plan, self.setting(), &mut Created::default()).unwrap()
+        let plan = CompactionPlan { cuts: self.cuts.clone(), ..CompactionPlan::merge(reason, inputs, LevelNo(6)) };
+        run_compaction(&plan, self.context(), &mut CreatedFiles::default()).unwrap()
     }
 
     /// The entries of the version that an edit makes.
-    fn content(&self, edit: &VersionEdit) -> Vec<String> {
+    fn contents(&self, edit: &VersionEdit) -> Vec<String> {
         let version = self.version.apply(edit, &self.tables).unwrap();
-        let of = |r: &Arc<_>| Source::Run(RunCursor::new(Arc::clone(r), self.order, false));
-        let mut c = MergeCursor::new(self.order, version.runs().map(of).collect());
+        let of = |r: &Arc<_>| SourceCursor::Run(RunCursor::new(Arc::clone(r), self.comparator, false));
+        let mut c = MergeCursor::new(self.comparator, version.runs().map(of).collect());
         let mut all = Vec::new();
         c.seek_first().unwrap();
         while c.valid() {
             let mut entry = c.entry();
             // Under which number a settled entry lies is another matter.
-            entry.seq = if self.settle { SeqNo::ZERO } else { entry.seq };
+            entry.seq = if self.use_bottom_seq { SeqNo::ZERO } else { entry.seq };
             all.push(format!("{entry:?}"));
             c.step().unwrap();
         }
@@ -154,17 +154,17 @@ impl World {
 
 /// Small runs over a large one, clustered and scattered: moved blocks change nothing that a reader could see.
 #[test]
-fn blocks_that_are_moved_hold_what_a_merge_would_write() {
+fn block_pass_through_matches_entry_merge() {
     let mut moved = 0;
     for seed in 1..=40 {
-        let order = [KeyOrder::Bytes, KeyOrder::CaseInsensitive][seed as usize % 4 / 3];
-        let mut w = World::new(seed, order);
+        let order = [KeyComparator::Bytes, KeyComparator::CaseInsensitive][seed as usize % 4 / 3];
+        let mut w = RewriteFixture::new(seed, order);
         let odd = [0, 30, 200][seed as usize % 3];
         w.flush(0..3000, 1, odd);
-        for _ in 0..w.below(4) {
-            let (start, len) = (w.below(3000), w.below(900));
-            let step = [1, 7, 90][w.below(3) as usize];
-            let odd = odd * w.below(2);
+        for _ in 0..w.random_below(4) {
+            let (start, len) = (w.random_below(3000), w.random_below(900));
+            let step = [1, 7, 90][w.random_below(3) as usize];
+            let odd = odd * w.random_below(2);
             w.flush(start..start + len, step, odd);
         }
         if seed % 5 == 0 {
@@ -175,53 +175,53 @@ fn blocks_that_are_moved_hold_what_a_merge_would_write() {
         }
         // Tables that are full with their first block, and such as end at boundaries.
         w.target_bytes = [8 << 10, 100][seed as usize % 9 / 8];
-        w.settle = seed % 5 > 0 && seed % 4 == 1;
+        w.use_bottom_seq = seed % 5 > 0 && seed % 4 == 1;
         if seed % 2 == 0 {
-            w.cuts = (1..30).map(|i| Cut::Before(format!("key{:06}", i * 101).into_bytes())).collect();
+            w.cuts = (1..30).map(|i| KeyBoundary::Before(format!("key{:06}", i * 101).into_bytes())).collect();
         }
-        let (by_block, out) = w.merge(Reason::LevelBytes);
-        let (by_entry, all) = w.merge(Reason::Manual);
+        let (by_block, out) = w.merge(CompactionReason::LevelBytes);
+        let (by_entry, all) = w.merge(CompactionReason::Manual);
         assert_eq!(out.counts.written, all.counts.written, "seed {seed}");
-        assert_eq!(all.counts.moved, 0);
-        let (one, other) = (w.content(&by_block), w.content(&by_entry));
+        assert_eq!(all.counts.passed_through, 0);
+        let (one, other) = (w.contents(&by_block), w.contents(&by_entry));
         assert_eq!(one.len(), other.len(), "seed {seed}");
         if w.threshold == usize::MAX {
             assert_eq!(one, other, "seed {seed}");
         }
-        moved += out.counts.moved;
+        moved += out.counts.passed_through;
         // And once more, over what was moved.
         w.install(&by_block);
         w.threshold = usize::MAX;
         w.flush(500..700, 3, 0);
-        let (again, out) = w.merge(Reason::LevelBytes);
-        w.content(&again);
-        moved += out.counts.moved;
+        let (again, out) = w.merge(CompactionReason::LevelBytes);
+        w.contents(&again);
+        moved += out.counts.passed_through;
     }
     assert!(moved > 60_000, "only {moved} entries were moved in whole blocks");
 }
 
 /// What every reader sees at the bottom goes on under one number, in blocks that are moved too.
 #[test]
-fn settled_entries_have_one_number() {
-    let mut w = World::new(5, KeyOrder::Bytes);
+fn bottommost_entries_share_one_seq() {
+    let mut w = RewriteFixture::new(5, KeyComparator::Bytes);
     w.flush(0..2000, 1, 0);
     w.flush(100..200, 3, 0);
-    w.settle = true;
-    let (edit, out) = w.merge(Reason::LevelBytes);
-    assert!(out.tables.iter().all(|t| t.seqs() == (SeqNo(w.seq), SeqNo(w.seq))), "{:?}", out.counts);
+    w.use_bottom_seq = true;
+    let (edit, out) = w.merge(CompactionReason::LevelBytes);
+    assert!(out.tables.iter().all(|t| t.seq_range() == (SeqNo(w.seq), SeqNo(w.seq))), "{:?}", out.counts);
     w.install(&edit);
     w.flush(700..720, 1, 0);
-    let (_, out) = w.merge(Reason::LevelBytes);
-    assert!(out.counts.moved > 1500, "{:?}", out.counts);
+    let (_, out) = w.merge(CompactionReason::LevelBytes);
+    assert!(out.counts.passed_through > 1500, "{:?}", out.counts);
 }
 
 /// Runs that do not overlap lose nothing and gain nothing: all but the ends of runs is moved.
 #[test]
-fn runs_beside_each_other_are_moved_nearly_whole() {
-    let mut w = World::new(77, KeyOrder::Bytes);
+fn disjoint_runs_pass_through_nearly_whole() {
+    let mut w = RewriteFixture::new(77, KeyComparator::Bytes);
     for i in 0..4 {
         w.flush(i * 1000..(i + 1) * 1000, 1, 0);
     }
-    let (_, out) = w.merge(Reason::Level0Runs);
-    assert!(out.counts.moved > 3800, "{:?}", out.counts);
+    let (_, out) = w.merge(CompactionReason::Level0Runs);
+    assert!(out.counts.passed_through > 3800, "{:?}", out.counts);
 }

@@ -1,33 +1,33 @@
 //! The bounds of a scan.
 
-use perigee_base::{KeyOrder, Result};
+use perigee_base::{KeyComparator, Result};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Bound;
 
 /// Which user keys a scan may show.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct ScanBounds {
     /// From here.
     pub lower: Bound<Vec<u8>>,
     /// To here.
     pub upper: Bound<Vec<u8>>,
 }
 
-impl Bounds {
+impl ScanBounds {
     /// Every key.
-    pub fn all() -> Bounds {
-        Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    pub fn all() -> ScanBounds {
+        ScanBounds { lower: Bound::Unbounded, upper: Bound::Unbounded }
     }
     /// Every key that starts with `prefix`, as the order sees it.
     ///
     /// # Errors
-    /// As [`KeyOrder::prefix_range`]: in some orders such keys do not lie together.
-    pub fn prefix(order: KeyOrder, prefix: &[u8]) -> Result<Bounds> {
+    /// As [`KeyComparator::prefix_range`]: in some orders such keys do not lie together.
+    pub fn prefix(order: KeyComparator, prefix: &[u8]) -> Result<ScanBounds> {
         let (lower, upper) = order.prefix_range(prefix)?;
-        Ok(Bounds { lower, upper })
+        Ok(ScanBounds { lower, upper })
     }
     /// Whether `key` lies before the lower bound.
-    pub fn before(&self, order: KeyOrder, key: &[u8]) -> bool {
+    pub fn is_before_lower(&self, order: KeyComparator, key: &[u8]) -> bool {
         match &self.lower {
             Bound::Unbounded => false,
             Bound::Included(k) => order.cmp(key, k) == Less,
@@ -35,7 +35,7 @@ impl Bounds {
         }
     }
     /// Whether `key` lies behind the upper bound.
-    pub fn behind(&self, order: KeyOrder, key: &[u8]) -> bool {
+    pub fn is_after_upper(&self, order: KeyComparator, key: &[u8]) -> bool {
         match &self.upper {
             Bound::Unbounded => false,
             Bound::Included(k) => order.cmp(key, k) == Greater,
@@ -49,12 +49,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_ends_before_the_next_one() {
-        let b = Bounds::prefix(KeyOrder::Bytes, b"a\xff").unwrap();
+    fn prefix_bounds_end_before_next_prefix() {
+        let b = ScanBounds::prefix(KeyComparator::Bytes, b"a\xff").unwrap();
         assert_eq!(b.upper, Bound::Excluded(b"b".to_vec()));
-        assert!(!b.behind(KeyOrder::Bytes, b"a\xff\xff\xff"));
-        assert!(b.behind(KeyOrder::Bytes, b"b") && b.before(KeyOrder::Bytes, b"a\xfe"));
-        assert_eq!(Bounds::prefix(KeyOrder::Bytes, b"\xff\xff").unwrap().upper, Bound::Unbounded);
-        assert_eq!(Bounds::prefix(KeyOrder::Bytes, b"").unwrap().upper, Bound::Unbounded);
+        assert!(!b.is_after_upper(KeyComparator::Bytes, b"a\xff\xff\xff"));
+        assert!(b.is_after_upper(KeyComparator::Bytes, b"b") && b.is_before_lower(KeyComparator::Bytes, b"a\xfe"));
+        assert_eq!(ScanBounds::prefix(KeyComparator::Bytes, b"\xff\xff").unwrap().upper, Bound::Unbounded);
+        assert_eq!(ScanBounds::prefix(KeyComparator::Bytes, b"").unwrap().upper, Bound::Unbounded);
     }
 }

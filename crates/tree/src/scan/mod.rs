@@ -2,14 +2,14 @@
 
 pub mod bounds;
 pub mod cursor;
-pub mod turns;
+pub mod interleaving;
 pub mod merge;
-pub mod cover;
-pub mod probe;
+pub mod range_del_aggregator;
+pub mod seek_probe;
 pub mod visible;
 
-pub use bounds::Bounds;
-pub use cursor::{RunCursor, Source};
+pub use bounds::ScanBounds;
+pub use cursor::{RunCursor, SourceCursor};
 pub use merge::MergeCursor;
 pub use visible::VisibleCursor;
 

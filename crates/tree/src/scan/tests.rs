@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::{Memtable, Version, View};
-use perigee_base::{FamilyId, KeyOrder, SeqNo};
-use perigee_file::log::{Batch, Ops};
+use perigee_base::{FamilyId, KeyComparator, SeqNo};
+use perigee_file::log::{Batch, BatchOps};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-fn rng(x: &mut u64) -> u64 {
+fn next_random(x: &mut u64) -> u64 {
     *x ^= *x << 13;
     *x ^= *x >> 7;
     *x ^= *x << 17;
@@ -17,7 +17,7 @@ fn rng(x: &mut u64) -> u64 {
 
 fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<View> {
     let tables: Vec<Arc<Memtable>> =
-        (0..memtables).map(|_| Arc::new(Memtable::new(KeyOrder::Bytes))).collect();
+        (0..memtables).map(|_| Arc::new(Memtable::new(KeyComparator::Bytes))).collect();
     for (i, (seq, k, v)) in ops.iter().enumerate() {
         let mut b = Batch::new();
         match v {
@@ -25,16 +25,16 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
             None => b.delete(FamilyId(0), k).unwrap(),
         }
         let f = b.finish();
-        let parsed: Vec<_> = Ops::new(&f.buf, f.payload()).map(|op| (op.unwrap(), SeqNo(*seq))).collect();
+        let parsed: Vec<_> = BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), SeqNo(*seq))).collect();
         tables[i * memtables / ops.len()].insert(&Arc::new(f.buf), 0, &parsed).unwrap();
     }
     Arc::new(View {
-        own: None,
+        overlay: None,
         active: Arc::clone(&tables[memtables - 1]),
-        sealed: tables[..memtables - 1].iter().rev().cloned().collect(),
-        version: Arc::new(Version::empty(KeyOrder::Bytes)),
-        now: Arc::new(perigee_base::expiry::Frozen(0)),
-        merger: Arc::default(),
+        immutables: tables[..memtables - 1].iter().rev().cloned().collect(),
+        version: Arc::new(Version::empty(KeyComparator::Bytes)),
+        now: Arc::new(perigee_base::expiry::FixedClock(0)),
+        merge_operator: Arc::default(),
     })
 }
 
@@ -44,26 +44,26 @@ fn check(c: &VisibleCursor, want: Option<(&Vec<u8>, &Vec<u8>)>) {
 }
 
 #[test]
-fn wandering_agrees_with_a_sorted_map() {
+fn random_moves_match_sorted_map() {
     let mut x = 99;
     for round in 0..60u64 {
         let ops: Vec<_> = (1..=120u64)
             .map(|seq| {
-                let k = vec![(rng(&mut x) % 12) as u8; 1 + (rng(&mut x) % 2) as usize];
-                (seq, k, (rng(&mut x) % 3 > 0).then(|| vec![seq as u8; 3]))
+                let k = vec![(next_random(&mut x) % 12) as u8; 1 + (next_random(&mut x) % 2) as usize];
+                (seq, k, (next_random(&mut x) % 3 > 0).then(|| vec![seq as u8; 3]))
             })
             .collect();
         let view = view_with(&ops, 1 + (round % 4) as usize);
-        let at = SeqNo(rng(&mut x) % 130);
-        let bound = |x: &mut u64| match rng(x) % 3 {
+        let at = SeqNo(next_random(&mut x) % 130);
+        let bound = |x: &mut u64| match next_random(x) % 3 {
             0 => Bound::Unbounded,
-            1 => Bound::Included(vec![(rng(x) % 12) as u8]),
-            _ => Bound::Excluded(vec![(rng(x) % 12) as u8]),
+            1 => Bound::Included(vec![(next_random(x) % 12) as u8]),
+            _ => Bound::Excluded(vec![(next_random(x) % 12) as u8]),
         };
-        let bounds = Bounds { lower: bound(&mut x), upper: bound(&mut x) };
+        let bounds = ScanBounds { lower: bound(&mut x), upper: bound(&mut x) };
         let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for (seq, k, v) in &ops {
-            let inside = !bounds.before(KeyOrder::Bytes, k) && !bounds.behind(KeyOrder::Bytes, k);
+            let inside = !bounds.is_before_lower(KeyComparator::Bytes, k) && !bounds.is_after_upper(KeyComparator::Bytes, k);
             if SeqNo(*seq) <= at && inside {
                 match v {
                     Some(v) => model.insert(k.clone(), v.clone()),
@@ -74,8 +74,8 @@ fn wandering_agrees_with_a_sorted_map() {
         let mut c = VisibleCursor::new(view, at, bounds, true);
         let mut here: Option<Vec<u8>> = None;
         for _ in 0..300 {
-            let target = vec![(rng(&mut x) % 13) as u8; 1 + (rng(&mut x) % 2) as usize];
-            here = match (rng(&mut x) % 8, here) {
+            let target = vec![(next_random(&mut x) % 13) as u8; 1 + (next_random(&mut x) % 2) as usize];
+            here = match (next_random(&mut x) % 8, here) {
                 (0, _) => {
                     c.seek_to_first().unwrap();
                     model.keys().next().cloned()

@@ -1,6 +1,6 @@
 //! Version + edit = version. Fails rather than build a version that breaks an invariant.
 
-use super::edit::{TableMeta, VersionEdit, VlogMeta, expired_min, is_dense};
+use super::edit::{TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tombstone_dense};
 use super::run::{Run, Table, Vlog};
 use super::{Version, check};
 use perigee_base::bug::{self, Bug};
@@ -10,16 +10,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Opens the files that an edit adds (the shelf, seen from here).
-pub trait Opener {
+pub trait FileOpener {
     /// The table, open.
-    fn table(&self, meta: &TableMeta) -> Result<Arc<Table>>;
+    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>>;
     /// The value log, open.
-    fn vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>>;
+    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>>;
 }
 
-pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Result<Version> {
-    let mut new = Version { counted: Default::default(), ..old.clone() };
-    remove(&mut new, edit)?;
+pub(super) fn apply_edit(old: &Version, edit: &VersionEdit, open: &dyn FileOpener) -> Result<Version> {
+    let mut new = Version { garbage_cache: Default::default(), ..old.clone() };
+    remove_tables(&mut new, edit)?;
     for added in &edit.added {
         if added.level.index() >= limits::LEVELS {
             return Err(Error::corruption("an edit names a level that does not exist")
@@ -28,16 +28,16 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
         let known = old.tables().find(|(_, _, t)| t.meta == added.meta).map(|(_, _, t)| Arc::clone(t));
         let table = match known {
             Some(moved) => moved,
-            None => open.table(&added.meta)?,
+            None => open.open_table(&added.meta)?,
         };
-        if table.reader.order() != new.order {
+        if table.reader.comparator() != new.comparator {
             return Err(Error::corruption(format!("table {} is sorted in another key order", added.meta.id))
-                .expected(new.order.name(), table.reader.order().name()));
+                .expected(new.comparator.name(), table.reader.comparator().name()));
         }
-        place(&mut new, added.level, added.run, table);
+        place_table(&mut new, added.level, added.run, table);
     }
     for meta in &edit.vlogs_added {
-        if new.vlogs.insert(meta.id, open.vlog(meta)?).is_some() {
+        if new.vlogs.insert(meta.id, open.open_vlog(meta)?).is_some() {
             return Err(Error::corruption(format!("an edit adds value log {} twice", meta.id)));
         }
     }
@@ -46,20 +46,20 @@ pub(super) fn apply(old: &Version, edit: &VersionEdit, open: &dyn Opener) -> Res
             return Err(Error::corruption(format!("an edit removes value log {id}, which is not there")));
         }
     }
-    sort(&mut new);
+    sort_runs(&mut new);
     let has_ranges = new.tables().any(|(_, _, t)| t.meta.summary.ranges.is_some());
-    new.has_ranges = has_ranges;
-    let dense = |t: &Table| is_dense(t.meta.summary.entries, t.meta.summary.tombstones);
+    new.has_range_tombstones = has_ranges;
+    let dense = |t: &Table| is_tombstone_dense(t.meta.summary.entries, t.meta.summary.tombstones);
     let is_dense = new.tables().any(|(_, _, t)| dense(t));
-    new.is_dense = is_dense;
-    let due = |t: &Table| t.reader.expiries().when(expired_min(t.meta.summary.entries));
+    new.has_dense_tombstones = is_dense;
+    let due = |t: &Table| t.reader.expiry_histogram().nth_expiry_ms(expired_entries_min(t.meta.summary.entries));
     let expires_ms = new.tables().filter_map(|(_, _, t)| due(t)).min().unwrap_or(u64::MAX);
-    new.expires_ms = expires_ms;
-    check::check(&new)?;
+    new.expiry_compaction_ms = expires_ms;
+    check::check_invariants(&new)?;
     Ok(new)
 }
 
-fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
+fn remove_tables(new: &mut Version, edit: &VersionEdit) -> Result<()> {
     let gone: HashSet<(LevelNo, FileId)> = edit.removed.iter().copied().collect();
     let mut found = 0;
     for (level, runs) in new.levels.iter_mut().enumerate() {
@@ -69,7 +69,7 @@ fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
                 let kept: Vec<_> =
                     run.tables.iter().filter(|t| !gone.contains(&(level, t.meta.id))).cloned().collect();
                 found += run.tables.len() - kept.len();
-                *run = Arc::new(Run::new(run.id, kept, new.order));
+                *run = Arc::new(Run::new(run.id, kept, new.comparator));
             }
         }
         runs.retain(|r| !r.tables.is_empty());
@@ -82,19 +82,19 @@ fn remove(new: &mut Version, edit: &VersionEdit) -> Result<()> {
     Ok(())
 }
 
-fn place(new: &mut Version, level: LevelNo, run: perigee_base::RunId, table: Arc<Table>) {
+fn place_table(new: &mut Version, level: LevelNo, run: perigee_base::RunId, table: Arc<Table>) {
     let runs = &mut new.levels[level.index()];
     match runs.iter_mut().find(|r| r.id == run) {
-        Some(r) => Arc::make_mut(r).push(new.order, table),
-        None => runs.push(Arc::new(Run::new(run, vec![table], new.order))),
+        Some(r) => Arc::make_mut(r).push(new.comparator, table),
+        None => runs.push(Arc::new(Run::new(run, vec![table], new.comparator))),
     }
 }
 
-fn sort(new: &mut Version) {
-    let order = new.order;
+fn sort_runs(new: &mut Version) {
+    let order = new.comparator;
     for runs in &mut new.levels {
         runs.sort_by_key(|r| std::cmp::Reverse(r.id));
-        if bug::on(Bug::WrongRunOrder) {
+        if bug::is_active(Bug::WrongRunOrder) {
             runs.reverse();
         }
         for run in runs {

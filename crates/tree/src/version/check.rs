@@ -6,7 +6,7 @@ use std::cmp::Ordering::{Greater, Less};
 use std::collections::HashSet;
 
 /// `Corruption` naming the table if an invariant does not hold.
-pub(super) fn check(v: &Version) -> Result<()> {
+pub(super) fn check_invariants(v: &Version) -> Result<()> {
     let mut seen = HashSet::new();
     for (level, run, t) in v.tables() {
         let s = &t.meta.summary;
@@ -15,7 +15,7 @@ pub(super) fn check(v: &Version) -> Result<()> {
             return Err(Error::corruption(format!("{name} stands in the tree twice")));
         }
         let empty = s.entries == 0 && s.ranges.is_none();
-        if empty || s.begin(v.order).cmp(v.order, s.end(v.order)) != Less {
+        if empty || s.begin(v.comparator).cmp(v.comparator, s.end(v.comparator)) != Less {
             return Err(Error::corruption(format!("{name} has no valid key range")));
         }
         if let Some((missing, _)) = s.vlogs.iter().find(|(id, _)| !v.vlogs.contains_key(id)) {
@@ -29,7 +29,7 @@ pub(super) fn check(v: &Version) -> Result<()> {
         for run in runs {
             for pair in run.tables.windows(2) {
                 let (a, b) = (&pair[0].meta.summary, &pair[1].meta.summary);
-                if a.end(v.order).cmp(v.order, b.begin(v.order)) == Greater {
+                if a.end(v.comparator).cmp(v.comparator, b.begin(v.comparator)) == Greater {
                     return Err(Error::corruption(format!(
                         "tables {} and {} of level {level} share keys",
                         pair[0].meta.id, pair[1].meta.id

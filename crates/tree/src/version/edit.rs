@@ -12,29 +12,29 @@ pub struct TableMeta {
     pub summary: KlogSummary,
     /// The sequence number of all its entries, if it was loaded: it was not known when the file was written. Range tombstones
     /// have the number before.
-    pub stamp: Option<SeqNo>,
+    pub global_seq: Option<SeqNo>,
 }
 
 impl TableMeta {
     /// The oldest and the newest sequence number that readers see in it.
-    pub fn seqs(&self) -> (SeqNo, SeqNo) {
+    pub fn seq_range(&self) -> (SeqNo, SeqNo) {
         let stamped =
             |stamp: SeqNo| (if self.summary.ranges.is_some() { stamp.prev() } else { stamp }, stamp);
-        self.stamp.map_or((self.summary.smallest, self.summary.largest), stamped)
+        self.global_seq.map_or((self.summary.smallest_seq, self.summary.largest_seq), stamped)
     }
 }
 
 /// A table with fewer tombstones is not worth a merge of its own.
-const DENSE_MIN: u64 = 1000;
+const DENSE_TOMBSTONES_MIN: u64 = 1000;
 
 /// Whether a table of so many entries is mostly tombstones.
-pub fn is_dense(entries: u64, tombstones: u64) -> bool {
-    tombstones >= DENSE_MIN && tombstones.saturating_mul(2) >= entries
+pub fn is_tombstone_dense(entries: u64, tombstones: u64) -> bool {
+    tombstones >= DENSE_TOMBSTONES_MIN && tombstones.saturating_mul(2) >= entries
 }
 
 /// So many of a table's entries must have expired before it is worth a merge of its own: a quarter, as much space as overwritten
 /// entries may take in all.
-pub fn expired_min(entries: u64) -> u64 {
+pub fn expired_entries_min(entries: u64) -> u64 {
     entries.div_ceil(4).max(1)
 }
 
@@ -72,7 +72,7 @@ pub struct VersionEdit {
     /// Value logs that go: nothing references them any more.
     pub vlogs_removed: Vec<FileId>,
     /// Every operation of the family up to here is in tables.
-    pub flushed: Option<SeqNo>,
+    pub flushed_up_to: Option<SeqNo>,
 }
 
 impl VersionEdit {
@@ -82,6 +82,6 @@ impl VersionEdit {
         self.removed.extend(other.removed);
         self.vlogs_added.extend(other.vlogs_added);
         self.vlogs_removed.extend(other.vlogs_removed);
-        self.flushed = self.flushed.max(other.flushed);
+        self.flushed_up_to = self.flushed_up_to.max(other.flushed_up_to);
     }
 }

@@ -1,13 +1,13 @@
 //! Churn: amplification over time, while every key is overwritten again and again.
 
-use super::set::{Set, outcome};
-use super::{Grid, View};
-use crate::record::{Record, Sample};
-use crate::report::curves::by_powers;
-use crate::report::svg::Line;
+use super::record_set::{RecordSet, invalid_reason};
+use super::{Grid, SuiteView};
+use crate::record::{Record, AmplificationSample};
+use crate::report::curves::log_chart;
+use crate::report::svg::ChartLine;
 
 /// Of a record's later half, when a steady state is reached: what was measured, weighed by the operations between samples.
-fn late(r: &Record, of: impl Fn(&Sample) -> f64) -> f64 {
+fn steady_state_mean(r: &Record, of: impl Fn(&AmplificationSample) -> f64) -> f64 {
     let half = r.ops / 2;
     let (mut sum, mut weight, mut before) = (0.0, 0.0, 0);
     for s in &r.amplification {
@@ -20,20 +20,20 @@ fn late(r: &Record, of: impl Fn(&Sample) -> f64) -> f64 {
     if weight > 0.0 { sum / weight } else { 0.0 }
 }
 
-pub fn view(all: &Set<'_>) -> View {
+pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let header = ["engine", "ops/s (CPU us)", "write amp", "write amp, later half", "read amp, later half"];
     let mut grid = Grid::new("", &header);
     let more = ["space, later half", "worst moment", "at rest", "worst over rest", "p99 ms", "max ms"];
     grid.header.extend(more.map(str::to_owned));
     for engine in all.engines() {
-        let of = all.engine(engine);
+        let of = all.with_engine(engine);
         grid.rows.push(vec![
             engine.to_owned(),
             of.rate(),
             of.cell(|r| r.write_amp),
-            of.cell(|r| late(r, |s| s.write)),
-            of.cell(|r| late(r, |s| s.read)),
-            of.cell(|r| late(r, |s| s.space)),
+            of.cell(|r| steady_state_mean(r, |s| s.write)),
+            of.cell(|r| steady_state_mean(r, |s| s.read)),
+            of.cell(|r| steady_state_mean(r, |s| s.space)),
             of.cell(|r| r.space_peak),
             of.cell(|r| r.space_amp),
             of.cell(|r| if r.space_amp > 0.0 { r.space_peak / r.space_amp } else { 0.0 }),
@@ -44,17 +44,17 @@ pub fn view(all: &Set<'_>) -> View {
     let rounds = all.records().iter().filter(|r| r.num > 0).map(|r| r.ops as f64 / r.num as f64);
     let rounds = rounds.fold(1.0, f64::max);
     let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(|f| (f * rounds, format!("{:.1}", f * rounds)));
-    let chart = |what: &str, of: fn(&Sample) -> f64| {
+    let chart = |what: &str, of: fn(&AmplificationSample) -> f64| {
         let engines = all.engines();
         let line = |e: &&str| {
-            let of_engine = all.engine(e);
-            let r = of_engine.records().iter().copied().find(|r| outcome(r).is_none())?;
-            let at = |s: &Sample| (s.ops as f64 / r.num.max(1) as f64, of(s).max(0.01));
-            Some(Line { colour: all.colour(e), points: r.amplification.iter().map(at).collect() })
+            let of_engine = all.with_engine(e);
+            let r = of_engine.records().iter().copied().find(|r| invalid_reason(r).is_none())?;
+            let at = |s: &AmplificationSample| (s.ops as f64 / r.num.max(1) as f64, of(s).max(0.01));
+            Some(ChartLine { colour: all.colour_of(e), points: r.amplification.iter().map(at).collect() })
         };
-        by_powers(what, &engines.iter().filter_map(line).collect::<Vec<_>>(), &ticks)
+        log_chart(what, &engines.iter().filter_map(line).collect::<Vec<_>>(), &ticks)
     };
-    View {
+    SuiteView {
         title: "Churn",
         about: "Every key is overwritten again and again, uniformly, in batches of 100. Bytes written and read for each byte given (log included), \
                 bytes on disk for each live byte, log included and compressed where the engine compresses (hence the size at rest beside it, after settling); \
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_later_half_is_weighed_by_operations() {
-        let sample = |ops, write| Sample { ops, write, ..Sample::default() };
+    fn later_half_is_weighted_by_operations() {
+        let sample = |ops, write| AmplificationSample { ops, write, ..AmplificationSample::default() };
         let amplification = vec![sample(40, 100.0), sample(80, 2.0), sample(100, 5.0)];
         let r = Record { ops: 100, amplification, ..Record::default() };
-        assert_eq!(late(&r, |s| s.write), 3.0);
-        assert_eq!(late(&Record::default(), |s| s.write), 0.0);
+        assert_eq!(steady_state_mean(&r, |s| s.write), 3.0);
+        assert_eq!(steady_state_mean(&Record::default(), |s| s.write), 0.0);
     }
 }

@@ -1,34 +1,34 @@
 //! Growth: what writes and reads cost as the keys grow tenfold under the same cache.
 
-use super::set::{Set, ratio};
-use super::{Grid, View};
+use super::record_set::{RecordSet, ratio_text};
+use super::{Grid, SuiteView};
 use crate::record::Record;
-use crate::report::curves::by_powers;
-use crate::report::summary::short;
+use crate::report::curves::log_chart;
+use crate::report::summary::short_number;
 
 /// Keys that were asked for, also where nothing was run.
-fn size(r: &Record) -> u64 {
+fn key_count(r: &Record) -> u64 {
     r.settings.as_ref().map_or(r.num, |s| s.num)
 }
 
-pub fn view(all: &Set<'_>) -> View {
-    let mut sizes = all.each(size);
+pub fn view(all: &RecordSet<'_>) -> SuiteView {
+    let mut sizes = all.distinct(key_count);
     sizes.sort_unstable();
     let mut grids = Vec::new();
     let mut charts = Vec::new();
-    let names: Vec<String> = sizes.iter().map(|n| short(*n as f64)).collect();
-    for workload in all.each(|r| r.workload.as_str()) {
-        let of = all.workload(workload);
-        grids.push(costs(workload, &of, &sizes, &names));
+    let names: Vec<String> = sizes.iter().map(|n| short_number(*n as f64)).collect();
+    for workload in all.distinct(|r| r.workload.as_str()) {
+        let of = all.with_workload(workload);
+        grids.push(cost_grid(workload, &of, &sizes, &names));
         let ticks: Vec<_> = sizes.iter().zip(&names).map(|(n, s)| ((*n as f64).log10(), s.clone())).collect();
-        let lines = of.lines(|r| ((size(r) as f64).log10(), r.cpu_us_per_op));
-        charts.push(by_powers(&format!("{workload}: CPU microseconds per operation"), &lines, &ticks));
+        let lines = of.chart_lines(|r| ((key_count(r) as f64).log10(), r.cpu_us_per_op));
+        charts.push(log_chart(&format!("{workload}: CPU microseconds per operation"), &lines, &ticks));
     }
-    let writes = all.only(|r| r.write_amp > 0.0);
+    let writes = all.filter(|r| r.write_amp > 0.0);
     if !writes.is_empty() {
-        grids.push(amplification(&writes, &sizes, &names));
+        grids.push(amplification_grid(&writes, &sizes, &names));
     }
-    View {
+    SuiteView {
         title: "Growth",
         about: "Operations per second (CPU microseconds of each, background included) as the keys grow under the same memtable and cache; the \
                 last columns say how many times the smallest's CPU and time an operation costs. `read_random` meets the cache as often as it holds \
@@ -39,34 +39,34 @@ pub fn view(all: &Set<'_>) -> View {
     }
 }
 
-fn costs(workload: &str, of: &Set<'_>, sizes: &[u64], names: &[String]) -> Grid {
+fn cost_grid(workload: &str, of: &RecordSet<'_>, sizes: &[u64], names: &[String]) -> Grid {
     let mut grid = Grid::new(workload, &["engine"]);
     grid.header.extend(names.iter().cloned());
     let later = || names.iter().skip(1);
     grid.header.extend(later().map(|n| format!("CPU {n}")));
     grid.header.extend(later().map(|n| format!("time {n}")));
     for engine in of.engines() {
-        let of = of.engine(engine);
-        let at: Vec<Set<'_>> = sizes.iter().map(|n| of.only(|r| size(r) == *n)).collect();
+        let of = of.with_engine(engine);
+        let at: Vec<RecordSet<'_>> = sizes.iter().map(|n| of.filter(|r| key_count(r) == *n)).collect();
         let mut row = vec![engine.to_owned()];
-        row.extend(at.iter().map(Set::rate));
+        row.extend(at.iter().map(RecordSet::rate));
         let Some((first, rest)) = at.split_first() else { continue };
-        let cpu = |s: &Set<'_>| s.median(|r| r.cpu_us_per_op);
-        let rate = |s: &Set<'_>| s.median(|r| r.ops_per_sec);
-        row.extend(rest.iter().map(|s| ratio(cpu(s), cpu(first))));
-        row.extend(rest.iter().map(|s| ratio(rate(first), rate(s))));
+        let cpu = |s: &RecordSet<'_>| s.median(|r| r.cpu_us_per_op);
+        let rate = |s: &RecordSet<'_>| s.median(|r| r.ops_per_sec);
+        row.extend(rest.iter().map(|s| ratio_text(cpu(s), cpu(first))));
+        row.extend(rest.iter().map(|s| ratio_text(rate(first), rate(s))));
         grid.rows.push(row);
     }
     grid
 }
 
-fn amplification(of: &Set<'_>, sizes: &[u64], names: &[String]) -> Grid {
+fn amplification_grid(of: &RecordSet<'_>, sizes: &[u64], names: &[String]) -> Grid {
     let mut grid = Grid::new("writes: amplification and size", &["engine"]);
     grid.header.extend(names.iter().map(|n| format!("write amp {n}")));
     grid.header.extend(names.iter().map(|n| format!("bytes an entry {n}")));
     for engine in of.engines() {
-        let of = of.engine(engine);
-        let at: Vec<Set<'_>> = sizes.iter().map(|n| of.only(|r| size(r) == *n)).collect();
+        let of = of.with_engine(engine);
+        let at: Vec<RecordSet<'_>> = sizes.iter().map(|n| of.filter(|r| key_count(r) == *n)).collect();
         let mut row = vec![engine.to_owned()];
         row.extend(at.iter().map(|s| s.cell(|r| r.write_amp)));
         row.extend(at.iter().map(|s| s.cell(|r| r.db_bytes as f64 / r.ops.max(1) as f64)));
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_are_to_the_smallest_and_a_killed_engine_is_shown_as_killed() {
+    fn ratios_are_to_smallest_size_and_killed_runs_are_shown() {
         let record = |engine: &str, num: &str, cpu: f64| Record {
             suite: "growth".into(),
             engine: engine.into(),
             workload: "write_random".into(),
-            settings: Some(crate::settings::tests::with(&["--num", num])),
+            settings: Some(crate::settings::tests::parse_settings(&["--num", num])),
             ops: 10,
             ops_per_sec: 1e6 / cpu,
             cpu_us_per_op: cpu,
@@ -95,7 +95,7 @@ mod tests {
         };
         let mut records = vec![record("a", "10M", 3.0), record("a", "1M", 2.0), record("b", "1M", 4.0)];
         records.push(Record { killed: Some("by the system".into()), ..record("b", "10M", 1.0) });
-        let view = view(&Set::of(&records, "growth"));
+        let view = view(&RecordSet::for_suite(&records, "growth"));
         assert_eq!(view.grids[0].header, ["engine", "1.00M", "10.0M", "CPU 10.0M", "time 10.0M"]);
         assert_eq!(view.grids[0].rows[0], ["a", "500k (2.00)", "333k (3.00)", "1.50", "1.50"]);
         assert_eq!(view.grids[0].rows[1], ["b", "250k (4.00)", "killed", "-", "-"]);

@@ -1,11 +1,11 @@
 //! Latency: up to the longest call, and when it was.
 
-use super::set::{Set, outcome};
-use super::{Grid, View};
+use super::record_set::{RecordSet, invalid_reason};
+use super::{Grid, SuiteView};
 use crate::record::Record;
-use crate::report::curves::strip;
+use crate::report::curves::timeline_strip;
 
-pub fn view(all: &Set<'_>) -> View {
+pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let mut grid = Grid::new("", &["workload", "threads", "engine", "ops/s (CPU us)", "p50 us", "p99 us"]);
     grid.header.extend(["p99.9 us", "max ms", "stood still s"].map(str::to_owned));
     let mut writes = Grid::new(
@@ -13,10 +13,10 @@ pub fn view(all: &Set<'_>) -> View {
         &["workload", "threads", "engine", "p50 us", "p99 us", "p99.9 us", "max ms"],
     );
     let mut charts = Vec::new();
-    for (workload, threads) in all.each(|r| (r.workload.as_str(), r.threads)) {
-        let of = all.workload(workload).threads(threads);
+    for (workload, threads) in all.distinct(|r| (r.workload.as_str(), r.threads)) {
+        let of = all.with_workload(workload).with_threads(threads);
         for engine in of.engines() {
-            let of = of.engine(engine);
+            let of = of.with_engine(engine);
             let name = [workload.to_owned(), threads.to_string(), engine.to_owned()];
             let figures = [
                 of.rate(),
@@ -37,14 +37,14 @@ pub fn view(all: &Set<'_>) -> View {
                 ];
                 writes.rows.push(name.into_iter().chain(figures).collect());
             }
-            if let Some(r) = of.records().iter().find(|r| outcome(r).is_none()) {
+            if let Some(r) = of.records().iter().find(|r| invalid_reason(r).is_none()) {
                 let title = format!("{workload}, {threads} thr, {engine}: longest {:.1} ms", r.max_us / 1e3);
-                charts.push(strip(&title, all.colour(engine), &r.timeline, &r.worst));
+                charts.push(timeline_strip(&title, all.colour_of(engine), &r.timeline, &r.worst));
             }
         }
     }
     let grids = if writes.rows.is_empty() { vec![grid] } else { vec![grid, writes] };
-    View {
+    SuiteView {
         title: "Latency up to the longest call",
         about: "A batch is one call (1000 operations in `write_random` and `large_4k`). The pictures are one engine and workload each: above, operations \
                 per second in each tenth of a second, to a scale of their own; below, the longest of the calls that ended in that tenth, from 10 us to 10 s \

@@ -1,6 +1,6 @@
 //! What a suite shows: tables and pictures of the question that it answers, from its records alone.
 
-mod set;
+mod record_set;
 mod growth;
 mod inside;
 mod sqlite;
@@ -13,7 +13,7 @@ use crate::record::Record;
 
 /// A suite's answer.
 #[derive(Debug)]
-pub struct View {
+pub struct SuiteView {
     pub title: &'static str,
     /// How to read it.
     pub about: String,
@@ -38,9 +38,9 @@ impl Grid {
 }
 
 /// The answers of all suites that the records are of.
-pub fn views(records: &[Record]) -> Vec<View> {
-    type Make = fn(&set::Set<'_>) -> View;
-    let suites: [(&str, Make); 7] = [
+pub fn views(records: &[Record]) -> Vec<SuiteView> {
+    type ViewFn = fn(&record_set::RecordSet<'_>) -> SuiteView;
+    let suites: [(&str, ViewFn); 7] = [
         ("growth", growth::view),
         ("inside", inside::view),
         ("sqlite", sqlite::view),
@@ -50,7 +50,7 @@ pub fn views(records: &[Record]) -> Vec<View> {
         ("transactions", transactions::view),
     ];
     let made = suites.iter().filter_map(|(suite, make)| {
-        let set = set::Set::of(records, suite);
+        let set = record_set::RecordSet::for_suite(records, suite);
         (!set.is_empty()).then(|| make(&set))
     });
     made.collect()

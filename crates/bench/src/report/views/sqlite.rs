@@ -1,10 +1,10 @@
 //! Perigee beside SQLite: what SQLite's users ask, with the goal of each.
 
-use super::set::{Set, ratio};
-use super::{Grid, View};
+use super::record_set::{RecordSet, ratio_text};
+use super::{Grid, SuiteView};
 
 /// What is asked, the workload and the threads that show it, and how many times SQLite's throughput is the goal.
-const ASKED: &[(&str, &str, usize, f64)] = &[
+const GOALS: &[(&str, &str, usize, f64)] = &[
     ("bulk load, sorted", "bulk_seq", 1, 2.0),
     ("bulk load, unsorted", "bulk_random", 1, 3.0),
     ("transactions of 1,000 rows, sorted", "write_seq", 1, 0.0),
@@ -18,9 +18,9 @@ const ASKED: &[(&str, &str, usize, f64)] = &[
     ("durable commits, 8 threads", "write_durable_b1", 8, 3.0),
 ];
 /// How many times our bytes of a row SQLite's are to be.
-const ROW: f64 = 1.7;
+const ROW_SIZE_GOAL: f64 = 1.7;
 
-pub fn view(all: &Set<'_>) -> View {
+pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let mut grid = Grid::new(
         "",
         &["asked", "perigee", "sqlite", "times the throughput", "times the CPU", "goal", "reached"],
@@ -30,26 +30,26 @@ pub fn view(all: &Set<'_>) -> View {
         _ => "-".into(),
     };
     let shown = |goal: f64| if goal > 0.0 { format!("{goal}") } else { "-".into() };
-    for (what, workload, threads, goal) in ASKED {
-        let of = all.workload(workload).threads(*threads);
+    for (what, workload, threads, goal) in GOALS {
+        let of = all.with_workload(workload).with_threads(*threads);
         if of.is_empty() {
             continue;
         }
-        let (ours, theirs) = (of.engine("perigee"), of.engine("sqlite"));
+        let (ours, theirs) = (of.with_engine("perigee"), of.with_engine("sqlite"));
         let rates = (ours.median(|r| r.ops_per_sec), theirs.median(|r| r.ops_per_sec));
         let times = rates.0.zip(rates.1).map(|(a, b)| a / b);
         grid.rows.push(vec![
             (*what).to_owned(),
             ours.rate(),
             theirs.rate(),
-            ratio(rates.0, rates.1),
-            ratio(theirs.median(|r| r.cpu_us_per_op), ours.median(|r| r.cpu_us_per_op)),
+            ratio_text(rates.0, rates.1),
+            ratio_text(theirs.median(|r| r.cpu_us_per_op), ours.median(|r| r.cpu_us_per_op)),
             shown(*goal),
             reached(times, *goal),
         ]);
     }
-    let written = all.workload("write_random");
-    let row = |e: &str| written.engine(e).median(|r| r.db_bytes as f64 / r.ops.max(1) as f64);
+    let written = all.with_workload("write_random");
+    let row = |e: &str| written.with_engine(e).median(|r| r.db_bytes as f64 / r.ops.max(1) as f64);
     let (ours, theirs) = (row("perigee"), row("sqlite"));
     let bytes = |b: Option<f64>| b.map_or("-".into(), |b| format!("{b:.1}"));
     let times = ours.zip(theirs).map(|(a, b)| b / a);
@@ -57,12 +57,12 @@ pub fn view(all: &Set<'_>) -> View {
         "bytes of a row on disk".into(),
         bytes(ours),
         bytes(theirs),
-        ratio(theirs, ours),
+        ratio_text(theirs, ours),
         "-".into(),
-        shown(ROW),
-        reached(times, ROW),
+        shown(ROW_SIZE_GOAL),
+        reached(times, ROW_SIZE_GOAL),
     ]);
-    View {
+    SuiteView {
         title: "Perigee beside SQLite",
         about: "Operations per second (CPU microseconds of each). SQLite as its users are told: write-ahead log, prepared statements, a table \
                 without row ids, the same cache and the same durability (`synchronous` off where nothing is synced, full where every commit is). \
@@ -79,7 +79,7 @@ mod tests {
     use crate::record::Record;
 
     #[test]
-    fn goals_are_held_against_throughput() {
+    fn goals_are_compared_with_throughput() {
         let record = |engine: &str, rate: f64| Record {
             suite: "sqlite".into(),
             engine: engine.into(),
@@ -92,7 +92,7 @@ mod tests {
             ..Record::default()
         };
         let records = [record("perigee", 400.0), record("sqlite", 100.0)];
-        let view = view(&Set::of(&records, "sqlite"));
+        let view = view(&RecordSet::for_suite(&records, "sqlite"));
         let rows = &view.grids[0].rows;
         assert_eq!(rows[0][3..], ["4.00", "1.00", "3", "yes"]);
         assert_eq!(rows[1], ["bytes of a row on disk", "100.0", "150.0", "1.50", "-", "1.7", "NO"]);

@@ -1,37 +1,37 @@
 //! Threads: what an operation costs when 1, 2, 4, 8 of them ask of one table.
 
-use super::set::{Set, ratio};
-use super::{Grid, View};
-use crate::report::curves::by_powers;
+use super::record_set::{RecordSet, ratio_text};
+use super::{Grid, SuiteView};
+use crate::report::curves::log_chart;
 
-pub fn view(all: &Set<'_>) -> View {
-    let mut threads = all.each(|r| r.threads);
+pub fn view(all: &RecordSet<'_>) -> SuiteView {
+    let mut threads = all.distinct(|r| r.threads);
     threads.sort_unstable();
     let (mut grids, mut charts) = (Vec::new(), Vec::new());
-    for workload in all.each(|r| r.workload.as_str()) {
-        let of = all.workload(workload);
+    for workload in all.distinct(|r| r.workload.as_str()) {
+        let of = all.with_workload(workload);
         let mut grid = Grid::new(workload, &["engine"]);
         grid.header.extend(threads.iter().map(|t| format!("{t} thr")));
         grid.header.extend(threads.iter().skip(1).map(|t| format!("CPU {t}")));
         grid.header.extend(threads.iter().skip(1).map(|t| format!("rate {t}")));
         for engine in of.engines() {
-            let of = of.engine(engine);
-            let at: Vec<Set<'_>> = threads.iter().map(|t| of.threads(*t)).collect();
+            let of = of.with_engine(engine);
+            let at: Vec<RecordSet<'_>> = threads.iter().map(|t| of.with_threads(*t)).collect();
             let Some((first, rest)) = at.split_first() else { continue };
-            let cpu = |s: &Set<'_>| s.median(|r| r.cpu_us_per_op);
-            let rate = |s: &Set<'_>| s.median(|r| r.ops_per_sec);
+            let cpu = |s: &RecordSet<'_>| s.median(|r| r.cpu_us_per_op);
+            let rate = |s: &RecordSet<'_>| s.median(|r| r.ops_per_sec);
             let mut row = vec![engine.to_owned()];
-            row.extend(at.iter().map(Set::rate));
-            row.extend(rest.iter().map(|s| ratio(cpu(s), cpu(first))));
-            row.extend(rest.iter().map(|s| ratio(rate(s), rate(first))));
+            row.extend(at.iter().map(RecordSet::rate));
+            row.extend(rest.iter().map(|s| ratio_text(cpu(s), cpu(first))));
+            row.extend(rest.iter().map(|s| ratio_text(rate(s), rate(first))));
             grid.rows.push(row);
         }
         grids.push(grid);
         let ticks: Vec<_> = threads.iter().map(|t| ((*t as f64).log2(), t.to_string())).collect();
-        let lines = of.lines(|r| ((r.threads as f64).log2(), r.cpu_us_per_op));
-        charts.push(by_powers(&format!("{workload}: CPU us of an operation, by threads"), &lines, &ticks));
+        let lines = of.chart_lines(|r| ((r.threads as f64).log2(), r.cpu_us_per_op));
+        charts.push(log_chart(&format!("{workload}: CPU us of an operation, by threads"), &lines, &ticks));
     }
-    View {
+    SuiteView {
         title: "The price of threads",
         about: "Operations per second of all threads together (CPU microseconds of each operation), in one table; then how many times the CPU of one \
                 thread an operation costs, and how many times the throughput there is. On so many cores as the machine has, throughput cannot grow \

@@ -1,26 +1,26 @@
 //! Transactions: commits and aborts of each level, by how often they meet.
 
-use super::set::Set;
-use super::{Grid, View};
+use super::record_set::RecordSet;
+use super::{Grid, SuiteView};
 use crate::record::Record;
-use crate::report::curves::by_powers;
+use crate::report::curves::log_chart;
 use crate::settings::Level;
 
 /// The level of a record.
-fn level(r: &Record) -> Option<Level> {
+fn level_of(r: &Record) -> Option<Level> {
     r.settings.as_ref().map(|s| s.level)
 }
 
 /// Hot keys of a workload, from its name.
-fn hot(r: &Record) -> Option<f64> {
+fn hot_keys(r: &Record) -> Option<f64> {
     r.workload.strip_prefix("txn_rmw_")?.parse().ok()
 }
 
-pub fn view(all: &Set<'_>) -> View {
+pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let (mut grids, mut charts) = (Vec::new(), Vec::new());
-    for of_level in all.each(level) {
-        let (Some(name), of) = (of_level, all.only(|r| level(r) == of_level)) else { continue };
-        let workloads = of.each(|r| r.workload.as_str());
+    for of_level in all.distinct(level_of) {
+        let (Some(name), of) = (of_level, all.filter(|r| level_of(r) == of_level)) else { continue };
+        let workloads = of.distinct(|r| r.workload.as_str());
         let title = match name {
             Level::Snapshot => "snapshot: the second to commit has lost",
             Level::Serializable => "serializable",
@@ -32,9 +32,9 @@ pub fn view(all: &Set<'_>) -> View {
             grid.header.extend(workloads.iter().map(|w| w.trim_start_matches("txn_").to_owned()));
         }
         for engine in of.engines() {
-            let of = of.engine(engine);
-            let cells = |cell: &dyn Fn(&Set<'_>) -> String| {
-                let cells = workloads.iter().map(|w| cell(&of.workload(w)));
+            let of = of.with_engine(engine);
+            let cells = |cell: &dyn Fn(&RecordSet<'_>) -> String| {
+                let cells = workloads.iter().map(|w| cell(&of.with_workload(w)));
                 std::iter::once(engine.to_owned()).chain(cells).collect::<Vec<_>>()
             };
             commits.rows.push(cells(&|s| s.rate()));
@@ -44,12 +44,12 @@ pub fn view(all: &Set<'_>) -> View {
             }));
         }
         grids.extend([commits, aborts]);
-        let counted = of.only(|r| hot(r).is_some());
+        let counted = of.filter(|r| hot_keys(r).is_some());
         let ticks = [1.0f64, 4.0, 16.0, 64.0].map(|n| (n.log2(), n.to_string())).to_vec();
-        let lines = counted.lines(|r| (hot(r).unwrap_or(1.0).log2(), r.ops_per_sec));
-        charts.push(by_powers(&format!("{title}: commits per second, by hot keys"), &lines, &ticks));
+        let lines = counted.chart_lines(|r| (hot_keys(r).unwrap_or(1.0).log2(), r.ops_per_sec));
+        charts.push(log_chart(&format!("{title}: commits per second, by hot keys"), &lines, &ticks));
     }
-    View {
+    SuiteView {
         title: "Transactions",
         about: "Commits per second of all threads together (CPU microseconds of each commit, with what was tried in vain); then how many transactions lost to \
                 another and were tried again, for 100 commits, and the 99th percentile from the first try to the commit. `rmw_n`: two keys are read and written one higher, \

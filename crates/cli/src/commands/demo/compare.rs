@@ -11,11 +11,11 @@ use std::time::SystemTime;
 use super::sources::Sources;
 
 /// Differences printed one by one.
-const COMPLAINTS_MAX: u64 = 20;
+const DIFFERENCES_SHOWN_MAX: u64 = 20;
 
 /// The outcome of the comparison.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub struct Comparison {
     /// Files whose bytes are the same.
     pub same: u64,
     /// Files that differ, or whose key is missing.
@@ -27,10 +27,10 @@ pub struct Compared {
 }
 
 /// How many of the first `n` files are there, and how many are missing.
-pub fn acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u64)> {
+pub fn count_acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u64)> {
     let (mut present, mut missing) = (0, 0);
     // Files that could not be read were never acknowledged; they are not counted towards `n` by the import.
-    for (path, key, _) in sources.items() {
+    for (path, key, _) in sources.source_files() {
         if present + missing == n {
             break;
         }
@@ -44,13 +44,13 @@ pub fn acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u64)> {
 }
 
 /// Compares every byte of every file.
-pub fn everything(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Compared> {
-    let mut compared = Compared::default();
+pub fn compare_all(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Comparison> {
+    let mut compared = Comparison::default();
     let mut progress = Progress::bytes("comparing", sources.bytes);
     let mut done = 0;
-    for (path, key, bytes) in sources.items() {
+    for (path, key, bytes) in sources.source_files() {
         done += bytes;
-        progress.at(done);
+        progress.set_position(done);
         let Ok(source) = read_file(&path, bytes) else {
             compared.unreadable += 1;
             continue;
@@ -62,9 +62,9 @@ pub fn everything(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Compa
             compared.changed += 1;
         } else {
             compared.different += 1;
-            if compared.different <= COMPLAINTS_MAX {
+            if compared.different <= DIFFERENCES_SHOWN_MAX {
                 let what = if stored.is_some() { "differs" } else { "missing" };
-                progress.note(&format!("perigee: {what}: {}", escape(&key)));
+                progress.print_line(&format!("perigee: {what}: {}", escape(&key)));
             }
         }
     }

@@ -3,19 +3,19 @@
 //! Rooms: `sources` (which files), `child` (the importing process, which gets killed), `compare` (every byte against
 //! its source), `report` (the table).
 
-mod child;
+mod import_process;
 mod compare;
 mod report;
 mod sources;
 
 use crate::failure::{EXIT_DAMAGED, Failure, Result, show_path};
-use crate::output::Out;
-use crate::place::check_existing;
+use crate::output::Output;
+use crate::database_args::check_existing;
 use crate::size;
 use clap::Args;
-use perigee::human::parse_bytes;
+use perigee::value_syntax::parse_bytes;
 use perigee::{Db, Options};
-use report::Report;
+use report::DemoReport;
 use sources::Sources;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -54,26 +54,26 @@ pub struct DemoArgs {
 }
 
 /// Runs the demo; 3 if a single byte differs.
-pub fn run(args: &DemoArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &DemoArgs, out: &mut Output) -> Result<u8> {
     let begun = SystemTime::now();
-    let sources = choose(args, out)?;
-    let db = database(args)?;
-    let mut report = Report { files: sources.files, bytes: sources.bytes, ..Report::default() };
+    let sources = choose_sources(args, out)?;
+    let db = new_database_path(args)?;
+    let mut report = DemoReport { files: sources.files, bytes: sources.bytes, ..DemoReport::default() };
     import_and_kill(&db, &sources, &mut report, out)?;
     recover(&db, &sources, &mut report, out)?;
-    finish(&db, &sources, &mut report, out)?;
+    finish_import(&db, &sources, &mut report, out)?;
     compare_and_verify(&db, &sources, begun, &mut report, out)?;
     report.print(out)?;
-    if report.good() && !args.keep {
+    if report.passed() && !args.keep {
         std::fs::remove_dir_all(&db).map_err(|e| Failure::file("remove", &db, &e))?;
     } else {
-        say(out, &format!("the database stays in {}", show_path(&db)))?;
+        print_status(out, &format!("the database stays in {}", show_path(&db)))?;
     }
-    Ok(if report.good() { 0 } else { EXIT_DAMAGED })
+    Ok(if report.passed() { 0 } else { EXIT_DAMAGED })
 }
 
 /// A line for people; with `--json` the final document alone is printed.
-fn say(out: &mut Out, text: &str) -> Result<()> {
+fn print_status(out: &mut Output, text: &str) -> Result<()> {
     if !out.json {
         out.line(text)?;
         out.flush()?;
@@ -81,17 +81,17 @@ fn say(out: &mut Out, text: &str) -> Result<()> {
     Ok(())
 }
 
-fn choose(args: &DemoArgs, out: &mut Out) -> Result<Sources> {
+fn choose_sources(args: &DemoArgs, out: &mut Output) -> Result<Sources> {
     let asked = args
         .dir
         .clone()
         .or_else(|| std::env::var_os("DEMO_DIR").filter(|d| !d.is_empty()).map(PathBuf::from));
     let sources = match asked {
-        Some(dir) => sources::given(&dir)?,
-        None => sources::found(args.max_files, args.max_bytes)?,
+        Some(dir) => sources::from_dir(&dir)?,
+        None => sources::find_on_machine(args.max_files, args.max_bytes)?,
     };
     for (root, files, bytes) in &sources.roots {
-        say(
+        print_status(
             out,
             &format!("source: {}, {} files, {}", show_path(root), size::count(*files), size::bytes(*bytes)),
         )?;
@@ -100,7 +100,7 @@ fn choose(args: &DemoArgs, out: &mut Out) -> Result<Sources> {
 }
 
 /// A directory that does not exist yet.
-fn database(args: &DemoArgs) -> Result<PathBuf> {
+fn new_database_path(args: &DemoArgs) -> Result<PathBuf> {
     let db = match &args.db {
         Some(db) => db.clone(),
         None => std::env::temp_dir().join(format!("perigee-demo-{}", std::process::id())),
@@ -111,13 +111,13 @@ fn database(args: &DemoArgs) -> Result<PathBuf> {
     Ok(db)
 }
 
-fn import_and_kill(db: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
-    say(out, "importing, to be killed about halfway ...")?;
-    let killed = child::import(db, sources, true)?;
+fn import_and_kill(db: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Output) -> Result<()> {
+    print_status(out, "importing, to be killed about halfway ...")?;
+    let killed = import_process::run_import(db, sources, true)?;
     if !killed.killed {
-        say(out, "the import was done before it could be killed")?;
+        print_status(out, "the import was done before it could be killed")?;
     }
-    say(
+    print_status(
         out,
         &format!(
             "killed after {} acknowledged files, {}",
@@ -138,16 +138,16 @@ fn open(db: &Path) -> Result<(Db, Duration)> {
 }
 
 /// Reopens after the kill; everything acknowledged must be there.
-fn recover(path: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
+fn recover(path: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Output) -> Result<()> {
     let (db, took) = open(path)?;
     let recovery = db.stats().recovery;
     report.reopen = took;
     report.recovery_us = recovery.elapsed_us;
     report.replayed = recovery.replayed_operations;
-    say(out, &format!("reopened in {:.3} s: {}", took.as_secs_f64(), recovery_text(&recovery)))?;
-    let (present, lost) = compare::acknowledged(&db, sources, report.acknowledged)?;
+    print_status(out, &format!("reopened in {:.3} s: {}", took.as_secs_f64(), recovery_text(&recovery)))?;
+    let (present, lost) = compare::count_acknowledged(&db, sources, report.acknowledged)?;
     report.lost = lost;
-    say(
+    print_status(
         out,
         &format!(
             "of {} acknowledged files {} are there, {lost} missing",
@@ -159,10 +159,10 @@ fn recover(path: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -
     Ok(())
 }
 
-fn finish(db: &Path, sources: &Sources, report: &mut Report, out: &mut Out) -> Result<()> {
-    say(out, "finishing the import ...")?;
-    let rest = child::import(db, sources, false)?;
-    say(out, &format!("imported {} more files, {}", size::count(rest.entries), size::bytes(rest.bytes)))?;
+fn finish_import(db: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Output) -> Result<()> {
+    print_status(out, "finishing the import ...")?;
+    let rest = import_process::run_import(db, sources, false)?;
+    print_status(out, &format!("imported {} more files, {}", size::count(rest.entries), size::bytes(rest.bytes)))?;
     report.add_import(&rest);
     Ok(())
 }
@@ -171,32 +171,32 @@ fn compare_and_verify(
     path: &Path,
     sources: &Sources,
     begun: SystemTime,
-    report: &mut Report,
-    out: &mut Out,
+    report: &mut DemoReport,
+    out: &mut Output,
 ) -> Result<()> {
     let (db, _) = open(path)?;
     report.disk_bytes = db.stats().disk_bytes;
-    say(out, "comparing every file with its source ...")?;
+    print_status(out, "comparing every file with its source ...")?;
     let started = Instant::now();
-    report.compared = compare::everything(&db, sources, begun)?;
+    report.comparison = compare::compare_all(&db, sources, begun)?;
     report.compare = started.elapsed();
-    report.entries = count(&db, b"".to_vec())?;
-    let prefix = sources.prefix();
-    report.prefix_entries = count(&db, prefix.clone())?;
-    report.prefix_files = sources.items().filter(|(_, key, _)| key.starts_with(&prefix)).count() as u64;
+    report.entries = count_prefix(&db, b"".to_vec())?;
+    let prefix = sources.sample_prefix();
+    report.prefix_entries = count_prefix(&db, prefix.clone())?;
+    report.prefix_files = sources.source_files().filter(|(_, key, _)| key.starts_with(&prefix)).count() as u64;
     report.prefix = crate::text::escape(&prefix);
-    say(out, "verifying ...")?;
+    print_status(out, "verifying ...")?;
     let started = Instant::now();
     let verify = db.verify()?;
     report.verify = started.elapsed();
     report.verified_bytes = verify.bytes;
     report.damaged = verify.errors.len() as u64;
-    verify.errors.iter().try_for_each(|e| say(out, &format!("damaged: {e}")))?;
+    verify.errors.iter().try_for_each(|e| print_status(out, &format!("damaged: {e}")))?;
     db.close()?;
     Ok(())
 }
 
-fn count(db: &Db, prefix: Vec<u8>) -> Result<u64> {
+fn count_prefix(db: &Db, prefix: Vec<u8>) -> Result<u64> {
     let mut cursor = db.cursor_within(prefix_bounds(prefix))?;
     let mut n = 0;
     cursor.seek_to_first()?;

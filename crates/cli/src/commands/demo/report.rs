@@ -1,17 +1,17 @@
 //! The table at the end of the demo.
 
 use crate::failure::Result;
-use crate::output::{Out, table};
+use crate::output::{Output, table};
 use crate::size::{bytes, count, micros};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::child::Import;
-use super::compare::Compared;
+use super::import_process::ImportRun;
+use super::compare::Comparison;
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct DemoReport {
     /// Files of the sources.
     pub files: u64,
     /// Bytes of the sources.
@@ -41,7 +41,7 @@ pub struct Report {
     /// Entries in the database.
     pub entries: u64,
     /// The outcome of the comparison.
-    pub compared: Compared,
+    pub comparison: Comparison,
     /// How long it took.
     pub compare: Duration,
     /// The prefix that was scanned.
@@ -58,9 +58,9 @@ pub struct Report {
     pub damaged: u64,
 }
 
-impl Report {
+impl DemoReport {
     /// Adds one of the two imports.
-    pub fn add_import(&mut self, import: &Import) {
+    pub fn add_import(&mut self, import: &ImportRun) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         let first = self.import.is_zero();
         self.import += import.elapsed;
@@ -72,20 +72,20 @@ impl Report {
     }
 
     /// Whether everything is as it should be.
-    pub fn good(&self) -> bool {
-        let c = &self.compared;
+    pub fn passed(&self) -> bool {
+        let c = &self.comparison;
         // A source that changed meanwhile may have other files than were imported.
         let still = c.changed + c.unreadable == 0;
         let whole = self.entries >= c.same && (!still || self.prefix_entries == self.prefix_files);
         self.lost == 0 && c.different == 0 && self.damaged == 0 && c.same > 0 && whole
     }
 
-    fn seconds(&self) -> f64 {
+    fn import_seconds(&self) -> f64 {
         self.import.as_secs_f64().max(1e-9)
     }
 
     /// Write amplification, and where the number comes from.
-    fn amplification(&self) -> Option<(f64, &'static str)> {
+    fn write_amplification(&self) -> Option<(f64, &'static str)> {
         if let (Some(written), true) = (self.written_bytes.filter(|w| *w > 0), self.imported_bytes > 0) {
             return Some((written as f64 / self.imported_bytes as f64, "/proc/PID/io of both imports"));
         }
@@ -94,28 +94,28 @@ impl Report {
     }
 
     /// Prints it.
-    pub fn print(&self, out: &mut Out) -> Result<()> {
+    pub fn print(&self, out: &mut Output) -> Result<()> {
         if out.json {
-            return out.value(&self.json());
+            return out.json_line(&self.json());
         }
         let mut t = table(&["demo", ""]);
-        for (name, value) in self.rows() {
+        for (name, value) in self.table_rows() {
             t.add_row([name.to_owned(), value]);
         }
         out.line("")?;
         out.line(t.trim_fmt())?;
-        out.line(if self.good() { "\nok: every file is identical" } else { "\nFAILED: see above" })
+        out.line(if self.passed() { "\nok: every file is identical" } else { "\nFAILED: see above" })
     }
 
-    fn rows(&self) -> Vec<(&'static str, String)> {
-        let c = &self.compared;
-        let amplification = self.amplification().map(|(a, from)| format!("{a:.2} ({from})"));
+    fn table_rows(&self) -> Vec<(&'static str, String)> {
+        let c = &self.comparison;
+        let amplification = self.write_amplification().map(|(a, from)| format!("{a:.2} ({from})"));
         let unknown = || "unknown".to_owned();
         let mut rows = vec![
             ("files", count(self.files)),
             ("bytes", format!("{} ({})", count(self.bytes), bytes(self.bytes))),
-            ("seconds", format!("{:.1} (both imports)", self.seconds())),
-            ("MB/s", format!("{:.1}", self.imported_bytes as f64 / 1e6 / self.seconds())),
+            ("seconds", format!("{:.1} (both imports)", self.import_seconds())),
+            ("MB/s", format!("{:.1}", self.imported_bytes as f64 / 1e6 / self.import_seconds())),
             ("database size", bytes(self.disk_bytes)),
             ("killed after", format!("{} acknowledged files", count(self.acknowledged))),
             ("lost", count(self.lost)),
@@ -158,11 +158,11 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let c = &self.compared;
-        let amplification = self.amplification();
+        let c = &self.comparison;
+        let amplification = self.write_amplification();
         json!({"demo": {
-            "ok": self.good(), "files": self.files, "bytes": self.bytes, "seconds": self.seconds(),
-            "mb_per_second": self.imported_bytes as f64 / 1e6 / self.seconds(),
+            "ok": self.passed(), "files": self.files, "bytes": self.bytes, "seconds": self.import_seconds(),
+            "mb_per_second": self.imported_bytes as f64 / 1e6 / self.import_seconds(),
             "disk_bytes": self.disk_bytes, "acknowledged": self.acknowledged, "lost": self.lost,
             "reopen_seconds": self.reopen.as_secs_f64(), "recovery_us": self.recovery_us,
             "replayed_operations": self.replayed,

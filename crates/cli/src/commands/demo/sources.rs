@@ -1,6 +1,6 @@
 //! Which files the demo imports: a directory that is given, or what any machine with a Rust toolchain has.
 
-use crate::commands::import::tree::{self, Found};
+use crate::commands::import::tree::{self, TreeItem};
 use crate::failure::{Failure, Result, show_path};
 use perigee::limits;
 use std::ffi::OsStr;
@@ -21,15 +21,15 @@ pub struct Sources {
 }
 
 /// A source file: path, key, length.
-pub type Item = (PathBuf, Vec<u8>, u64);
+pub type SourceFile = (PathBuf, Vec<u8>, u64);
 
 impl Sources {
     /// Every file that the import takes, in the order in which it takes them.
-    pub fn items(&self) -> impl Iterator<Item = Item> {
+    pub fn source_files(&self) -> impl Iterator<Item = SourceFile> {
         self.roots.iter().flat_map(|(root, _, _)| {
-            let name = tree::last_part(root).unwrap_or_default();
-            tree::walk(root).filter_map(move |found| match found {
-                Found::File { path, key, bytes } if bytes <= limits::VALUE_BYTES_MAX as u64 => {
+            let name = tree::last_path_part(root).unwrap_or_default();
+            tree::walk_tree(root).filter_map(move |found| match found {
+                TreeItem::File { path, key, bytes } if bytes <= limits::VALUE_BYTES_MAX as u64 => {
                     Some((path, [&name[..], b"/", &key].concat(), bytes))
                 }
                 _ => None,
@@ -38,17 +38,17 @@ impl Sources {
     }
 
     /// A prefix that some of the keys have: the directory of the file in the middle.
-    pub fn prefix(&self) -> Vec<u8> {
-        let middle = self.items().nth((self.files / 2) as usize).map(|(_, key, _)| key).unwrap_or_default();
+    pub fn sample_prefix(&self) -> Vec<u8> {
+        let middle = self.source_files().nth((self.files / 2) as usize).map(|(_, key, _)| key).unwrap_or_default();
         let end = middle.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
         middle[..end].to_vec()
     }
 }
 
 /// The directory that the user names, whole.
-pub fn given(dir: &Path) -> Result<Sources> {
+pub fn from_dir(dir: &Path) -> Result<Sources> {
     let root = dir.canonicalize().map_err(|e| Failure::file("open", dir, &e))?;
-    let (files, bytes) = measure(&root);
+    let (files, bytes) = measure_dir(&root);
     if files == 0 {
         return Err(Failure::usage(format!("there are no files in {}", show_path(dir))));
     }
@@ -56,15 +56,15 @@ pub fn given(dir: &Path) -> Result<Sources> {
 }
 
 /// What is found on the machine, within limits.
-pub fn found(max_files: u64, max_bytes: u64) -> Result<Sources> {
+pub fn find_on_machine(max_files: u64, max_bytes: u64) -> Result<Sources> {
     let mut sources = Sources { roots: Vec::new(), files: 0, bytes: 0 };
-    for root in candidates() {
+    for root in candidate_dirs() {
         if sources.files >= FILES_ENOUGH {
             break;
         }
-        if !add(&root, max_files, max_bytes, &mut sources) {
-            for child in children(&root) {
-                add(&child, max_files, max_bytes, &mut sources);
+        if !add_root(&root, max_files, max_bytes, &mut sources) {
+            for child in subdirectories(&root) {
+                add_root(&child, max_files, max_bytes, &mut sources);
             }
         }
     }
@@ -77,7 +77,7 @@ pub fn found(max_files: u64, max_bytes: u64) -> Result<Sources> {
 }
 
 /// The toolchain with its sources and libraries, crates, then what most systems have.
-fn candidates() -> Vec<PathBuf> {
+fn candidate_dirs() -> Vec<PathBuf> {
     let mut roots = Vec::new();
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
     if let Some(text) = sysroot.and_then(|o| String::from_utf8(o.stdout).ok()) {
@@ -94,12 +94,12 @@ fn candidates() -> Vec<PathBuf> {
 }
 
 /// Adds a directory if it fits; says whether it did (an empty or doubled one counts as dealt with).
-fn add(root: &Path, max_files: u64, max_bytes: u64, sources: &mut Sources) -> bool {
+fn add_root(root: &Path, max_files: u64, max_bytes: u64, sources: &mut Sources) -> bool {
     let inside = sources.roots.iter().any(|(r, _, _)| root.starts_with(r) || r.starts_with(root));
     if inside || sources.roots.iter().any(|(r, _, _)| r.file_name() == root.file_name()) {
         return true;
     }
-    let (files, bytes) = measure(root);
+    let (files, bytes) = measure_dir(root);
     if files == 0 {
         return true;
     }
@@ -112,7 +112,7 @@ fn add(root: &Path, max_files: u64, max_bytes: u64, sources: &mut Sources) -> bo
     true
 }
 
-fn children(root: &Path) -> Vec<PathBuf> {
+fn subdirectories(root: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
     let real_dir = |e: &std::fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
     let mut dirs: Vec<PathBuf> = entries.flatten().filter(real_dir).map(|e| e.path()).collect();
@@ -121,9 +121,9 @@ fn children(root: &Path) -> Vec<PathBuf> {
     dirs
 }
 
-fn measure(root: &Path) -> (u64, u64) {
-    tree::walk(root).fold((0, 0), |(files, all), found| match found {
-        Found::File { bytes, .. } if bytes <= limits::VALUE_BYTES_MAX as u64 => (files + 1, all + bytes),
+fn measure_dir(root: &Path) -> (u64, u64) {
+    tree::walk_tree(root).fold((0, 0), |(files, all), found| match found {
+        TreeItem::File { bytes, .. } if bytes <= limits::VALUE_BYTES_MAX as u64 => (files + 1, all + bytes),
         _ => (files, all),
     })
 }
@@ -134,7 +134,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn directories_are_taken_while_they_fit() {
+    fn directories_are_added_within_limits() {
         let base = std::env::temp_dir().join(format!("perigee-cli-sources-{}", std::process::id()));
         let _ = fs::remove_dir_all(&base);
         for (name, files) in [("a", 3), ("b", 5), ("c", 2)] {
@@ -144,14 +144,14 @@ mod tests {
             }
         }
         let mut sources = Sources { roots: Vec::new(), files: 0, bytes: 0 };
-        assert!(!add(&base, 6, 1000, &mut sources), "ten files are too many");
-        for child in children(&base) {
-            add(&child, 6, 1000, &mut sources);
+        assert!(!add_root(&base, 6, 1000, &mut sources), "ten files are too many");
+        for child in subdirectories(&base) {
+            add_root(&child, 6, 1000, &mut sources);
         }
         assert_eq!((sources.files, sources.bytes), (5, 25));
-        let keys: Vec<Vec<u8>> = sources.items().map(|(_, key, _)| key).collect();
+        let keys: Vec<Vec<u8>> = sources.source_files().map(|(_, key, _)| key).collect();
         assert_eq!(keys, [b"a/0", b"a/1", b"a/2", b"c/0", b"c/1"]);
-        assert_eq!(sources.prefix(), b"a/");
+        assert_eq!(sources.sample_prefix(), b"a/");
         fs::remove_dir_all(&base).unwrap();
     }
 }

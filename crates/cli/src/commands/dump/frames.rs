@@ -6,48 +6,48 @@
 use crate::failure::Result;
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
-use perigee_base::cut::CutRef;
-use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::key_boundary::KeyBoundaryRef;
+use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::limits::KEY_BYTES_MAX;
-use perigee_base::{Error, FileId, KeyOrder};
-use perigee_file::Fragments;
-use perigee_file::block::Block;
-use perigee_file::block::frame::{Frame, FrameKind, HEAD_BYTES, OVERHEAD_BYTES, claimed_bytes};
+use perigee_base::{Error, FileId, KeyComparator};
+use perigee_file::RangeTombstones;
+use perigee_file::block::TableBlock;
+use perigee_file::block::frame::{Frame, FrameKind, FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, declared_frame_bytes};
 use serde_json::{Value, json};
 
-use super::sink::{Entry, Sink};
-use super::source::Source;
+use super::dump_writer::{DumpEntry, DumpWriter};
+use super::source::DumpSource;
 
 /// Bytes of the footer of a klog.
 const FOOTER_BYTES: usize = 88;
 /// The end of the footer.
 const FOOTER_MAGIC: &[u8; 8] = b"PERIKLOG";
 /// Bytes searched at once for the next frame.
-const WINDOW: usize = 1 << 20;
+const SEARCH_WINDOW: usize = 1 << 20;
 
 /// A frame in memory, verified.
-struct Whole {
+struct VerifiedFrame {
     kind: FrameKind,
     bytes: Vec<u8>,
 }
 
 /// Prints every frame that can be read, and the footer of a klog.
-pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut Sink<'_>) -> Result<()> {
-    let (_, id) = source.header(kind, named, sink)?;
+pub fn dump_table(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink: &mut DumpWriter<'_>) -> Result<()> {
+    let (_, id) = source.read_header(kind, named, sink)?;
     let footer = if kind == FileKind::Klog { FOOTER_BYTES as u64 } else { 0 };
     let end = source.bytes().saturating_sub(footer);
     let mut offset = HEADER_BYTES as u64;
     while offset < end {
-        match read(source, id, offset, end)? {
+        match read_frame(source, id, offset, end)? {
             Ok(whole) => {
                 let taken = whole.bytes.len() as u64;
-                frame(id, offset, &whole, sink)?;
+                print_frame(id, offset, &whole, sink)?;
                 offset += taken;
             }
             Err(e) => {
-                sink.damage(offset, &e)?;
+                sink.write_damage(offset, &e)?;
                 let next = next_frame(source, id, offset, end)?.unwrap_or(end);
-                sink.remark(offset, &format!("{} bytes skipped to the next whole frame", next - offset))?;
+                sink.write_remark(offset, &format!("{} bytes skipped to the next whole frame", next - offset))?;
                 offset = next;
             }
         }
@@ -56,24 +56,24 @@ pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut S
 }
 
 /// The frame at `offset`, or why there is none.
-fn read(source: &Source, id: FileId, offset: u64, end: u64) -> Result<std::result::Result<Whole, Error>> {
-    let head = source.read(offset, HEAD_BYTES)?;
-    let (kind, len) = match claim(&head) {
+fn read_frame(source: &DumpSource, id: FileId, offset: u64, end: u64) -> Result<std::result::Result<VerifiedFrame, Error>> {
+    let head = source.read_at(offset, FRAME_HEADER_BYTES)?;
+    let (kind, len) = match parse_frame_head(&head) {
         Ok(claim) => claim,
         Err(e) => return Ok(Err(e)),
     };
     if offset.saturating_add(len) > end {
         return Ok(Err(source
-            .too_short("a frame")
+            .too_short_error("a frame")
             .expected(format_args!("{len} bytes"), end.saturating_sub(offset))));
     }
-    let bytes = source.read(offset, len as usize)?;
+    let bytes = source.read_at(offset, len as usize)?;
     let whole = Frame::decode(id, offset, &bytes, kind).map(|_| ());
-    Ok(whole.map(|()| Whole { kind, bytes }))
+    Ok(whole.map(|()| VerifiedFrame { kind, bytes }))
 }
 
 /// What the first bytes of a frame claim to be: type and whole length.
-fn claim(head: &[u8]) -> perigee_base::Result<(FrameKind, u64)> {
+fn parse_frame_head(head: &[u8]) -> perigee_base::Result<(FrameKind, u64)> {
     let kind = match head.get(9) {
         Some(1) => FrameKind::Data,
         Some(2) => FrameKind::Index,
@@ -84,21 +84,21 @@ fn claim(head: &[u8]) -> perigee_base::Result<(FrameKind, u64)> {
         Some(other) => return Err(Error::corruption("unknown type of frame").expected("1 to 6", other)),
         None => return Err(Error::corruption("the file ends inside a frame")),
     };
-    if head.len() < HEAD_BYTES {
+    if head.len() < FRAME_HEADER_BYTES {
         return Err(Error::corruption("the file ends inside the head of a frame"));
     }
-    Ok((kind, claimed_bytes(head, kind)?))
+    Ok((kind, declared_frame_bytes(head, kind)?))
 }
 
 /// The first place behind `offset` where a whole frame lies.
-fn next_frame(source: &Source, id: FileId, offset: u64, end: u64) -> Result<Option<u64>> {
+fn next_frame(source: &DumpSource, id: FileId, offset: u64, end: u64) -> Result<Option<u64>> {
     let mut start = offset + 1;
-    while start + OVERHEAD_BYTES as u64 <= end {
-        let window = source.read(start, WINDOW + HEAD_BYTES)?;
-        let last = window.len().saturating_sub(HEAD_BYTES);
+    while start + FRAME_OVERHEAD_BYTES as u64 <= end {
+        let window = source.read_at(start, SEARCH_WINDOW + FRAME_HEADER_BYTES)?;
+        let last = window.len().saturating_sub(FRAME_HEADER_BYTES);
         for at in 0..=last {
             let place = start + at as u64;
-            if looks_like_head(&window[at..]) && read(source, id, place, end)?.is_ok() {
+            if is_plausible_head(&window[at..]) && read_frame(source, id, place, end)?.is_ok() {
                 return Ok(Some(place));
             }
         }
@@ -108,137 +108,137 @@ fn next_frame(source: &Source, id: FileId, offset: u64, end: u64) -> Result<Opti
 }
 
 /// A cheap look before a checksum is computed: known codec and type, six zeros.
-fn looks_like_head(bytes: &[u8]) -> bool {
+fn is_plausible_head(bytes: &[u8]) -> bool {
     matches!(bytes, [_, _, _, _, _, _, _, _, 0..=3, 1..=6, 0, 0, 0, 0, 0, 0, ..])
 }
 
-fn frame(id: FileId, offset: u64, whole: &Whole, sink: &mut Sink<'_>) -> Result<()> {
+fn print_frame(id: FileId, offset: u64, whole: &VerifiedFrame, sink: &mut DumpWriter<'_>) -> Result<()> {
     let parsed = Frame::decode(id, offset, &whole.bytes, whole.kind);
     let f = match parsed {
         Ok(f) => f,
-        Err(e) => return sink.damage(offset, &e),
+        Err(e) => return sink.write_damage(offset, &e),
     };
     let blocky = matches!(whole.kind, FrameKind::Data | FrameKind::Index);
-    let raw = match f.unpack(if blocky { Block::SLACK } else { 0 }) {
+    let raw = match f.decompress(if blocky { TableBlock::SLACK } else { 0 }) {
         Ok(raw) => raw,
-        Err(e) => return sink.damage(offset, &e),
+        Err(e) => return sink.write_damage(offset, &e),
     };
     let fields =
         [("stored", json!(f.payload.len())), ("raw", json!(f.raw_bytes)), ("codec", json!(f.codec.name()))];
     match whole.kind {
-        FrameKind::Data => data(offset, raw, &fields, sink),
-        FrameKind::Index => index(offset, raw, &fields, sink),
-        FrameKind::Filter => filter(offset, &raw, &fields, sink),
-        FrameKind::Properties => properties(offset, &raw, &fields, sink),
-        FrameKind::Ranges => ranges(offset, &raw, &fields, sink),
-        FrameKind::Chunk => chunk(offset, &raw, &fields, sink),
+        FrameKind::Data => print_data_block(offset, raw, &fields, sink),
+        FrameKind::Index => print_index_block(offset, raw, &fields, sink),
+        FrameKind::Filter => print_filter(offset, &raw, &fields, sink),
+        FrameKind::Properties => print_properties(offset, &raw, &fields, sink),
+        FrameKind::Ranges => print_range_tombstones(offset, &raw, &fields, sink),
+        FrameKind::Chunk => print_chunk(offset, &raw, &fields, sink),
     }
 }
 
-type Fields<'a> = [(&'a str, Value); 3];
+type FrameFields<'a> = [(&'a str, Value); 3];
 
-fn with<'a>(fields: &Fields<'a>, name: &'a str, value: Value) -> Vec<(&'a str, Value)> {
+fn with_field<'a>(fields: &FrameFields<'a>, name: &'a str, value: Value) -> Vec<(&'a str, Value)> {
     let mut all = fields.to_vec();
     all.push((name, value));
     all
 }
 
-fn data(offset: u64, raw: Vec<u8>, fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
-    let block = match Block::parse(raw) {
+fn print_data_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+    let block = match TableBlock::parse(raw) {
         Ok(block) => block,
-        Err(e) => return sink.damage(offset, &e),
+        Err(e) => return sink.write_damage(offset, &e),
     };
     if sink.wants_entries() {
-        sink.part(offset, "data block", &with(fields, "entries", json!(block.len())))?;
+        sink.write_part(offset, "data block", &with_field(fields, "entries", json!(block.len())))?;
     }
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        sink.entry(&Entry { seq: block.seq(i).0, family: None, key: &key, value: block.value(i) })?;
+        sink.write_entry(&DumpEntry { seq: block.seq(i).0, family: None, key: &key, value: block.value(i) })?;
     }
     Ok(())
 }
 
-fn index(offset: u64, raw: Vec<u8>, fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
-    let block = match Block::parse(raw) {
+fn print_index_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+    let block = match TableBlock::parse(raw) {
         Ok(block) => block,
-        Err(e) => return sink.damage(offset, &e),
+        Err(e) => return sink.write_damage(offset, &e),
     };
-    sink.part(offset, "index", &with(fields, "blocks", json!(block.len())))?;
+    sink.write_part(offset, "index", &with_field(fields, "blocks", json!(block.len())))?;
     let (mut key, mut at) = (Vec::new(), HEADER_BYTES as u64);
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
         match Decoder::new(block.raw_value(i)).varint() {
             Ok(bytes) => {
                 let up_to = json!(crate::text::escape(&key));
-                sink.detail("block", &[("at", json!(at)), ("bytes", json!(bytes)), ("up to", up_to)])?;
+                sink.write_detail("block", &[("at", json!(at)), ("bytes", json!(bytes)), ("up to", up_to)])?;
                 at = at.saturating_add(bytes);
             }
             // Where the others lie, nobody knows.
-            Err(e) => return sink.damage(offset, &e),
+            Err(e) => return sink.write_damage(offset, &e),
         }
     }
     Ok(())
 }
 
-fn filter(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+fn print_filter(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
     match Decoder::new(raw).u32() {
-        Ok(blocks) => sink.part(offset, "filter", &with(fields, "blocks", json!(blocks))),
-        Err(e) => sink.damage(offset, &e),
+        Ok(blocks) => sink.write_part(offset, "filter", &with_field(fields, "blocks", json!(blocks))),
+        Err(e) => sink.write_damage(offset, &e),
     }
 }
 
-fn ranges(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+fn print_range_tombstones(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
     // Their order is the family's, which a single frame does not know: byte order is tried, and only printed.
-    let fragments = match Fragments::decode(raw, KeyOrder::Bytes) {
+    let fragments = match RangeTombstones::decode(raw, KeyComparator::Bytes) {
         Ok(fragments) => fragments,
-        Err(e) => return sink.damage(offset, &e),
+        Err(e) => return sink.write_damage(offset, &e),
     };
-    sink.part(offset, "range tombstones", &with(fields, "fragments", json!(fragments.list().len())))?;
-    for f in fragments.list() {
+    sink.write_part(offset, "range tombstones", &with_field(fields, "fragments", json!(fragments.fragments().len())))?;
+    for f in fragments.fragments() {
         let seqs: Vec<u64> = f.seqs.iter().map(|s| s.0).collect();
-        let (from, to) = (cut_text(f.begin.as_ref(), true), cut_text(f.end.as_ref(), false));
-        sink.detail("deleted", &[("from", json!(from)), ("to", json!(to)), ("seqs", json!(seqs))])?;
+        let (from, to) = (bound_text(f.begin.as_ref(), true), bound_text(f.end.as_ref(), false));
+        sink.write_detail("deleted", &[("from", json!(from)), ("to", json!(to)), ("seqs", json!(seqs))])?;
     }
     Ok(())
 }
 
 /// An end of a range as people write it.
-pub fn cut_text(cut: CutRef<'_>, begin: bool) -> String {
+pub fn bound_text(cut: KeyBoundaryRef<'_>, begin: bool) -> String {
     let key = |k: &[u8], inside: bool| {
         format!("{}{}", if inside { "" } else { "excluding " }, crate::text::escape(k))
     };
     match cut {
-        CutRef::First => "the first key".into(),
-        CutRef::Last => "the last key".into(),
-        CutRef::Before(k) => key(k, begin),
-        CutRef::After(k) => key(k, !begin),
+        KeyBoundaryRef::First => "the first key".into(),
+        KeyBoundaryRef::Last => "the last key".into(),
+        KeyBoundaryRef::Before(k) => key(k, begin),
+        KeyBoundaryRef::After(k) => key(k, !begin),
     }
 }
 
-fn chunk(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
+fn print_chunk(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
     if !sink.wants_entries() {
         return Ok(());
     }
     let text = sink.value_text(raw);
-    sink.part(offset, "value chunk", &with(fields, "content", json!(text)))
+    sink.write_part(offset, "value chunk", &with_field(fields, "content", json!(text)))
 }
 
-fn properties(offset: u64, raw: &[u8], fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<()> {
-    sink.part(offset, "properties", fields)?;
+fn print_properties(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+    sink.write_part(offset, "properties", fields)?;
     let mut d = Decoder::new(raw);
     while !d.is_empty() {
         let read = d.varint().and_then(|tag| Ok((tag, d.bytes(raw.len())?)));
-        match read.and_then(|(tag, body)| property(tag, body)) {
-            Ok((name, value)) => sink.detail(name, &[("is", value)])?,
-            Err(e) => return sink.damage(offset, &e),
+        match read.and_then(|(tag, body)| decode_property(tag, body)) {
+            Ok((name, value)) => sink.write_detail(name, &[("is", value)])?,
+            Err(e) => return sink.write_damage(offset, &e),
         }
     }
     Ok(())
 }
 
 /// A property's name and value.
-fn property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str, Value)> {
+fn decode_property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str, Value)> {
     let number = |name| Ok((name, json!(Decoder::new(body).varint()?)));
     let text = |name| Ok((name, json!(crate::text::escape(&body[..body.len().min(KEY_BYTES_MAX)]))));
     match tag {
@@ -264,15 +264,15 @@ fn property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str, Value)
     }
 }
 
-fn print_footer(source: &Source, id: FileId, sink: &mut Sink<'_>) -> Result<()> {
+fn print_footer(source: &DumpSource, id: FileId, sink: &mut DumpWriter<'_>) -> Result<()> {
     let offset = source.bytes().saturating_sub(FOOTER_BYTES as u64);
-    let bytes = source.read(offset, FOOTER_BYTES)?;
+    let bytes = source.read_at(offset, FOOTER_BYTES)?;
     if bytes.len() < FOOTER_BYTES || offset < HEADER_BYTES as u64 {
-        return sink.damage(offset, &source.too_short("the footer"));
+        return sink.write_damage(offset, &source.too_short_error("the footer"));
     }
     match footer_fields(id, offset, &bytes) {
-        Ok(fields) => sink.part(offset, "footer", &fields),
-        Err(e) => sink.damage(offset, &e),
+        Ok(fields) => sink.write_part(offset, "footer", &fields),
+        Err(e) => sink.write_damage(offset, &e),
     }
 }
 

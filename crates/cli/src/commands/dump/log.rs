@@ -4,44 +4,44 @@
 
 use crate::failure::Result;
 use perigee_base::codec::Decoder;
-use perigee_base::format::{FileKind, HEADER_BYTES};
+use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::{Error, FileId, checksum};
-use perigee_file::log::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded};
-use perigee_file::log::{Ops, RecordKind, prepare};
+use perigee_file::log::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len};
+use perigee_file::log::{BatchOps, RecordKind, prepare};
 use serde_json::json;
 use std::ops::Range;
 
-use super::edit;
-use super::frames::cut_text;
-use super::sink::{Entry, Sink};
-use super::source::Source;
+use super::manifest_edit;
+use super::frames::bound_text;
+use super::dump_writer::{DumpEntry, DumpWriter};
+use super::source::DumpSource;
 
 /// Bytes searched at once for the next record.
-const WINDOW: usize = 1 << 20;
+const SEARCH_WINDOW: usize = 1 << 20;
 
 /// Prints every record that can be read.
-pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut Sink<'_>) -> Result<()> {
-    let (database, file) = source.header(kind, named, sink)?;
-    let seal = layout::seal(database, file);
+pub fn dump_log(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink: &mut DumpWriter<'_>) -> Result<()> {
+    let (database, file) = source.read_header(kind, named, sink)?;
+    let seal = layout::checksum_seed(database, file);
     let mut offset = HEADER_BYTES as u64;
     let mut expected = None;
     while offset < source.bytes() {
-        match read(source, seal, offset)? {
+        match read_record(source, seal, offset)? {
             Ok((header, payload)) => {
                 if expected.is_some_and(|lsn| lsn != header.lsn) {
                     let gap = Error::corruption("a record is out of sequence");
-                    sink.damage(offset, &gap.expected(expected.unwrap_or_default(), header.lsn))?;
+                    sink.write_damage(offset, &gap.expected(expected.unwrap_or_default(), header.lsn))?;
                 }
-                record(offset, &header, &payload, sink)?;
-                expected = Some(header.lsn + u64::from(header.count));
+                print_record(offset, &header, &payload, sink)?;
+                expected = Some(header.lsn + u64::from(header.lsn_count));
                 offset += header.record_bytes();
             }
             Err(e) => {
                 let Some(next) = next_record(source, seal, offset)? else {
-                    return torn(source, offset, &e, sink);
+                    return print_torn_tail(source, offset, &e, sink);
                 };
-                sink.damage(offset, &e)?;
-                sink.remark(offset, &format!("{} bytes skipped to the next record", next - offset))?;
+                sink.write_damage(offset, &e)?;
+                sink.write_remark(offset, &format!("{} bytes skipped to the next record", next - offset))?;
                 expected = None;
                 offset = next;
             }
@@ -51,21 +51,21 @@ pub fn dump(source: &Source, kind: FileKind, named: Option<FileId>, sink: &mut S
 }
 
 /// Nothing valid follows: a write that a crash cut, or one that is under way.
-fn torn(source: &Source, offset: u64, e: &Error, sink: &mut Sink<'_>) -> Result<()> {
+fn print_torn_tail(source: &DumpSource, offset: u64, e: &Error, sink: &mut DumpWriter<'_>) -> Result<()> {
     let left = source.bytes() - offset;
-    if zeros_to_the_end(source, offset)? {
-        return sink.remark(offset, &format!("the last {left} bytes are zeros: space allocated ahead"));
+    if is_zero_to_end(source, offset)? {
+        return sink.write_remark(offset, &format!("the last {left} bytes are zeros: space allocated ahead"));
     }
     let text = format!(
         "the last {left} bytes are no whole record, and none follows: {e}. Torn by a crash, being written now, or \
          damaged; recovery tells which"
     );
-    sink.remark(offset, &text)
+    sink.write_remark(offset, &text)
 }
 
-fn zeros_to_the_end(source: &Source, mut offset: u64) -> Result<bool> {
+fn is_zero_to_end(source: &DumpSource, mut offset: u64) -> Result<bool> {
     while offset < source.bytes() {
-        let window = source.read(offset, WINDOW)?;
+        let window = source.read_at(offset, SEARCH_WINDOW)?;
         if window.is_empty() || window.iter().any(|b| *b != 0) {
             return Ok(false);
         }
@@ -75,22 +75,22 @@ fn zeros_to_the_end(source: &Source, mut offset: u64) -> Result<bool> {
 }
 
 /// The record at `offset`, or why there is none.
-fn read(
-    source: &Source,
+fn read_record(
+    source: &DumpSource,
     seal: FileId,
     offset: u64,
 ) -> Result<std::result::Result<(RecordHeader, Vec<u8>), Error>> {
-    let head = source.read(offset, RECORD_HEADER_BYTES)?;
+    let head = source.read_at(offset, RECORD_HEADER_BYTES)?;
     let header = match RecordHeader::decode(&head, seal, offset) {
         Ok((header, _)) => header,
         Err(e) => return Ok(Err(e)),
     };
-    let len = padded(header.payload_bytes as usize);
-    let mut payload = source.read(offset + RECORD_HEADER_BYTES as u64, len)?;
+    let len = padded_len(header.payload_bytes as usize);
+    let mut payload = source.read_at(offset + RECORD_HEADER_BYTES as u64, len)?;
     if payload.len() < len {
-        return Ok(Err(source.too_short("a record")));
+        return Ok(Err(source.too_short_error("a record")));
     }
-    let got = checksum::checksum_placeless(&payload);
+    let got = checksum::payload_checksum(&payload);
     if got != header.payload_checksum {
         let e = Error::corruption("log payload checksum differs")
             .expected(format_args!("{:#018x}", header.payload_checksum), format_args!("{got:#018x}"));
@@ -101,10 +101,10 @@ fn read(
 }
 
 /// The first place behind `offset` where a record header is valid.
-fn next_record(source: &Source, seal: FileId, offset: u64) -> Result<Option<u64>> {
+fn next_record(source: &DumpSource, seal: FileId, offset: u64) -> Result<Option<u64>> {
     let mut start = offset + ALIGNMENT as u64;
     while start + RECORD_HEADER_BYTES as u64 <= source.bytes() {
-        let window = source.read(start, WINDOW + RECORD_HEADER_BYTES)?;
+        let window = source.read_at(start, SEARCH_WINDOW + RECORD_HEADER_BYTES)?;
         let last = window.len() - RECORD_HEADER_BYTES;
         for at in (0..=last).step_by(ALIGNMENT) {
             let head = &window[at..at + RECORD_HEADER_BYTES];
@@ -118,7 +118,7 @@ fn next_record(source: &Source, seal: FileId, offset: u64) -> Result<Option<u64>
     Ok(None)
 }
 
-fn record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> Result<()> {
+fn print_record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut DumpWriter<'_>) -> Result<()> {
     let what = match h.kind {
         RecordKind::Batch => "batch",
         RecordKind::Edit => "edit",
@@ -130,84 +130,84 @@ fn record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) ->
     if h.kind != RecordKind::Batch || sink.wants_entries() {
         let fields = [
             ("lsn", json!(h.lsn)),
-            ("count", json!(h.count)),
-            ("durable", json!(h.durable)),
-            ("edits", json!(h.edits)),
+            ("count", json!(h.lsn_count)),
+            ("durable", json!(h.durable_lsn)),
+            ("edits", json!(h.manifest_edits)),
             ("bytes", json!(h.payload_bytes)),
         ];
-        sink.part(offset, what, &fields)?;
+        sink.write_part(offset, what, &fields)?;
     }
     match h.kind {
-        RecordKind::Batch => batch(offset, h, (payload, 0..payload.len()), sink),
-        RecordKind::Prepare => prepare(offset, h, payload, sink),
-        RecordKind::Decision => match prepare::decision(payload) {
+        RecordKind::Batch => print_batch(offset, h, (payload, 0..payload.len()), sink),
+        RecordKind::Prepare => print_prepare(offset, h, payload, sink),
+        RecordKind::Decision => match prepare::decode_decision(payload) {
             Ok((gid, at)) => {
                 let verdict = if at.is_empty() { "nothing" } else { "commit" };
-                sink.detail("decided", &[("gid", json!(text(gid))), ("what", json!(verdict))])?;
-                batch(offset, h, (payload, at), sink)
+                sink.write_detail("decided", &[("gid", json!(gid_text(gid))), ("what", json!(verdict))])?;
+                print_batch(offset, h, (payload, at), sink)
             }
-            Err(e) => sink.damage(offset, &e),
+            Err(e) => sink.write_damage(offset, &e),
         },
-        RecordKind::Edit => match edit::decode(payload) {
-            (fields, None) => fields.iter().try_for_each(|f| sink.detail(f.name, &f.values)),
+        RecordKind::Edit => match manifest_edit::decode_edit(payload) {
+            (fields, None) => fields.iter().try_for_each(|f| sink.write_detail(f.name, &f.values)),
             (fields, Some(e)) => {
-                fields.iter().try_for_each(|f| sink.detail(f.name, &f.values))?;
-                sink.damage(offset, &e)
+                fields.iter().try_for_each(|f| sink.write_detail(f.name, &f.values))?;
+                sink.write_damage(offset, &e)
             }
         },
         RecordKind::Close => match Decoder::new(payload).u64() {
-            Ok(edit) => sink.detail("closed cleanly", &[("after edit", json!(edit))]),
-            Err(e) => sink.damage(offset, &e),
+            Ok(edit) => sink.write_detail("closed cleanly", &[("after edit", json!(edit))]),
+            Err(e) => sink.write_damage(offset, &e),
         },
     }
 }
 
-fn text(gid: &[u8]) -> String {
+fn gid_text(gid: &[u8]) -> String {
     gid.escape_ascii().to_string()
 }
 
 /// What waits for a decision: its operations have no numbers of their own yet.
-fn prepare(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut Sink<'_>) -> Result<()> {
-    let p = match prepare::Prepare::decode(payload) {
+fn print_prepare(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut DumpWriter<'_>) -> Result<()> {
+    let p = match prepare::PrepareRecord::decode(payload) {
         Ok(p) => p,
-        Err(e) => return sink.damage(offset, &e),
+        Err(e) => return sink.write_damage(offset, &e),
     };
     let fields = [
-        ("gid", json!(text(p.head.gid))),
-        ("operations", json!(p.head.operations)),
+        ("gid", json!(gid_text(p.header.gid))),
+        ("operations", json!(p.header.op_count)),
         ("claims", json!(p.claims.len())),
-        ("level", json!(p.head.level)),
-        ("at ms", json!(p.head.at_ms)),
+        ("level", json!(p.header.isolation_level)),
+        ("at ms", json!(p.header.prepared_at_ms)),
     ];
-    sink.detail("prepared", &fields)?;
-    batch(offset, h, (payload, p.batch), sink)
+    sink.write_detail("prepared", &fields)?;
+    print_batch(offset, h, (payload, p.ops_range), sink)
 }
 
-fn batch(
+fn print_batch(
     offset: u64,
     h: &RecordHeader,
     (payload, at): (&[u8], Range<usize>),
-    sink: &mut Sink<'_>,
+    sink: &mut DumpWriter<'_>,
 ) -> Result<()> {
-    for (i, op) in Ops::new(payload, at).enumerate() {
+    for (i, op) in BatchOps::new(payload, at).enumerate() {
         let op = match op {
             Ok(op) => op,
-            Err(e) => return sink.damage(offset, &e),
+            Err(e) => return sink.write_damage(offset, &e),
         };
-        if let Some((from, to)) = op.range_in(payload) {
-            let (from, to) = (cut_text(from, true), cut_text(to, false));
+        if let Some((from, to)) = op.deleted_range_in(payload) {
+            let (from, to) = (bound_text(from, true), bound_text(to, false));
             let seq = json!(h.lsn + i as u64);
             let fields =
                 [("seq", seq), ("family", json!(op.family.0)), ("from", json!(from)), ("to", json!(to))];
-            sink.detail("delete range", &fields)?;
+            sink.write_detail("delete range", &fields)?;
             continue;
         }
         let value = match op.value_in(payload) {
             Ok(value) => value,
-            Err(e) => return sink.damage(offset, &e),
+            Err(e) => return sink.write_damage(offset, &e),
         };
         let key = &payload[op.key];
-        sink.entry(&Entry { seq: h.lsn + i as u64, family: Some(op.family.0), key, value })?;
+        sink.write_entry(&DumpEntry { seq: h.lsn + i as u64, family: Some(op.family.0), key, value })?;
     }
     Ok(())
 }

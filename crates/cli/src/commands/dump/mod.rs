@@ -6,23 +6,23 @@
 //! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another process has the
 //! database open. Damage is printed where it lies, and reading goes on behind it.
 
-pub mod edit;
+pub mod manifest_edit;
 mod frames;
 mod log;
-mod sink;
+mod dump_writer;
 mod source;
 
 use crate::failure::{EXIT_DAMAGED, Failure, Result, show_path};
-use crate::output::{Out, table};
-use crate::place::{KeyForm, Place};
+use crate::output::{Output, table};
+use crate::database_args::{KeyFormat, DatabaseArg};
 use crate::size;
 use clap::Args;
 use perigee_base::FileId;
-use perigee_base::format::FileKind;
-use perigee_file::name;
+use perigee_base::file_header::FileKind;
+use perigee_file::filename;
 use serde_json::json;
-use sink::Sink;
-use source::Source;
+use dump_writer::DumpWriter;
+use source::DumpSource;
 use std::fs;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ process has the database open. Nothing is written and nothing locked.";
 #[command(after_help = EXAMPLES)]
 pub struct DumpArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// Name or number of a file in the database; without it, the files are listed
     file: Option<String>,
     /// Print at most so many entries (damage is looked for in the whole file)
@@ -58,25 +58,25 @@ pub struct DumpArgs {
 }
 
 /// Dumps one file, or lists them.
-pub fn run(args: &DumpArgs, out: &mut Out) -> Result<u8> {
-    let dir = &args.place.db;
-    let files = list(dir)?;
+pub fn run(args: &DumpArgs, out: &mut Output) -> Result<u8> {
+    let dir = &args.database.db;
+    let files = list_files(dir)?;
     let Some(wanted) = &args.file else { return print_list(&files, out) };
-    let file = find(dir, &files, wanted)?;
-    let form = KeyForm { hex: args.hex, escaped: false };
-    let mut sink = Sink::new(out, form, args.values, args.limit);
-    let source = Source::open(&dir.join(&file.name), &file.name)?;
-    sink.file(&file.name, kind_name(file.kind), source.bytes())?;
+    let file = find_file(dir, &files, wanted)?;
+    let form = KeyFormat { hex: args.hex, escaped: false };
+    let mut sink = DumpWriter::new(out, form, args.values, args.limit);
+    let source = DumpSource::open(&dir.join(&file.name), &file.name)?;
+    sink.write_file_line(&file.name, kind_name(file.kind), source.bytes())?;
     match file.kind {
-        FileKind::Wal | FileKind::Manifest => log::dump(&source, file.kind, file.id, &mut sink)?,
+        FileKind::Wal | FileKind::Manifest => log::dump_log(&source, file.kind, file.id, &mut sink)?,
         FileKind::Backup => return Err(Failure::usage("a backup is listed by `perigee backup list DIR`")),
-        FileKind::Klog | FileKind::Vlog => frames::dump(&source, file.kind, file.id, &mut sink)?,
+        FileKind::Klog | FileKind::Vlog => frames::dump_table(&source, file.kind, file.id, &mut sink)?,
     }
     Ok(if sink.finish()? { EXIT_DAMAGED } else { 0 })
 }
 
 /// A file of a database.
-struct File {
+struct DatabaseFile {
     name: String,
     kind: FileKind,
     /// The number in its name; the manifest has it inside.
@@ -84,7 +84,7 @@ struct File {
     bytes: u64,
 }
 
-fn list(dir: &Path) -> Result<Vec<File>> {
+fn list_files(dir: &Path) -> Result<Vec<DatabaseFile>> {
     let entries = fs::read_dir(dir).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotADirectory => Failure::usage(format!("{} is a file", show_path(dir)))
             .hint("give the database directory first, then the name of a file in it"),
@@ -98,22 +98,22 @@ fn list(dir: &Path) -> Result<Vec<File>> {
     for entry in entries {
         let entry = entry.map_err(|e| Failure::file("read", dir, &e))?;
         let Ok(file_name) = entry.file_name().into_string() else { continue };
-        let (id, kind) = match name::parse(&file_name) {
+        let (id, kind) = match filename::parse_file_name(&file_name) {
             Some((id, kind)) => (Some(id), kind),
-            None if [name::MANIFEST, name::MANIFEST_TMP].contains(&file_name.as_str()) => {
+            None if [filename::MANIFEST, filename::MANIFEST_TMP].contains(&file_name.as_str()) => {
                 (None, FileKind::Manifest)
             }
             None => continue,
         };
         // A file may go between the listing and this look, if the database is in use.
         let Ok(meta) = entry.metadata() else { continue };
-        files.push(File { name: file_name, kind, id, bytes: meta.len() });
+        files.push(DatabaseFile { name: file_name, kind, id, bytes: meta.len() });
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(files)
 }
 
-fn find<'a>(dir: &Path, files: &'a [File], wanted: &str) -> Result<&'a File> {
+fn find_file<'a>(dir: &Path, files: &'a [DatabaseFile], wanted: &str) -> Result<&'a DatabaseFile> {
     let number = wanted.parse::<u64>().ok().map(FileId);
     let named = files.iter().find(|f| f.name == wanted);
     named.or_else(|| files.iter().find(|f| number.is_some() && f.id == number)).ok_or_else(|| {
@@ -125,13 +125,13 @@ fn find<'a>(dir: &Path, files: &'a [File], wanted: &str) -> Result<&'a File> {
     })
 }
 
-fn print_list(files: &[File], out: &mut Out) -> Result<u8> {
+fn print_list(files: &[DatabaseFile], out: &mut Output) -> Result<u8> {
     if out.json {
         let value: Vec<_> = files
             .iter()
             .map(|f| json!({"file": f.name, "kind": kind_name(f.kind), "bytes": f.bytes}))
             .collect();
-        out.value(&json!({"files": value}))?;
+        out.json_line(&json!({"files": value}))?;
         return Ok(0);
     }
     let mut t = table(&["file", "kind", ">size"]);

@@ -7,8 +7,8 @@ mod safe_path;
 mod tree;
 
 use crate::failure::{Failure, Result, show_path};
-use crate::output::Out;
-use crate::place::{FamilyArg, KeyForm, Place};
+use crate::output::Output;
+use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size;
 use clap::{Args, ValueEnum};
 use perigee::Cursor;
@@ -32,7 +32,7 @@ Keys that would leave the directory (absolute, with .. or NUL) or collide with a
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
     #[command(flatten)]
-    place: Place,
+    database: DatabaseArg,
     /// A new or empty directory, a new file, or - for stdout
     #[arg(default_value = "-", value_name = "TARGET")]
     target: PathBuf,
@@ -47,7 +47,7 @@ pub struct ExportArgs {
     #[command(flatten)]
     family: FamilyArg,
     #[command(flatten)]
-    form: KeyForm,
+    form: KeyFormat,
 }
 
 /// The forms that `export` writes.
@@ -63,32 +63,32 @@ enum Format {
 
 /// What was done.
 #[derive(Debug, Default)]
-struct Tally {
+struct ExportCounts {
     entries: u64,
     bytes: u64,
     refused: u64,
 }
 
 /// Exports.
-pub fn run(args: &ExportArgs, out: &mut Out) -> Result<u8> {
-    let format = args.format.unwrap_or_else(|| by_target(&args.target));
+pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
+    let format = args.format.unwrap_or_else(|| format_of_target(&args.target));
     let to_stdout = args.target.as_os_str() == "-";
     if to_stdout && format == Format::Tree {
         return Err(Failure::usage("files cannot go to stdout").hint("give a directory, or --format jsonl"));
     }
     let bounds = args.range.bounds(args.form)?;
-    let db = args.place.open_read_only()?;
-    let mut cursor = args.family.of(&db)?.cursor_within(bounds)?;
+    let db = args.database.open_read_only()?;
+    let mut cursor = args.family.open_family(&db)?.cursor_within(bounds)?;
     cursor.seek_to_first()?;
     let tally = match format {
         Format::Tree => tree::export(&mut cursor, &args.target, args.strict)?,
-        Format::Jsonl | Format::Csv => rows_to(&mut cursor, args, format, out)?,
+        Format::Jsonl | Format::Csv => export_rows(&mut cursor, args, format, out)?,
     };
     db.close()?;
-    if to_stdout { Ok(0) } else { tell(&tally, out) }
+    if to_stdout { Ok(0) } else { print_summary(&tally, out) }
 }
 
-fn by_target(target: &Path) -> Format {
+fn format_of_target(target: &Path) -> Format {
     let ending = target.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match ending.as_str() {
         "jsonl" | "ndjson" => Format::Jsonl,
@@ -98,7 +98,7 @@ fn by_target(target: &Path) -> Format {
     }
 }
 
-fn rows_to(cursor: &mut Cursor, args: &ExportArgs, format: Format, out: &mut Out) -> Result<Tally> {
+fn export_rows(cursor: &mut Cursor, args: &ExportArgs, format: Format, out: &mut Output) -> Result<ExportCounts> {
     if args.target.as_os_str() == "-" {
         return rows::export(cursor, format == Format::Csv, out);
     }
@@ -115,7 +115,7 @@ fn rows_to(cursor: &mut Cursor, args: &ExportArgs, format: Format, out: &mut Out
     Ok(tally)
 }
 
-fn tell(tally: &Tally, out: &mut Out) -> Result<u8> {
+fn print_summary(tally: &ExportCounts, out: &mut Output) -> Result<u8> {
     let mut text = format!(
         "exported {}, {} of values",
         size::plural(tally.entries, "entry", "entries"),
@@ -129,7 +129,7 @@ fn tell(tally: &Tally, out: &mut Out) -> Result<u8> {
     }
     let value: Value =
         json!({"exported": {"entries": tally.entries, "bytes": tally.bytes, "refused": tally.refused}});
-    out.either(&value, text)?;
+    out.json_or_text(&value, text)?;
     Ok(0)
 }
 
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_tells_the_format() {
-        let f = |p: &str| by_target(Path::new(p));
+    fn format_follows_target_name() {
+        let f = |p: &str| format_of_target(Path::new(p));
         assert_eq!(f("-"), Format::Jsonl);
         assert_eq!(f("a.jsonl"), Format::Jsonl);
         assert_eq!(f("a.CSV"), Format::Csv);

@@ -7,14 +7,14 @@ use perigee::Cursor;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-use super::Tally;
+use super::ExportCounts;
 
 /// Entries between two looks at the clock.
-const STRIDE: u64 = 1024;
+const PROGRESS_INTERVAL: u64 = 1024;
 
 /// Writes a line for each entry.
-pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result<Tally> {
-    let mut tally = Tally::default();
+pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result<ExportCounts> {
+    let mut tally = ExportCounts::default();
     let mut progress = Progress::items("exporting", 0);
     if csv {
         writer.write_all(b"key,value\n")?;
@@ -22,21 +22,21 @@ pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result
     while cursor.valid() {
         let value = cursor.value()?;
         if csv {
-            csv_line(cursor.key(), &value, writer)?
+            write_csv_line(cursor.key(), &value, writer)?
         } else {
-            json_line(cursor.key(), &value, writer)?
+            write_json_line(cursor.key(), &value, writer)?
         }
         tally.entries += 1;
         tally.bytes += value.len() as u64;
-        if tally.entries.is_multiple_of(STRIDE) {
-            progress.at(tally.entries);
+        if tally.entries.is_multiple_of(PROGRESS_INTERVAL) {
+            progress.set_position(tally.entries);
         }
         cursor.next()?;
     }
     Ok(tally)
 }
 
-fn json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
+fn write_json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
     let mut object = Map::new();
     put_json(&mut object, "key", key);
     put_json(&mut object, "value", value);
@@ -44,7 +44,7 @@ fn json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()
     writer.write_all(b"\n")
 }
 
-fn csv_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
+fn write_csv_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
     writeln!(writer, "{},{}", csv_field(key), csv_field(value))
 }
 
@@ -61,10 +61,10 @@ mod tests {
     #[test]
     fn fields_are_quoted_where_needed() {
         let mut out = Vec::new();
-        csv_line(b"a,b\n", b"say \"hi\"", &mut out).unwrap();
+        write_csv_line(b"a,b\n", b"say \"hi\"", &mut out).unwrap();
         assert_eq!(out, b"\"a,b\\x0a\",\"say \"\"hi\"\"\"\n");
         let mut out = Vec::new();
-        json_line(b"\xff", b"text", &mut out).unwrap();
+        write_json_line(b"\xff", b"text", &mut out).unwrap();
         assert_eq!(out, b"{\"key_base64\":\"/w==\",\"value\":\"text\"}\n");
     }
 }

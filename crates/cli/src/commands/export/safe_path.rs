@@ -6,7 +6,7 @@ const NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 3 << 10;
 
 /// The parts of the path that a key stands for, or why it may not be one.
-pub fn parts(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
+pub fn path_parts(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     if key.is_empty() {
         return Err("it is empty");
     }
@@ -19,10 +19,10 @@ pub fn parts(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     if key[0] == b'/' {
         return Err("it is an absolute path");
     }
-    key.split(|&b| b == b'/').map(part).collect()
+    key.split(|&b| b == b'/').map(check_part).collect()
 }
 
-fn part(name: &[u8]) -> Result<&[u8], &'static str> {
+fn check_part(name: &[u8]) -> Result<&[u8], &'static str> {
     match name {
         b"" => Err("it has an empty part, which another key would share"),
         b"." => Err("it has the part \".\""),
@@ -37,15 +37,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn honest_keys_pass() {
-        assert_eq!(parts(b"a").unwrap(), [b"a"]);
-        assert_eq!(parts(b"a/b.c/..d").unwrap(), [&b"a"[..], b"b.c", b"..d"]);
-        assert_eq!(parts(b"...").unwrap(), [b"..."]);
-        assert_eq!(parts(b"\xff\\").unwrap(), [b"\xff\\"]);
+    fn safe_keys_are_accepted() {
+        assert_eq!(path_parts(b"a").unwrap(), [b"a"]);
+        assert_eq!(path_parts(b"a/b.c/..d").unwrap(), [&b"a"[..], b"b.c", b"..d"]);
+        assert_eq!(path_parts(b"...").unwrap(), [b"..."]);
+        assert_eq!(path_parts(b"\xff\\").unwrap(), [b"\xff\\"]);
     }
 
     #[test]
-    fn hostile_keys_do_not() {
+    fn unsafe_keys_are_rejected() {
         let long = [b'x'; 256];
         let deep = b"a/".repeat(2000);
         let bad: [&[u8]; 15] = [
@@ -66,7 +66,7 @@ mod tests {
             &deep,
         ];
         for key in bad {
-            assert!(parts(key).is_err(), "{}", key.escape_ascii());
+            assert!(path_parts(key).is_err(), "{}", key.escape_ascii());
         }
     }
 }

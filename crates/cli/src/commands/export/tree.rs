@@ -13,27 +13,27 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Tally, safe_path};
+use super::{ExportCounts, safe_path};
 
 /// Refusals printed one by one; the rest is only counted.
-const COMPLAINTS_MAX: u64 = 20;
+const REFUSALS_SHOWN_MAX: u64 = 20;
 
 /// Writes a file for each entry.
-pub fn export(cursor: &mut Cursor, root: &Path, strict: bool) -> Result<Tally> {
-    prepare(root)?;
-    let mut tally = Tally::default();
+pub fn export(cursor: &mut Cursor, root: &Path, strict: bool) -> Result<ExportCounts> {
+    prepare_root(root)?;
+    let mut tally = ExportCounts::default();
     let mut progress = Progress::bytes("exporting", 0);
     let mut last_dir = PathBuf::new();
     while cursor.valid() {
-        match place(root, cursor.key(), &mut last_dir)? {
+        match create_file(root, cursor.key(), &mut last_dir)? {
             Ok(mut file) => {
                 let value = cursor.value()?;
                 file.write_all(&value).map_err(|e| Failure::file("write", root, &e))?;
                 tally.entries += 1;
                 tally.bytes += value.len() as u64;
-                progress.at(tally.bytes);
+                progress.set_position(tally.bytes);
             }
-            Err(why) => refuse(cursor.key(), why, strict, &mut tally, &progress)?,
+            Err(why) => refuse_key(cursor.key(), why, strict, &mut tally, &progress)?,
         }
         cursor.next()?;
     }
@@ -41,7 +41,7 @@ pub fn export(cursor: &mut Cursor, root: &Path, strict: bool) -> Result<Tally> {
 }
 
 /// The root: made, or there and empty.
-fn prepare(root: &Path) -> Result<()> {
+fn prepare_root(root: &Path) -> Result<()> {
     fs::create_dir_all(root).map_err(|e| Failure::file("create", root, &e))?;
     let mut entries = fs::read_dir(root).map_err(|e| Failure::file("read", root, &e))?;
     match entries.next() {
@@ -52,23 +52,23 @@ fn prepare(root: &Path) -> Result<()> {
     }
 }
 
-fn refuse(key: &[u8], why: &str, strict: bool, tally: &mut Tally, progress: &Progress) -> Result<()> {
+fn refuse_key(key: &[u8], why: &str, strict: bool, tally: &mut ExportCounts, progress: &Progress) -> Result<()> {
     let message = format!("the key {} cannot become a file: {why}", escape(key));
     if strict {
         return Err(Failure::other("export", message).hint("export to a .jsonl file keeps every key"));
     }
     tally.refused += 1;
-    if tally.refused <= COMPLAINTS_MAX {
-        progress.note(&format!("perigee: refused: {message}"));
-    } else if tally.refused == COMPLAINTS_MAX + 1 {
-        progress.note("perigee: refused: more, which are only counted");
+    if tally.refused <= REFUSALS_SHOWN_MAX {
+        progress.print_line(&format!("perigee: refused: {message}"));
+    } else if tally.refused == REFUSALS_SHOWN_MAX + 1 {
+        progress.print_line("perigee: refused: more, which are only counted");
     }
     Ok(())
 }
 
 /// The new file of a key, or why there can be none.
-fn place(root: &Path, key: &[u8], last_dir: &mut PathBuf) -> Result<std::result::Result<File, &'static str>> {
-    let parts = match safe_path::parts(key) {
+fn create_file(root: &Path, key: &[u8], last_dir: &mut PathBuf) -> Result<std::result::Result<File, &'static str>> {
+    let parts = match safe_path::path_parts(key) {
         Ok(parts) => parts,
         Err(why) => return Ok(Err(why)),
     };
@@ -78,18 +78,18 @@ fn place(root: &Path, key: &[u8], last_dir: &mut PathBuf) -> Result<std::result:
     if dir != *last_dir {
         match make_dirs(root, dirs) {
             Ok(()) => last_dir.clone_from(&dir),
-            Err(e) => return verdict(e, &dir),
+            Err(e) => return classify_create_error(e, &dir),
         }
     }
     let path = dir.join(OsStr::from_bytes(name));
     match File::create_new(&path) {
         Ok(file) => Ok(Ok(file)),
-        Err(e) => verdict(e, &path),
+        Err(e) => classify_create_error(e, &path),
     }
 }
 
 /// A place that is taken, or a name that the file system refuses, speaks against the key; all else stops the export.
-fn verdict(e: io::Error, path: &Path) -> Result<std::result::Result<File, &'static str>> {
+fn classify_create_error(e: io::Error, path: &Path) -> Result<std::result::Result<File, &'static str>> {
     match e.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
             Ok(Err("another key has that place"))
@@ -119,12 +119,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_collide_without_harm() {
+    fn colliding_paths_are_refused() {
         let root = std::env::temp_dir().join(format!("perigee-cli-export-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
-        prepare(&root).unwrap();
+        prepare_root(&root).unwrap();
         let mut last = PathBuf::new();
-        let mut put = |key: &[u8]| place(&root, key, &mut last).unwrap().map(|_| ());
+        let mut put = |key: &[u8]| create_file(&root, key, &mut last).unwrap().map(|_| ());
         assert_eq!(put(b"a"), Ok(()));
         assert!(put(b"a/b").is_err(), "a is a file");
         assert!(put(b"a").is_err(), "a is there");
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(put(b"d/e/g"), Ok(()));
         assert!(put(b"d/e").is_err(), "d/e is a directory");
         assert!(put(b"../escape").is_err());
-        assert!(prepare(&root).is_err(), "not empty any more");
+        assert!(prepare_root(&root).is_err(), "not empty any more");
         fs::remove_dir_all(&root).unwrap();
     }
 }

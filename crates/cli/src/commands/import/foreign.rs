@@ -1,12 +1,12 @@
 //! `import` from a database of another engine: the arguments, the stages, the report.
 
 use crate::failure::{Failure, Result, show_path};
-use crate::foreign::entry::{Family, Source};
-use crate::foreign::orders::Said;
-use crate::foreign::scratch::Scratch;
+use crate::foreign::source::{SourceFamily, ForeignSource};
+use crate::foreign::comparators::ComparatorOverrides;
+use crate::foreign::scratch::ScratchDir;
 use crate::foreign::tidesdb;
-use crate::foreign::transfer::{self, Done, Target};
-use crate::output::Out;
+use crate::foreign::transfer::{self, FamilyTransfer, ImportTarget};
+use crate::output::Output;
 use crate::size;
 use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
@@ -49,80 +49,80 @@ pub struct ForeignArgs {
 }
 
 /// Imports everything, tells what was done.
-pub fn run(args: &ForeignArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &ForeignArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
     let to = args.to.as_ref().ok_or_else(|| Failure::usage("name the new database with --to DB"))?;
-    let said = Said::read(&args.order)?;
-    let target = Target::new(to)?;
+    let said = ComparatorOverrides::parse(&args.order)?;
+    let target = ImportTarget::new(to)?;
     for from in [&args.from_tidesdb, &args.from_rocksdb, &args.from_lmdb].into_iter().flatten() {
         target.check_outside(from)?;
-        args.scratch.iter().try_for_each(|scratch| transfer::check_outside(scratch, from))?;
+        args.scratch.iter().try_for_each(|scratch| transfer::check_dir_outside(scratch, from))?;
     }
-    let mut source = open(args, &said, &target)?;
-    let done = transfer::run(&mut *source, &target)?;
-    let (told, families) = (source.told(), source.families().to_vec());
+    let mut source = open_source(args, &said, &target)?;
+    let done = transfer::run_transfer(&mut *source, &target)?;
+    let (told, families) = (source.description(), source.families().to_vec());
     drop(source);
     let seconds = started.elapsed().as_secs_f64();
     if out.json {
-        out.value(&json!({"imported": {
+        out.json_line(&json!({"imported": {
             "source": told, "to": show_path(to), "seconds": seconds,
             "families": families.iter().zip(&done).map(|(f, d)| family_json(f, d)).collect::<Vec<_>>(),
         }}))?;
     } else {
-        out.line(text(&told, &families, &done, seconds))?;
+        out.line(foreign_summary_text(&told, &families, &done, seconds))?;
     }
     Ok(0)
 }
 
-fn open(args: &ForeignArgs, said: &Said, target: &Target) -> Result<Box<dyn Source>> {
+fn open_source(args: &ForeignArgs, said: &ComparatorOverrides, target: &ImportTarget) -> Result<Box<dyn ForeignSource>> {
     let scratch = || {
-        Scratch::create(match &args.scratch {
+        ScratchDir::create(match &args.scratch {
             Some(dir) => dir.join(format!("perigee-import-{}", std::process::id())),
-            None => target.beside(".importing-source"),
+            None => target.sibling_path(".importing-source"),
         })
     };
     if let Some(_dir) = &args.from_rocksdb {
         #[cfg(feature = "rocksdb")]
         return crate::foreign::rocksdb::open(_dir, said, scratch);
         #[cfg(not(feature = "rocksdb"))]
-        return Err(absent("RocksDB", "rocksdb-all"));
+        return Err(missing_feature("RocksDB", "rocksdb-all"));
     }
     if let Some(_dir) = &args.from_lmdb {
         #[cfg(feature = "lmdb")]
         return crate::foreign::lmdb::open(_dir, said);
         #[cfg(not(feature = "lmdb"))]
-        return Err(absent("LMDB", "lmdb"));
+        return Err(missing_feature("LMDB", "lmdb"));
     }
     let (Some(dir), Some(library)) = (&args.from_tidesdb, &args.tidesdb_lib) else {
         return Err(Failure::usage("name a database to read: --from-tidesdb, --from-rocksdb or --from-lmdb"));
     };
     let (in_place, ignore_ttl) = (args.in_place, args.ignore_ttl);
-    let wanted = tidesdb::Wanted { dir, library, in_place, ignore_ttl, said };
+    let wanted = tidesdb::ImportRequest { dir, library, in_place, ignore_ttl, comparator_overrides: said };
     Ok(Box::new(tidesdb::open(&wanted, scratch)?))
 }
 
 /// Why a door is not in this build.
-fn absent(engine: &str, feature: &str) -> Failure {
+fn missing_feature(engine: &str, feature: &str) -> Failure {
     Failure::usage(format!("this build of the tool has no door to {engine}"))
         .hint(format!("build it with `cargo build --release -p perigee-cli --features {feature}`"))
 }
 
-fn family_json(family: &Family, done: &Done) -> Value {
+fn family_json(family: &SourceFamily, done: &FamilyTransfer) -> Value {
     let (mut kept, mut none) = (Map::new(), Map::new());
     for s in &family.settings {
-        match &s.became {
+        match &s.mapped_to {
             Some(ours) => kept.insert(s.name.into(), json!({"was": s.value, "is": ours})),
             None => none.insert(s.name.into(), json!(s.value)),
         };
     }
     json!({
         "family": family.name, "order": family.options.order.name(), "entries": done.entries,
-        "expiring": done.timed, "bytes": done.bytes, "checksum": format!("{:016x}", done.checksum),
+        "expiring": done.ttl_entries, "bytes": done.bytes, "checksum": format!("{:016x}", done.checksum),
         "verified": true, "expired_meanwhile": done.expired, "settings": kept, "without_counterpart": none,
     })
 }
 
-fn text(told: &str, families: &[Family], done: &[Done], seconds: f64) -> String {
+fn foreign_summary_text(told: &str, families: &[SourceFamily], done: &[FamilyTransfer], seconds: f64) -> String {
     let entries: u64 = done.iter().map(|d| d.entries).sum();
     let bytes: u64 = done.iter().map(|d| d.bytes).sum();
     let mut text = format!(
@@ -136,7 +136,7 @@ fn text(told: &str, families: &[Family], done: &[Done], seconds: f64) -> String 
             "\n  {}: {}, {} of them expire, order {}, checksum {:016x}",
             family.name,
             size::plural(d.entries, "entry", "entries"),
-            size::count(d.timed),
+            size::count(d.ttl_entries),
             family.options.order.name(),
             d.checksum,
         ));
@@ -145,7 +145,7 @@ fn text(told: &str, families: &[Family], done: &[Done], seconds: f64) -> String 
         .first()
         .into_iter()
         .flat_map(|f| &f.settings)
-        .filter(|s| s.became.is_none())
+        .filter(|s| s.mapped_to.is_none())
         .map(|s| s.name)
         .collect();
     if !none.is_empty() {

@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 /// The format of `path`: as asked, else by what it is.
-pub fn of(path: &Path, asked: Option<Format>) -> Result<Format> {
+pub fn format_of(path: &Path, asked: Option<Format>) -> Result<Format> {
     if let Some(format) = asked {
         return Ok(format);
     }
@@ -32,13 +32,13 @@ pub fn of(path: &Path, asked: Option<Format>) -> Result<Format> {
     if meta.is_dir() {
         return Ok(Format::Tree);
     }
-    by_ending(path).ok_or_else(|| {
+    format_by_extension(path).ok_or_else(|| {
         Failure::usage(format!("cannot tell what {} is by its ending", show_path(path)))
             .hint("add --format csv, tsv, jsonl or entries, or --format tree to import the file itself")
     })
 }
 
-fn by_ending(path: &Path) -> Option<Format> {
+fn format_by_extension(path: &Path) -> Option<Format> {
     let ending = path.extension()?.to_str()?.to_ascii_lowercase();
     match ending.as_str() {
         "csv" => Some(Format::Csv),
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_tell_the_format() {
-        let f = |p: &str| by_ending(Path::new(p));
+    fn extension_selects_the_format() {
+        let f = |p: &str| format_by_extension(Path::new(p));
         assert_eq!(f("a.csv"), Some(Format::Csv));
         assert_eq!(f("a.TSV"), Some(Format::Tsv));
         assert_eq!(f("x/a.b.jsonl"), Some(Format::Jsonl));
@@ -64,10 +64,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_wins() {
-        assert_eq!(of(Path::new("a.csv"), Some(Format::Tsv)).unwrap(), Format::Tsv);
-        assert!(of(Path::new("-"), None).is_err());
-        assert_eq!(of(&std::env::temp_dir(), None).unwrap(), Format::Tree);
-        assert!(of(Path::new("/nothing/here.csv"), None).is_err());
+    fn explicit_format_wins() {
+        assert_eq!(format_of(Path::new("a.csv"), Some(Format::Tsv)).unwrap(), Format::Tsv);
+        assert!(format_of(Path::new("-"), None).is_err());
+        assert_eq!(format_of(&std::env::temp_dir(), None).unwrap(), Format::Tree);
+        assert!(format_of(Path::new("/nothing/here.csv"), None).is_err());
     }
 }

@@ -2,9 +2,9 @@
 
 use super::format::{self, Format};
 use super::loader::Loader;
-use super::{lines, rows, tree};
+use super::{json_lines, rows, tree};
 use crate::failure::Result;
-use crate::place::FamilyArg;
+use crate::database_args::FamilyArg;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -33,31 +33,31 @@ pub struct InputArgs {
 
 impl InputArgs {
     /// Every path with its format, before anything is written.
-    pub fn inputs(&self) -> Result<Vec<(&Path, Format)>> {
-        self.paths.iter().map(|path| Ok((path.as_path(), format::of(path, self.format)?))).collect()
+    pub fn paths_with_formats(&self) -> Result<Vec<(&Path, Format)>> {
+        self.paths.iter().map(|path| Ok((path.as_path(), format::format_of(path, self.format)?))).collect()
     }
     /// What every key begins with.
     pub fn prefix(&self) -> Vec<u8> {
         self.prefix.clone().into_bytes()
     }
     /// Reads every input into the loader, whatever that does with it.
-    pub fn read(&self, inputs: &[(&Path, Format)], loader: &mut Loader<'_>) -> Result<()> {
+    pub fn read_inputs(&self, inputs: &[(&Path, Format)], loader: &mut Loader<'_>) -> Result<()> {
         for (path, format) in inputs {
-            let name = if self.with_name { tree::last_part(path)? } else { Vec::new() };
-            loader.start_path(&name);
-            self.read_one(path, *format, loader)?;
+            let name = if self.with_name { tree::last_path_part(path)? } else { Vec::new() };
+            loader.begin_path(&name);
+            self.read_input(path, *format, loader)?;
         }
         Ok(())
     }
 
-    fn read_one(&self, path: &Path, format: Format, loader: &mut Loader<'_>) -> Result<()> {
+    fn read_input(&self, path: &Path, format: Format, loader: &mut Loader<'_>) -> Result<()> {
         let column = self.key.as_deref();
         match format {
-            Format::Tree => tree::import(path, loader),
-            Format::Csv => rows::import(path, b',', column, loader),
-            Format::Tsv => rows::import(path, b'\t', column, loader),
-            Format::Jsonl => lines::import(path, lines::Meaning::Rows { key: column }, loader),
-            Format::Entries => lines::import(path, lines::Meaning::Entries, loader),
+            Format::Tree => tree::import_tree(path, loader),
+            Format::Csv => rows::import_rows(path, b',', column, loader),
+            Format::Tsv => rows::import_rows(path, b'\t', column, loader),
+            Format::Jsonl => json_lines::import_lines(path, json_lines::LineFormat::Rows { key: column }, loader),
+            Format::Entries => json_lines::import_lines(path, json_lines::LineFormat::Entries, loader),
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Invariant: entries reach the database in the order they are given, whole batches at a time; what the tally
 //! counts as imported has been acknowledged once `committed` was printed.
 
-use super::trace::Trace;
+use super::trace::TraceWriter;
 use crate::failure::{Failure, Result};
-use crate::output::Out;
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::size;
 use crate::text::printable;
@@ -13,10 +13,10 @@ use perigee::{BulkLoad, Db, ErrorKind, Family, WriteBatch, limits};
 use serde_json::json;
 
 /// Complaints printed one by one; the rest is only counted.
-const COMPLAINTS_MAX: u64 = 20;
+const MESSAGES_SHOWN_MAX: u64 = 20;
 
 /// How to load.
-pub struct Settings {
+pub struct LoaderSettings {
     /// A batch is committed when it holds so many bytes.
     pub batch_bytes: usize,
     /// Or so many entries.
@@ -33,7 +33,7 @@ pub struct Settings {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct ImportCounts {
     /// Entries put.
     pub entries: u64,
     /// Bytes of their values.
@@ -58,9 +58,9 @@ pub struct Tally {
 pub struct Loader<'a> {
     db: &'a Db,
     family: Family,
-    settings: Settings,
-    trace: Option<Trace>,
-    out: &'a mut Out,
+    settings: LoaderSettings,
+    trace: Option<TraceWriter>,
+    out: &'a mut Output,
     batch: WriteBatch,
     /// Entries go here instead, all at once at the end.
     bulk: Option<BulkLoad>,
@@ -68,15 +68,15 @@ pub struct Loader<'a> {
     key: Vec<u8>,
     /// How much of `key` all entries of this path share.
     key_start: usize,
-    tally: Tally,
+    counts: ImportCounts,
     /// Bytes seen, imported or not, for the bar.
-    seen: u64,
+    bytes_seen: u64,
     progress: Progress,
 }
 
 impl<'a> Loader<'a> {
     /// An empty loader.
-    pub fn new(db: &'a Db, family: Family, settings: Settings, out: &'a mut Out) -> Loader<'a> {
+    pub fn new(db: &'a Db, family: Family, settings: LoaderSettings, out: &'a mut Output) -> Loader<'a> {
         let key = settings.prefix.clone();
         let key_start = key.len();
         Loader {
@@ -89,26 +89,26 @@ impl<'a> Loader<'a> {
             bulk: None,
             key,
             key_start,
-            tally: Tally::default(),
-            seen: 0,
+            counts: ImportCounts::default(),
+            bytes_seen: 0,
             progress: Progress::bytes("importing", 0),
         }
     }
 
     /// From now on what is asked of the database is recorded.
-    pub fn traced(mut self, trace: Option<Trace>) -> Loader<'a> {
+    pub fn with_trace(mut self, trace: Option<TraceWriter>) -> Loader<'a> {
         self.trace = trace;
         self
     }
 
     /// From now on entries go into a bulk load.
-    pub fn in_bulk(mut self, memory_bytes: usize) -> Result<Loader<'a>> {
+    pub fn with_bulk_load(mut self, memory_bytes: usize) -> Result<Loader<'a>> {
         self.bulk = Some(self.family.bulk_load()?.memory_bytes(memory_bytes));
         Ok(self)
     }
 
     /// Keys of the next path start with the prefix and `name/` (unless empty).
-    pub fn start_path(&mut self, name: &[u8]) {
+    pub fn begin_path(&mut self, name: &[u8]) {
         self.key.truncate(self.settings.prefix.len());
         if !name.is_empty() {
             self.key.extend_from_slice(name);
@@ -118,8 +118,8 @@ impl<'a> Loader<'a> {
     }
 
     /// So many more bytes are coming.
-    pub fn expect_bytes(&mut self, bytes: u64) {
-        self.progress.total(self.seen + bytes);
+    pub fn add_expected_bytes(&mut self, bytes: u64) {
+        self.progress.set_total(self.bytes_seen + bytes);
     }
 
     /// The whole key of an entry of this path.
@@ -129,7 +129,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Whether to leave an entry out because its key is there.
-    pub fn skips(&mut self, rest: &[u8], bytes: u64) -> Result<bool> {
+    pub fn should_skip(&mut self, rest: &[u8], bytes: u64) -> Result<bool> {
         if !self.settings.skip_existing {
             return Ok(false);
         }
@@ -139,8 +139,8 @@ impl<'a> Loader<'a> {
             trace.get(&self.key)?;
         }
         if there {
-            self.tally.already_there += 1;
-            self.saw(bytes);
+            self.counts.already_there += 1;
+            self.advance_progress(bytes);
         }
         Ok(there)
     }
@@ -148,17 +148,17 @@ impl<'a> Loader<'a> {
     /// Puts an entry. `source` is told in a complaint.
     pub fn put(&mut self, rest: &[u8], value: &[u8], source: &dyn Fn() -> String) -> Result<()> {
         if value.len() > limits::VALUE_BYTES_MAX {
-            return self.too_large(source);
+            return self.report_too_large(source);
         }
         self.set_key(rest);
         if let Some(load) = &mut self.bulk {
             match load.put(&self.key, value) {
                 Err(e) if e.kind() == ErrorKind::InvalidArgument => {
-                    return self.failed(&format!("{}: {}", source(), e.message()));
+                    return self.report_failure(&format!("{}: {}", source(), e.message()));
                 }
                 done => done?,
             }
-            self.count(value);
+            self.count_entry(value);
             return Ok(());
         }
         let adds = self.key.len() + value.len();
@@ -172,11 +172,11 @@ impl<'a> Loader<'a> {
                 }
             }
             Err(e) if e.kind() == ErrorKind::InvalidArgument => {
-                return self.failed(&format!("{}: {}", source(), e.message()));
+                return self.report_failure(&format!("{}: {}", source(), e.message()));
             }
             Err(e) => return Err(e.into()),
         }
-        self.count(value);
+        self.count_entry(value);
         if self.batch.len() >= self.settings.batch_ops
             || self.batch.encoded_bytes() >= self.settings.batch_bytes
         {
@@ -185,47 +185,47 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    fn count(&mut self, value: &[u8]) {
-        self.tally.entries += 1;
-        self.tally.bytes += value.len() as u64;
-        self.tally.key_bytes += self.key.len() as u64;
-        self.saw(value.len() as u64);
+    fn count_entry(&mut self, value: &[u8]) {
+        self.counts.entries += 1;
+        self.counts.bytes += value.len() as u64;
+        self.counts.key_bytes += self.key.len() as u64;
+        self.advance_progress(value.len() as u64);
     }
 
-    fn saw(&mut self, bytes: u64) {
-        self.seen += bytes;
-        self.progress.at(self.seen);
+    fn advance_progress(&mut self, bytes: u64) {
+        self.bytes_seen += bytes;
+        self.progress.set_position(self.bytes_seen);
     }
 
     /// A symbolic link, which is not followed.
-    pub fn link(&mut self) {
-        self.tally.links += 1;
+    pub fn count_link(&mut self) {
+        self.counts.links += 1;
     }
     /// A device, socket or pipe.
-    pub fn special(&mut self) {
-        self.tally.specials += 1;
+    pub fn count_special_file(&mut self) {
+        self.counts.specials += 1;
     }
     /// A value over the limit.
-    pub fn too_large(&mut self, source: &dyn Fn() -> String) -> Result<()> {
+    pub fn report_too_large(&mut self, source: &dyn Fn() -> String) -> Result<()> {
         let limit = size::bytes(limits::VALUE_BYTES_MAX as u64);
-        self.tally.too_large += 1;
-        self.complain(&format!("{}: larger than {limit}", source()))
+        self.counts.too_large += 1;
+        self.report_problem(&format!("{}: larger than {limit}", source()))
     }
     /// Something that could not be read or put.
-    pub fn failed(&mut self, why: &str) -> Result<()> {
-        self.tally.failed += 1;
-        self.complain(why)
+    pub fn report_failure(&mut self, why: &str) -> Result<()> {
+        self.counts.failed += 1;
+        self.report_problem(why)
     }
 
-    fn complain(&mut self, why: &str) -> Result<()> {
+    fn report_problem(&mut self, why: &str) -> Result<()> {
         if self.settings.strict {
             return Err(Failure::other("import", format!("not imported: {why}")));
         }
-        let told = self.tally.failed + self.tally.too_large;
-        if told <= COMPLAINTS_MAX {
-            self.progress.note(&format!("perigee: left out: {}", printable(why)));
-        } else if told == COMPLAINTS_MAX + 1 {
-            self.progress.note("perigee: left out: more, which are only counted");
+        let told = self.counts.failed + self.counts.too_large;
+        if told <= MESSAGES_SHOWN_MAX {
+            self.progress.print_line(&format!("perigee: left out: {}", printable(why)));
+        } else if told == MESSAGES_SHOWN_MAX + 1 {
+            self.progress.print_line("perigee: left out: more, which are only counted");
         }
         Ok(())
     }
@@ -239,17 +239,17 @@ impl<'a> Loader<'a> {
         if let Some(trace) = &mut self.trace {
             trace.commit()?;
         }
-        self.tally.batches += 1;
+        self.counts.batches += 1;
         if self.settings.progress_lines { self.print_progress() } else { Ok(()) }
     }
 
     /// Tells what is committed. Unlike for a command that only prints, a reader that goes away is an error here: the
     /// import is not done.
     fn print_progress(&mut self) -> Result<()> {
-        let t = &self.tally;
+        let t = &self.counts;
         let line =
             json!({"committed": {"entries": t.entries, "bytes": t.bytes, "already_there": t.already_there}});
-        match self.out.value(&line).and_then(|()| self.out.flush()) {
+        match self.out.json_line(&line).and_then(|()| self.out.flush()) {
             Err(Failure::OutputClosed) => {
                 Err(Failure::other("i/o error", "the import is not done: stdout was closed")
                     .hint("run it again, with --skip-existing to go on"))
@@ -259,7 +259,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Commits the rest; returns the tally.
-    pub fn finish(mut self) -> Result<Tally> {
+    pub fn finish(mut self) -> Result<ImportCounts> {
         self.commit()?;
         if let Some(load) = &mut self.bulk {
             load.finish()?;
@@ -267,6 +267,6 @@ impl<'a> Loader<'a> {
         if let Some(trace) = self.trace.take() {
             trace.finish()?;
         }
-        Ok(self.tally)
+        Ok(self.counts)
     }
 }

@@ -4,7 +4,7 @@
 //! `lines` (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares), `foreign` (databases of other engines).
 
 pub mod format;
-mod lines;
+mod json_lines;
 mod trace;
 pub mod loader;
 mod cells;
@@ -14,19 +14,19 @@ mod input;
 mod foreign;
 
 use crate::failure::{Failure, Result};
-use crate::output::Out;
-use crate::place;
+use crate::output::Output;
+use crate::database_args;
 use crate::size;
 use clap::Args;
 use foreign::ForeignArgs;
 pub use input::InputArgs;
-use loader::{Loader, Settings, Tally};
+use loader::{Loader, LoaderSettings, ImportCounts};
 use perigee::Durability;
-use perigee::human::{parse_bytes, parse_durability};
+use perigee::value_syntax::{parse_bytes, parse_durability};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trace::Trace;
+use trace::TraceWriter;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,15 +85,15 @@ pub struct ImportArgs {
 }
 
 /// Imports everything, flushes, syncs, tells what was done.
-pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
+pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     let Some(db) = &args.db else { return foreign::run(&args.foreign, out) };
-    let inputs = args.input.inputs()?;
+    let inputs = args.input.paths_with_formats()?;
     let started = Instant::now();
-    let db = place::open_or_create(db, args.durability)?;
-    let family = args.input.family.of_or_create(&db)?;
-    let trace = args.trace.as_deref().map(Trace::create).transpose()?;
-    let mut loader = Loader::new(&db, family, settings(args), out).traced(trace);
-    args.input.read(&inputs, &mut loader)?;
+    let db = database_args::open_or_create(db, args.durability)?;
+    let family = args.input.family.open_or_create_family(&db)?;
+    let trace = args.trace.as_deref().map(TraceWriter::create).transpose()?;
+    let mut loader = Loader::new(&db, family, loader_settings(args), out).with_trace(trace);
+    args.input.read_inputs(&inputs, &mut loader)?;
     let tally = loader.finish()?;
     // Into tables, so that the next command does not have to replay the log first.
     db.flush()?;
@@ -103,15 +103,15 @@ pub fn run(args: &ImportArgs, out: &mut Out) -> Result<u8> {
     let summary = summary_json(&tally, started.elapsed().as_secs_f64(), &stats);
     let text = summary_text(&tally, started.elapsed().as_secs_f64(), stats.disk_bytes);
     if out.json || args.progress_lines {
-        out.value(&summary)?
+        out.json_line(&summary)?
     } else {
         out.line(text)?
     }
     Ok(0)
 }
 
-fn settings(args: &ImportArgs) -> Settings {
-    Settings {
+fn loader_settings(args: &ImportArgs) -> LoaderSettings {
+    LoaderSettings {
         batch_bytes: args.batch_bytes.clamp(1, 1 << 30) as usize,
         batch_ops: args.batch_ops.max(1),
         prefix: args.input.prefix(),
@@ -122,7 +122,7 @@ fn settings(args: &ImportArgs) -> Settings {
 }
 
 /// Opens an input, or stdin for `-`.
-fn open(path: &Path) -> Result<Box<dyn std::io::Read>> {
+fn open_input(path: &Path) -> Result<Box<dyn std::io::Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin().lock()));
     }
@@ -130,18 +130,18 @@ fn open(path: &Path) -> Result<Box<dyn std::io::Read>> {
     Ok(Box::new(file))
 }
 
-pub fn summary_json(t: &Tally, seconds: f64, stats: &perigee::Stats) -> Value {
+pub fn summary_json(t: &ImportCounts, seconds: f64, stats: &perigee::Stats) -> Value {
     let counters: serde_json::Map<String, Value> =
         stats.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
     json!({"imported": {
         "entries": t.entries, "bytes": t.bytes, "key_bytes": t.key_bytes, "batches": t.batches,
         "already_there": t.already_there, "links": t.links, "specials": t.specials,
         "too_large": t.too_large, "failed": t.failed, "seconds": seconds,
-        "disk_bytes": stats.disk_bytes, "counters": counters, "process": crate::process::look("self").json(),
+        "disk_bytes": stats.disk_bytes, "counters": counters, "process": crate::process::read_usage("self").json(),
     }})
 }
 
-pub fn summary_text(t: &Tally, seconds: f64, disk_bytes: u64) -> String {
+pub fn summary_text(t: &ImportCounts, seconds: f64, disk_bytes: u64) -> String {
     let rate = if seconds > 0.0 { (t.bytes + t.key_bytes) as f64 / 1e6 / seconds } else { 0.0 };
     let mut text = format!(
         "imported {}, {} of values, in {seconds:.2} s ({rate:.1} MB/s); {} on disk",

@@ -7,23 +7,23 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use super::cells::{After, Cells};
+use super::cells::{CellEnd, CellReader};
 use super::loader::Loader;
 
 /// Longest header line.
 const HEADER_BYTES_MAX: usize = 16 << 20;
 /// Memory of a row that is kept for the next one.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+const REUSED_BUFFER_MAX: usize = 1 << 20;
 
 /// Imports every row.
-pub fn import(path: &Path, delimiter: u8, column: Option<&str>, loader: &mut Loader<'_>) -> Result<()> {
+pub fn import_rows(path: &Path, delimiter: u8, column: Option<&str>, loader: &mut Loader<'_>) -> Result<()> {
     if let Ok(meta) = std::fs::metadata(path) {
-        loader.expect_bytes(meta.len());
+        loader.add_expected_bytes(meta.len());
     }
-    let mut cells = Cells::new(super::open(path)?, delimiter);
+    let mut cells = CellReader::new(super::open_input(path)?, delimiter);
     let shown = show_path(path);
     let header = read_header(&mut cells, &shown)?;
-    let key = key_column(&header, column).map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
+    let key = find_key_column(&header, column).map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
     let mut row = Row::new(header, key);
     loop {
         let line = cells.line();
@@ -38,24 +38,24 @@ pub fn import(path: &Path, delimiter: u8, column: Option<&str>, loader: &mut Loa
 
 fn import_row(row: &Row, source: &dyn Fn() -> String, loader: &mut Loader<'_>) -> Result<()> {
     if row.too_large {
-        return loader.too_large(source);
+        return loader.report_too_large(source);
     }
-    if let Some(why) = &row.wrong {
-        return loader.failed(&format!("{}: {why}", source()));
+    if let Some(why) = &row.error {
+        return loader.report_failure(&format!("{}: {why}", source()));
     }
-    if loader.skips(&row.key, row.json.len() as u64)? {
+    if loader.should_skip(&row.key, row.json.len() as u64)? {
         return Ok(());
     }
     loader.put(&row.key, &row.json, source)
 }
 
 /// The names of the columns.
-fn read_header(cells: &mut Cells, shown: &str) -> Result<Vec<String>> {
+fn read_header(cells: &mut CellReader, shown: &str) -> Result<Vec<String>> {
     let wrong = |why: String| Failure::usage(format!("{shown}: the header line: {why}"));
     let (mut names, mut bytes) = (Vec::new(), 0);
     loop {
         let mut name = Vec::new();
-        let after = cells.next(&mut |piece| {
+        let after = cells.next_cell(&mut |piece| {
             bytes += piece.len();
             if bytes <= HEADER_BYTES_MAX {
                 name.extend_from_slice(piece);
@@ -65,10 +65,10 @@ fn read_header(cells: &mut Cells, shown: &str) -> Result<Vec<String>> {
         if bytes > HEADER_BYTES_MAX {
             return Err(wrong(format!("longer than {HEADER_BYTES_MAX} bytes")));
         }
-        if after != After::End {
+        if after != CellEnd::InputEnd {
             names.push(String::from_utf8(name).map_err(|_| wrong("not UTF-8".into()))?);
         }
-        if after != After::Cell {
+        if after != CellEnd::RowContinues {
             break;
         }
     }
@@ -89,7 +89,7 @@ fn check_columns(names: &[String]) -> std::result::Result<(), String> {
 }
 
 /// The index of the key column.
-fn key_column(header: &[String], asked: Option<&str>) -> std::result::Result<usize, String> {
+fn find_key_column(header: &[String], asked: Option<&str>) -> std::result::Result<usize, String> {
     match asked {
         None if header.is_empty() => Err("there is no header line".into()),
         None => Ok(0),
@@ -104,7 +104,7 @@ fn key_column(header: &[String], asked: Option<&str>) -> std::result::Result<usi
 struct Row {
     columns: Vec<String>,
     /// What stands in front of each cell: `{"name":"` or `,"name":"`.
-    fronts: Vec<Vec<u8>>,
+    cell_prefixes: Vec<Vec<u8>>,
     key_column: usize,
     /// The row as a JSON object, columns in the order of the file.
     json: Vec<u8>,
@@ -113,7 +113,7 @@ struct Row {
     /// Whether the object is larger than a value may be; it is incomplete then.
     too_large: bool,
     /// Why the row cannot be imported.
-    wrong: Option<String>,
+    error: Option<String>,
 }
 
 impl Row {
@@ -126,42 +126,42 @@ impl Row {
         };
         let fronts = columns.iter().enumerate().map(front).collect();
         let (json, key) = (Vec::new(), Vec::new());
-        Row { columns, fronts, key_column, json, key, too_large: false, wrong: None }
+        Row { columns, cell_prefixes: fronts, key_column, json, key, too_large: false, error: None }
     }
 
     /// Reads the next row; false at the end of the input.
-    fn read(&mut self, cells: &mut Cells) -> io::Result<bool> {
+    fn read(&mut self, cells: &mut CellReader) -> io::Result<bool> {
         self.json.clear();
-        self.json.shrink_to(KEPT_BYTES_MAX);
+        self.json.shrink_to(REUSED_BUFFER_MAX);
         self.key.clear();
-        (self.too_large, self.wrong) = (false, None);
+        (self.too_large, self.error) = (false, None);
         let mut count = 0;
         loop {
             let after = self.read_cell(count, cells)?;
-            if after == After::End {
+            if after == CellEnd::InputEnd {
                 return Ok(false);
             }
             count += 1;
-            if after == After::RowEnd {
+            if after == CellEnd::RowEnd {
                 break;
             }
         }
         self.json.push(b'}');
         if count != self.columns.len() {
-            self.wrong = Some(format!("the row has {count} cells, the header line {}", self.columns.len()));
+            self.error = Some(format!("the row has {count} cells, the header line {}", self.columns.len()));
         }
         Ok(true)
     }
 
-    fn read_cell(&mut self, index: usize, cells: &mut Cells) -> io::Result<After> {
+    fn read_cell(&mut self, index: usize, cells: &mut CellReader) -> io::Result<CellEnd> {
         let known = index < self.columns.len();
         if known {
-            self.json.extend_from_slice(&self.fronts[index]);
+            self.json.extend_from_slice(&self.cell_prefixes[index]);
         }
         let start = self.json.len();
         let (json, key, too_large) = (&mut self.json, &mut self.key, &mut self.too_large);
         let is_key = index == self.key_column;
-        let after = cells.next(&mut |piece| {
+        let after = cells.next_cell(&mut |piece| {
             if is_key && key.len() <= limits::KEY_BYTES_MAX {
                 key.extend_from_slice(piece);
             }
@@ -176,7 +176,7 @@ impl Row {
         if known && !self.too_large {
             // What was escaped is ASCII: the bytes are UTF-8 if those of the cell were.
             if std::str::from_utf8(&self.json[start..]).is_err() {
-                self.wrong = Some(format!("column {:?} is not UTF-8", self.columns[index]));
+                self.error = Some(format!("column {:?} is not UTF-8", self.columns[index]));
             }
             self.json.push(b'"');
         }
@@ -208,23 +208,23 @@ mod tests {
     use super::*;
 
     fn rows(text: &[u8]) -> Vec<(String, Option<String>)> {
-        let mut cells = Cells::new(Box::new(io::Cursor::new(text.to_vec())), b',');
+        let mut cells = CellReader::new(Box::new(io::Cursor::new(text.to_vec())), b',');
         let header = read_header(&mut cells, "test").unwrap();
         let mut row = Row::new(header, 0);
         let mut all = Vec::new();
         while row.read(&mut cells).unwrap() {
-            all.push((String::from_utf8_lossy(&row.json).into_owned(), row.wrong.clone()));
+            all.push((String::from_utf8_lossy(&row.json).into_owned(), row.error.clone()));
         }
         all
     }
 
     #[test]
-    fn the_key_column_is_found() {
+    fn key_column_is_found() {
         let header = ["id".to_owned(), "name".to_owned()];
-        assert_eq!(key_column(&header, None), Ok(0));
-        assert_eq!(key_column(&header, Some("name")), Ok(1));
-        assert!(key_column(&header, Some("age")).unwrap_err().contains("id, name"));
-        assert!(key_column(&[], None).is_err());
+        assert_eq!(find_key_column(&header, None), Ok(0));
+        assert_eq!(find_key_column(&header, Some("name")), Ok(1));
+        assert!(find_key_column(&header, Some("age")).unwrap_err().contains("id, name"));
+        assert!(find_key_column(&[], None).is_err());
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_is_there_twice_is_refused() {
+    fn duplicate_column_is_rejected() {
         let names = |all: &[&str]| check_columns(&all.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
         assert_eq!(names(&["a", "b", "A"]), Ok(()));
         assert!(names(&["id", "x", "x"]).unwrap_err().contains("\"x\""));

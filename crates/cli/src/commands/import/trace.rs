@@ -9,18 +9,18 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes a trace.
-pub struct Trace {
+pub struct TraceWriter {
     path: PathBuf,
     file: BufWriter<File>,
     /// The puts of the batch that is being gathered.
     batch: Vec<Value>,
 }
 
-impl Trace {
+impl TraceWriter {
     /// An empty trace at `path`.
-    pub fn create(path: &Path) -> Result<Trace> {
+    pub fn create(path: &Path) -> Result<TraceWriter> {
         let file = File::create(path).map_err(|e| Failure::file("create", path, &e))?;
-        Ok(Trace { path: path.to_owned(), file: BufWriter::new(file), batch: Vec::new() })
+        Ok(TraceWriter { path: path.to_owned(), file: BufWriter::new(file), batch: Vec::new() })
     }
     /// An entry of the batch being gathered.
     pub fn put(&mut self, key: &[u8], bytes: usize) {
@@ -29,18 +29,18 @@ impl Trace {
     /// The entries gathered were committed together.
     pub fn commit(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        self.line(&json!({"op": "batch", "n": batch.len()}))?;
-        batch.iter().try_for_each(|put| self.line(put))
+        self.write_line(&json!({"op": "batch", "n": batch.len()}))?;
+        batch.iter().try_for_each(|put| self.write_line(put))
     }
     /// A key was looked up.
     pub fn get(&mut self, key: &[u8]) -> Result<()> {
-        self.line(&json!({"op": "get", "key": hex(key)}))
+        self.write_line(&json!({"op": "get", "key": hex(key)}))
     }
     /// Everything is in the file.
     pub fn finish(mut self) -> Result<()> {
         self.file.flush().map_err(|e| Failure::file("write", &self.path, &e))
     }
-    fn line(&mut self, line: &Value) -> Result<()> {
+    fn write_line(&mut self, line: &Value) -> Result<()> {
         writeln!(self.file, "{line}").map_err(|e| Failure::file("write", &self.path, &e))
     }
 }

@@ -14,7 +14,7 @@ use walkdir::{DirEntry, WalkDir};
 use super::loader::Loader;
 
 /// What the walk meets.
-pub enum Found {
+pub enum TreeItem {
     /// A regular file: its path, its key below the root, its length.
     File { path: PathBuf, key: Vec<u8>, bytes: u64 },
     /// A symbolic link.
@@ -26,37 +26,37 @@ pub enum Found {
 }
 
 /// Walks a tree (or a single file) in its fixed order.
-pub fn walk(root: &Path) -> impl Iterator<Item = Found> {
+pub fn walk_tree(root: &Path) -> impl Iterator<Item = TreeItem> {
     let base = root.to_path_buf();
     WalkDir::new(root)
         .follow_links(false)
         .follow_root_links(true)
         .sort_by(|a, b| a.file_name().cmp(b.file_name()))
         .into_iter()
-        .filter_map(move |entry| found(&base, entry))
+        .filter_map(move |entry| tree_item(&base, entry))
 }
 
-fn found(base: &Path, entry: walkdir::Result<DirEntry>) -> Option<Found> {
+fn tree_item(base: &Path, entry: walkdir::Result<DirEntry>) -> Option<TreeItem> {
     let entry = match entry {
         Ok(entry) => entry,
-        Err(e) => return Some(Found::Unreadable(crate::text::escape(e.to_string().as_bytes()))),
+        Err(e) => return Some(TreeItem::Unreadable(crate::text::escape(e.to_string().as_bytes()))),
     };
     let kind = entry.file_type();
     if kind.is_dir() {
         return None;
     }
     if kind.is_symlink() {
-        return Some(Found::Link);
+        return Some(TreeItem::Link);
     }
     if !kind.is_file() {
-        return Some(Found::Special);
+        return Some(TreeItem::Special);
     }
     let bytes = match entry.metadata() {
         Ok(meta) => meta.len(),
-        Err(e) => return Some(Found::Unreadable(crate::text::escape(e.to_string().as_bytes()))),
+        Err(e) => return Some(TreeItem::Unreadable(crate::text::escape(e.to_string().as_bytes()))),
     };
     let key = key_of(base, entry.path(), entry.depth());
-    Some(Found::File { path: entry.into_path(), key, bytes })
+    Some(TreeItem::File { path: entry.into_path(), key, bytes })
 }
 
 /// The path below the root; a root that is a file itself is called by its name.
@@ -66,7 +66,7 @@ fn key_of(base: &Path, path: &Path, depth: usize) -> Vec<u8> {
 }
 
 /// The last part of a path, for `--with-name`.
-pub fn last_part(path: &Path) -> Result<Vec<u8>> {
+pub fn last_path_part(path: &Path) -> Result<Vec<u8>> {
     let name = match path.file_name() {
         Some(name) => name.to_owned(),
         None => match path.canonicalize() {
@@ -78,16 +78,16 @@ pub fn last_part(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Imports every file.
-pub fn import(root: &Path, loader: &mut Loader<'_>) -> Result<()> {
+pub fn import_tree(root: &Path, loader: &mut Loader<'_>) -> Result<()> {
     // Before anything is written: a root that cannot be read at all is an error, not a count.
     std::fs::metadata(root).map_err(|e| Failure::file("import", root, &e))?;
-    loader.expect_bytes(total_bytes(root));
-    for found in walk(root) {
+    loader.add_expected_bytes(total_bytes(root));
+    for found in walk_tree(root) {
         match found {
-            Found::File { path, key, bytes } => import_file(&path, &key, bytes, loader)?,
-            Found::Link => loader.link(),
-            Found::Special => loader.special(),
-            Found::Unreadable(why) => loader.failed(&why)?,
+            TreeItem::File { path, key, bytes } => import_file(&path, &key, bytes, loader)?,
+            TreeItem::Link => loader.count_link(),
+            TreeItem::Special => loader.count_special_file(),
+            TreeItem::Unreadable(why) => loader.report_failure(&why)?,
         }
     }
     Ok(())
@@ -99,19 +99,19 @@ fn total_bytes(root: &Path) -> u64 {
     if !std::io::stderr().is_terminal() {
         return 0;
     }
-    walk(root).map(|found| if let Found::File { bytes, .. } = found { bytes } else { 0 }).sum()
+    walk_tree(root).map(|found| if let TreeItem::File { bytes, .. } = found { bytes } else { 0 }).sum()
 }
 
 fn import_file(path: &Path, key: &[u8], bytes: u64, loader: &mut Loader<'_>) -> Result<()> {
     if bytes > limits::VALUE_BYTES_MAX as u64 {
-        return loader.too_large(&|| show_path(path));
+        return loader.report_too_large(&|| show_path(path));
     }
-    if loader.skips(key, bytes)? {
+    if loader.should_skip(key, bytes)? {
         return Ok(());
     }
     match read_file(path, bytes) {
         Ok(value) => loader.put(key, &value, &|| show_path(path)),
-        Err(e) => loader.failed(&format!("{}: {e}", show_path(path))),
+        Err(e) => loader.report_failure(&format!("{}: {e}", show_path(path))),
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_walk_is_ordered_and_follows_no_link() {
+    fn walk_is_ordered_and_skips_links() {
         let root = std::env::temp_dir().join(format!("perigee-cli-walk-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("b/c")).unwrap();
@@ -139,18 +139,18 @@ mod tests {
         std::os::unix::fs::symlink("/etc", root.join("link")).unwrap();
         let mut keys = Vec::new();
         let mut links = 0;
-        for found in walk(&root) {
+        for found in walk_tree(&root) {
             match found {
-                Found::File { key, .. } => keys.push(String::from_utf8(key).unwrap()),
-                Found::Link => links += 1,
+                TreeItem::File { key, .. } => keys.push(String::from_utf8(key).unwrap()),
+                TreeItem::Link => links += 1,
                 _ => panic!("nothing else is there"),
             }
         }
         assert_eq!(keys, ["a", "b/c/two", "b/one", "z"]);
         assert_eq!(links, 1);
-        let single: Vec<_> = walk(&root.join("z")).collect();
-        assert!(matches!(&single[..], [Found::File { key, .. }] if key == b"z"));
-        assert_eq!(last_part(&root.join("b/")).unwrap(), b"b");
+        let single: Vec<_> = walk_tree(&root.join("z")).collect();
+        assert!(matches!(&single[..], [TreeItem::File { key, .. }] if key == b"z"));
+        assert_eq!(last_path_part(&root.join("b/")).unwrap(), b"b");
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant: a handle lives in one object, which keeps what it belongs to alive and frees it once. An iterator's bytes are
 //! borrowed from it, and it cannot move while they are.
 
-use super::chain::Chain;
+use super::expiry_chain::ExpiryChain;
 use crate::failure::{Failure, Result, show_path};
 use libloading::Library as Loaded;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -18,10 +18,10 @@ const NOT_FOUND: c_int = -3;
 const LOCKED: c_int = -12;
 const LOG_NONE: c_int = 99;
 /// Room for fields that another version may have added at the end of what it returns by value.
-const SPARE: usize = 1024;
+const TRAILING_BYTES: usize = 1024;
 /// Its room for a family's name, and for that of a comparator.
-const NAME: usize = 128;
-const COMPARATOR: usize = 64;
+const NAME_BYTES: usize = 128;
+const COMPARATOR_BYTES: usize = 64;
 
 /// The database configuration.
 #[repr(C)]
@@ -45,14 +45,14 @@ struct Config {
     object_store_config: *mut c_void,
     max_concurrent_flushes: c_int,
     finish_compactions_on_close: c_int,
-    spare: [u8; SPARE],
+    spare: [u8; TRAILING_BYTES],
 }
 
 /// The configuration of a column family.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FamilyConfig {
-    name: [c_char; NAME],
+    name: [c_char; NAME_BYTES],
     pub write_buffer: usize,
     pub level_ratio: usize,
     pub min_levels: c_int,
@@ -66,7 +66,7 @@ pub struct FamilyConfig {
     pub index_prefix: c_int,
     pub sync: c_int,
     pub sync_interval_us: u64,
-    comparator: [c_char; COMPARATOR],
+    comparator: [c_char; COMPARATOR_BYTES],
     comparator_context: [c_char; 256],
     comparator_cached: *mut c_void,
     comparator_context_cached: *mut c_void,
@@ -89,7 +89,7 @@ pub struct FamilyConfig {
 #[repr(C)]
 struct Padded {
     family: FamilyConfig,
-    spare: [u8; SPARE],
+    spare: [u8; TRAILING_BYTES],
 }
 
 /// The beginning of what `get_stats` gives.
@@ -105,7 +105,7 @@ struct Stats {
 
 type Handle = *mut c_void;
 /// How long a flush may take.
-const FLUSH_MAX: Duration = Duration::from_secs(600);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(600);
 type Bytes = *mut u8;
 
 /// The functions that are used, by their names without `tidesdb_`.
@@ -162,7 +162,7 @@ interface! {
 }
 
 /// What a return code means.
-fn success(code: c_int, what: &str) -> Result<()> {
+fn check_code(code: c_int, what: &str) -> Result<()> {
     let why = match code {
         0 => return Ok(()),
         -1 => "out of memory",
@@ -198,17 +198,17 @@ impl FamilyConfig {
         text(&self.comparator_context)
     }
     /// The same without what belongs to a database, and with a built-in comparator.
-    fn bare(mut self, comparator: &str) -> FamilyConfig {
+    fn with_built_in_comparator(mut self, comparator: &str) -> FamilyConfig {
         (self.comparator_cached, self.comparator_context_cached) = (ptr::null_mut(), ptr::null_mut());
         (self.hook, self.hook_context) = (ptr::null_mut(), ptr::null_mut());
-        (self.comparator, self.comparator_context) = ([0; COMPARATOR], [0; 256]);
+        (self.comparator, self.comparator_context) = ([0; COMPARATOR_BYTES], [0; 256]);
         for (to, from) in self.comparator.iter_mut().zip(comparator.bytes()) {
             *to = c_char::from_ne_bytes([from]);
         }
         self
     }
     /// Whether it makes sense in this layout.
-    fn fits(&self) -> bool {
+    fn is_plausible(&self) -> bool {
         (1..=1 << 40).contains(&self.write_buffer)
             && (1..=1_000_000).contains(&self.level_ratio)
             && (0..=4).contains(&self.compression)
@@ -254,7 +254,7 @@ impl Library {
             && (0..=1).contains(&config.unified_memtable)
             && (0..=1).contains(&config.finish_compactions_on_close)
             && config.object_store.is_null();
-        if !(sane && family.family.fits()) {
+        if !(sane && family.family.is_plausible()) {
             return Err(wrong("its structures are not laid out as those of version 9.3".into()));
         }
         Ok(Rc::new(library))
@@ -276,7 +276,7 @@ impl Library {
         config.unified_memtable = c_int::from(unified);
         let mut db = ptr::null_mut();
         // SAFETY: the configuration and the path in it live until the call returns; the library copies what it keeps.
-        success(unsafe { (self.open)(&raw const config, &raw mut db) }, "open")?;
+        check_code(unsafe { (self.open)(&raw const config, &raw mut db) }, "open")?;
         Ok(Database { library: Rc::clone(self), db })
     }
 }
@@ -310,11 +310,11 @@ fn c_string(name: &str) -> Result<CString> {
 
 impl Database {
     /// The names of its families.
-    pub fn families(&self) -> Result<Vec<Vec<u8>>> {
+    pub fn family_names(&self) -> Result<Vec<Vec<u8>>> {
         let (mut names, mut count) = (ptr::null_mut(), 0);
         // SAFETY: the database is open; both places are written.
         let code = unsafe { (self.library.list_column_families)(self.db, &raw mut names, &raw mut count) };
-        success(code, "list the column families")?;
+        check_code(code, "list the column families")?;
         let mut all = Vec::new();
         for i in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: on success `names` are `count` strings that end in NUL, each ours to free.
@@ -349,7 +349,7 @@ impl Database {
         let family = self.family(name)?;
         let mut stats = ptr::null_mut();
         // SAFETY: the family belongs to this open database.
-        success(unsafe { (self.library.get_stats)(family, &raw mut stats) }, "get_stats")?;
+        check_code(unsafe { (self.library.get_stats)(family, &raw mut stats) }, "get_stats")?;
         // SAFETY: on success it is a structure that begins as `Stats`, with a configuration in it; freed here, once.
         let (config, keys) = unsafe {
             let found = ((!(*stats).config.is_null()).then(|| *(*stats).config), (*stats).total_keys);
@@ -357,7 +357,7 @@ impl Database {
             found
         };
         match config {
-            Some(config) if config.fits() => Ok((config, keys)),
+            Some(config) if config.is_plausible() => Ok((config, keys)),
             _ => Err(Failure::other(
                 "TidesDB",
                 format!("the settings of the family {name:?} make no sense in the layout of version 9.3"),
@@ -366,40 +366,40 @@ impl Database {
     }
 
     /// Makes a family with the settings of another, under a built-in comparator.
-    pub fn create_like(&self, name: &str, settings: FamilyConfig, comparator: &str) -> Result<()> {
+    pub fn create_family_like(&self, name: &str, settings: FamilyConfig, comparator: &str) -> Result<()> {
         let (_, mut config) = self.library.defaults();
-        config.family = settings.bare(comparator);
+        config.family = settings.with_built_in_comparator(comparator);
         let name = c_string(name)?;
         // SAFETY: the database is open, name and configuration live until the call returns.
         let code = unsafe { (self.library.create_column_family)(self.db, name.as_ptr(), &raw const config) };
-        success(code, "create a column family")
+        check_code(code, "create a column family")
     }
 
     /// Puts entries in one transaction; the end of each in seconds since 1970, -1 for none.
     pub fn put(&self, family: &str, entries: &[(Vec<u8>, Vec<u8>, i64)]) -> Result<()> {
         let family = self.family(family)?;
-        let txn = Txn::begin(self)?;
+        let txn = TidesTxn::begin(self)?;
         for (key, value, until) in entries {
             // SAFETY: transaction and family belong to this open database; key and value live until the call has copied them.
             let code = unsafe {
                 let (v, n) = (value.as_ptr(), value.len());
                 (self.library.txn_put)(txn.txn, family, key.as_ptr(), key.len(), v, n, *until)
             };
-            success(code, "txn_put")?;
+            check_code(code, "txn_put")?;
         }
         // SAFETY: the transaction was begun above and is freed when dropped.
-        success(unsafe { (self.library.txn_commit)(txn.txn) }, "txn_commit")
+        check_code(unsafe { (self.library.txn_commit)(txn.txn) }, "txn_commit")
     }
 
     /// Flushes a family, and waits until no flush is under way.
     pub fn flush(&self, family: &str) -> Result<()> {
         let family = self.family(family)?;
         // SAFETY: the family belongs to this open database.
-        success(unsafe { (self.library.flush_memtable)(family) }, "flush_memtable")?;
+        check_code(unsafe { (self.library.flush_memtable)(family) }, "flush_memtable")?;
         let started = Instant::now();
         // SAFETY: as above.
         while unsafe { (self.library.is_flushing)(family) } != 0 {
-            if started.elapsed() > FLUSH_MAX {
+            if started.elapsed() > FLUSH_TIMEOUT {
                 return Err(Failure::other("TidesDB", "TidesDB's library does not end a flush"));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -408,82 +408,82 @@ impl Database {
     }
 
     /// Goes over a family from its first entry to its last, or the other way, showing the iterator at each.
-    pub fn walk(&self, family: &str, way: Way, visit: &mut dyn FnMut(&At<'_>) -> Result<()>) -> Result<()> {
+    pub fn for_each_position(&self, family: &str, way: ScanDirection, visit: &mut dyn FnMut(&IterPosition<'_>) -> Result<()>) -> Result<()> {
         let library = &self.library;
         let (begin, step) = match way {
-            Way::Forward => (library.iter_seek_to_first, library.iter_next),
-            Way::Backward => (library.iter_seek_to_last, library.iter_prev),
+            ScanDirection::Forward => (library.iter_seek_to_first, library.iter_next),
+            ScanDirection::Backward => (library.iter_seek_to_last, library.iter_prev),
         };
         let family = self.family(family)?;
-        let txn = Txn::begin(self)?;
+        let txn = TidesTxn::begin(self)?;
         let mut iter = ptr::null_mut();
         // SAFETY: transaction and family belong to this open database.
-        success(unsafe { (self.library.iter_new)(txn.txn, family, &raw mut iter) }, "iter_new")?;
-        let walk = Walk { iter, txn };
+        check_code(unsafe { (self.library.iter_new)(txn.txn, family, &raw mut iter) }, "iter_new")?;
+        let walk = TidesIter { iter, txn };
         // SAFETY: the iterator was made above and lives until `walk` is dropped.
-        let mut there = found(unsafe { begin(walk.iter) }, "seek to the first entry of a walk")?;
+        let mut there = check_found(unsafe { begin(walk.iter) }, "seek to the first entry of a walk")?;
         // SAFETY: as above.
         while there && unsafe { (self.library.iter_valid)(walk.iter) } != 0 {
-            let at = At {
-                key: walk.part(self.library.iter_key, "iter_key")?,
-                value: walk.part(self.library.iter_value, "iter_value")?,
+            let at = IterPosition {
+                key: walk.get_bytes(self.library.iter_key, "iter_key")?,
+                value: walk.get_bytes(self.library.iter_value, "iter_value")?,
                 iter: walk.iter.cast_const().cast(),
             };
             visit(&at)?;
             // SAFETY: as above; nothing of the entry before is used any more.
-            there = found(unsafe { step(walk.iter) }, "go to the next entry")?;
+            there = check_found(unsafe { step(walk.iter) }, "go to the next entry")?;
         }
         Ok(())
     }
 }
 
 /// As `success`, where "not found" is an answer: whether it was found.
-fn found(code: c_int, what: &str) -> Result<bool> {
-    if code == NOT_FOUND { Ok(false) } else { success(code, what).map(|()| true) }
+fn check_found(code: c_int, what: &str) -> Result<bool> {
+    if code == NOT_FOUND { Ok(false) } else { check_code(code, what).map(|()| true) }
 }
 
 /// A transaction, freed when dropped; what was not committed is rolled back.
-struct Txn<'d> {
+struct TidesTxn<'d> {
     library: &'d Library,
     txn: Handle,
 }
 
-impl<'d> Txn<'d> {
-    fn begin(db: &'d Database) -> Result<Txn<'d>> {
+impl<'d> TidesTxn<'d> {
+    fn begin(db: &'d Database) -> Result<TidesTxn<'d>> {
         let mut txn = ptr::null_mut();
         // SAFETY: the database is open as long as it is borrowed.
-        success(unsafe { (db.library.txn_begin)(db.db, &raw mut txn) }, "txn_begin")?;
-        Ok(Txn { library: &db.library, txn })
+        check_code(unsafe { (db.library.txn_begin)(db.db, &raw mut txn) }, "txn_begin")?;
+        Ok(TidesTxn { library: &db.library, txn })
     }
 }
 
-impl Drop for Txn<'_> {
+impl Drop for TidesTxn<'_> {
     fn drop(&mut self) {
         // SAFETY: begun by `begin`, freed here only.
         unsafe { (self.library.txn_free)(self.txn) };
     }
 }
 
-struct Walk<'d> {
+struct TidesIter<'d> {
     iter: Handle,
     /// Outlives the iterator: `drop` frees that first.
-    txn: Txn<'d>,
+    txn: TidesTxn<'d>,
 }
 
-impl Drop for Walk<'_> {
+impl Drop for TidesIter<'_> {
     fn drop(&mut self) {
         // SAFETY: made by `iter_new`, freed here only, before its transaction.
         unsafe { (self.txn.library.iter_free)(self.iter) };
     }
 }
 
-type Part = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
+type IterGetter = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
 
-impl Walk<'_> {
-    fn part(&self, get: Part, what: &str) -> Result<&[u8]> {
+impl TidesIter<'_> {
+    fn get_bytes(&self, get: IterGetter, what: &str) -> Result<&[u8]> {
         let (mut bytes, mut len) = (ptr::null_mut(), 0);
         // SAFETY: the iterator lives as long as `self`, and is valid as was asked before.
-        success(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
+        check_code(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
         if bytes.is_null() {
             return Ok(&[]);
         }
@@ -494,24 +494,24 @@ impl Walk<'_> {
 
 /// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ScanDirection {
     Forward,
     Backward,
 }
 
 /// Where an iterator stands.
-pub struct At<'a> {
+pub struct IterPosition<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
     /// The iterator itself.
     pub iter: *const u8,
 }
 
-impl At<'_> {
+impl IterPosition<'_> {
     /// When the entry ends, as the library keeps it; `None`: not there, where `calibrate` found it for others. The chain must be
     /// of the library that this iterator is of, for families with the settings of this one's.
-    pub fn end(&self, chain: &Chain) -> Option<i64> {
+    pub fn read_expiry(&self, chain: &ExpiryChain) -> Option<i64> {
         // SAFETY: the iterator stands on an entry, whose key is the one that it gave; the rest is what the caller was asked for.
-        unsafe { chain.read(self.iter, self.key.as_ptr()) }
+        unsafe { chain.read_expiry(self.iter, self.key.as_ptr()) }
     }
 }

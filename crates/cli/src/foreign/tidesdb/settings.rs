@@ -1,9 +1,9 @@
 //! The settings of a family of TidesDB, and what becomes of them, as in our C library (`capi`). Pure.
 
 use super::api::FamilyConfig;
-use crate::foreign::entry::Setting;
-use crate::foreign::orders;
-use perigee::{Compression, FamilyOptions, Isolation, KeyOrder, limits};
+use crate::foreign::source::MappedSetting;
+use crate::foreign::comparators;
+use perigee::{Compression, FamilyOptions, Isolation, KeyComparator, limits};
 use std::fmt::Display;
 
 const COMPRESSIONS: [(&str, Compression); 5] = [
@@ -15,19 +15,19 @@ const COMPRESSIONS: [(&str, Compression); 5] = [
 ];
 const SYNCS: [&str; 3] = ["none", "full", "interval"];
 
-fn at<T: Copy>(all: &[T], index: i32) -> Option<T> {
+fn get_by_index<T: Copy>(all: &[T], index: i32) -> Option<T> {
     usize::try_from(index).ok().and_then(|i| all.get(i).copied())
 }
 
 /// The rate of false positives that is meant.
-fn rate(c: &FamilyConfig) -> f64 {
+fn false_positive_rate(c: &FamilyConfig) -> f64 {
     if c.bloom_rate > 0.0 && c.bloom_rate < 1.0 { c.bloom_rate } else { 0.01 }
 }
 
 /// The family's options under this key order, and the whole list for the report.
-pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
-    let (compression, became) = at(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
-    let isolation = at(&Isolation::ALL, c.isolation).unwrap_or(Isolation::ReadCommitted);
+pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, Vec<MappedSetting>) {
+    let (compression, became) = get_by_index(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
+    let isolation = get_by_index(&Isolation::ALL, c.isolation).unwrap_or(Isolation::ReadCommitted);
     let mut options = FamilyOptions::new()
         .order(order)
         .memtable_bytes((c.write_buffer as u64).clamp(1 << 10, 2 << 30))
@@ -41,61 +41,61 @@ pub fn map(c: &FamilyConfig, order: KeyOrder) -> (FamilyOptions, Vec<Setting>) {
         .isolation(Some(isolation));
     options = match c.bloom {
         0 => options.filter_bits(0),
-        _ => options.filter_rate(rate(c)),
+        _ => options.filter_rate(false_positive_rate(c)),
     };
-    let sync = match at(&SYNCS, c.sync).unwrap_or("unknown") {
+    let sync = match get_by_index(&SYNCS, c.sync).unwrap_or("unknown") {
         "interval" => format!("interval, {} us", c.sync_interval_us),
         other => other.to_owned(),
     };
     let mut all = vec![
-        Setting::kept("comparator_name", shown(&c.comparator()), order.name()),
-        Setting::kept(
+        MappedSetting::mapped("comparator_name", comparator_or_default(&c.comparator()), order.name()),
+        MappedSetting::mapped(
             "write_buffer_size",
             c.write_buffer,
             format!("memtable_bytes {}", options.memtable_bytes),
         ),
-        Setting::kept(
+        MappedSetting::mapped(
             "klog_value_threshold",
             c.value_threshold,
             format!("value_threshold {}", options.value_threshold),
         ),
-        Setting::kept("compression_algorithm", compression, format!("compression {became:?}")),
-        Setting::kept(
+        MappedSetting::mapped("compression_algorithm", compression, format!("compression {became:?}")),
+        MappedSetting::mapped(
             "enable_bloom_filter, bloom_fpr",
             format!("{}, {}", c.bloom, c.bloom_rate),
             format!("filter_bits {}", options.filter_bits),
         ),
-        Setting::kept("level_size_ratio", c.level_ratio, format!("level_ratio {}", options.level_ratio)),
-        Setting::kept("default_isolation_level", c.isolation, format!("isolation {isolation:?}")),
+        MappedSetting::mapped("level_size_ratio", c.level_ratio, format!("level_ratio {}", options.level_ratio)),
+        MappedSetting::mapped("default_isolation_level", c.isolation, format!("isolation {isolation:?}")),
         // Ours is the database's, and not stored: who opens it says it.
-        Setting::none("sync_mode", sync),
-        Setting::none("min_levels", c.min_levels),
-        Setting::none("dividing_level_offset", c.dividing_level_offset),
-        Setting::none("enable_block_indexes", c.block_indexes),
-        Setting::none("index_sample_ratio", c.index_sample),
-        Setting::none("block_index_prefix_len", c.index_prefix),
-        Setting::none("skip_list_max_level", c.skip_list_levels),
-        Setting::none("skip_list_probability", c.skip_list_probability),
-        Setting::none("min_disk_space", c.min_disk),
-        Setting::none("l1_file_count_trigger", c.l1_trigger),
-        Setting::none("l0_queue_stall_threshold", c.l0_stall),
-        Setting::none("tombstone_density_trigger", c.tombstone_density),
-        Setting::none("tombstone_density_min_entries", c.tombstone_entries),
-        Setting::none("use_btree", c.btree),
-        Setting::none("object_lazy_compaction", c.object_lazy),
-        Setting::none("object_prefetch_compaction", c.object_prefetch),
+        MappedSetting::unmapped("sync_mode", sync),
+        MappedSetting::unmapped("min_levels", c.min_levels),
+        MappedSetting::unmapped("dividing_level_offset", c.dividing_level_offset),
+        MappedSetting::unmapped("enable_block_indexes", c.block_indexes),
+        MappedSetting::unmapped("index_sample_ratio", c.index_sample),
+        MappedSetting::unmapped("block_index_prefix_len", c.index_prefix),
+        MappedSetting::unmapped("skip_list_max_level", c.skip_list_levels),
+        MappedSetting::unmapped("skip_list_probability", c.skip_list_probability),
+        MappedSetting::unmapped("min_disk_space", c.min_disk),
+        MappedSetting::unmapped("l1_file_count_trigger", c.l1_trigger),
+        MappedSetting::unmapped("l0_queue_stall_threshold", c.l0_stall),
+        MappedSetting::unmapped("tombstone_density_trigger", c.tombstone_density),
+        MappedSetting::unmapped("tombstone_density_min_entries", c.tombstone_entries),
+        MappedSetting::unmapped("use_btree", c.btree),
+        MappedSetting::unmapped("object_lazy_compaction", c.object_lazy),
+        MappedSetting::unmapped("object_prefetch_compaction", c.object_prefetch),
     ];
     if !c.comparator_context().is_empty() {
-        all.push(Setting::none("comparator_ctx_str", c.comparator_context()));
+        all.push(MappedSetting::unmapped("comparator_ctx_str", c.comparator_context()));
     }
     (options, all)
 }
 
 /// The same as our C library stores them: its form of `config.ini`, in a section `family`.
 /// What it would refuse is brought into its range.
-pub fn for_c(c: &FamilyConfig, order: KeyOrder) -> String {
+pub fn c_library_settings(c: &FamilyConfig, order: KeyComparator) -> String {
     let mut c = *c;
-    c.bloom_rate = rate(&c);
+    c.bloom_rate = false_positive_rate(&c);
     if !(0.0..=1.0).contains(&c.tombstone_density) {
         c.tombstone_density = 0.0;
     }
@@ -113,7 +113,7 @@ pub fn for_c(c: &FamilyConfig, order: KeyOrder) -> String {
     }
     c.object_lazy = c.object_lazy.clamp(0, 1);
     let compression =
-        at(&COMPRESSIONS, c.compression).map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
+        get_by_index(&COMPRESSIONS, c.compression).map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
     let mut text = String::from("[family]\n");
     let all: [(&str, &dyn Display); 24] = [
         ("write_buffer_size", &c.write_buffer),
@@ -144,10 +144,10 @@ pub fn for_c(c: &FamilyConfig, order: KeyOrder) -> String {
     for (name, value) in all {
         text.push_str(&format!("{name} = {value}\n"));
     }
-    text.push_str(&format!("comparator_name = {}\n", orders::name_of(order)));
+    text.push_str(&format!("comparator_name = {}\n", comparators::comparator_name(order)));
     text
 }
 
-fn shown(comparator: &str) -> &str {
-    if comparator.is_empty() { orders::name_of(KeyOrder::Bytes) } else { comparator }
+fn comparator_or_default(comparator: &str) -> &str {
+    if comparator.is_empty() { comparators::comparator_name(KeyComparator::Bytes) } else { comparator }
 }

@@ -1,38 +1,38 @@
 //! Who shares a sync with whom.
 
 use super::*;
-use crate::settings::Durability;
+use crate::settings::DurabilityLevel;
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::sim::World;
+use perigee_env::sim::SimWorld;
 use perigee_file::log::RecordKind;
-use perigee_file::log::batch::Finished;
+use perigee_file::log::batch::EncodedRecord;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// How long a group takes.
 const SYNC_US: u64 = 1_000;
 
-fn work() -> Work {
-    let record = Finished::around(RecordKind::Batch, b"", 1);
-    let (durability, last) = (Durability::Full, SeqNo::ZERO);
-    Work {
+fn sync_request() -> CommitRequest {
+    let record = EncodedRecord::from_payload(RecordKind::Batch, b"", 1);
+    let (durability, last) = (DurabilityLevel::Full, SeqNo::ZERO);
+    CommitRequest {
         record,
-        parts: Default::default(),
+        family_batches: Default::default(),
         durability,
         conditions: None,
         step: None,
-        refused: None,
-        last,
-        owner: 0,
+        rejected: None,
+        last_seq: last,
+        thread_id: 0,
     }
 }
 
 /// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.
-fn groups(seed: u64, writers: u64, each: u64) -> (u64, u64) {
+fn run_writers(seed: u64, writers: u64, each: u64) -> (u64, u64) {
     let disk = SimDisk::new(seed);
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let shown = Arc::clone(&counted);
-    World::new(seed).run(disk, move |env| {
-        let queue = Arc::new(Queue::new());
+    SimWorld::new(seed).run(disk, move |env| {
+        let queue = Arc::new(CommitQueue::new());
         let start = env.clock.monotonic_us();
         let threads: Vec<_> = (0..writers)
             .map(|_| {
@@ -41,15 +41,15 @@ fn groups(seed: u64, writers: u64, each: u64) -> (u64, u64) {
                 let body = move || {
                     let mut before = SeqNo::ZERO;
                     for _ in 0..each {
-                        let lead = |group: &mut [Work]| {
+                        let lead = |group: &mut [CommitRequest]| {
                             assert!(!group.is_empty());
                             counted.0.fetch_add(1, SeqCst);
                             let done = counted.1.fetch_add(group.len() as u64, SeqCst);
-                            group.iter_mut().zip(done + 1..).for_each(|(w, n)| w.last = SeqNo(n));
+                            group.iter_mut().zip(done + 1..).for_each(|(w, n)| w.last_seq = SeqNo(n));
                             clock.sleep_us(SYNC_US);
                             Ok(())
                         };
-                        let number = queue.submit(&*clock, work(), lead).unwrap();
+                        let number = queue.submit(&*clock, sync_request(), lead).unwrap();
                         assert!(number > before, "each hears its own");
                         before = number;
                     }
@@ -66,18 +66,18 @@ fn groups(seed: u64, writers: u64, each: u64) -> (u64, u64) {
 }
 
 #[test]
-fn a_lone_writer_never_waits() {
-    let (groups, us) = groups(1, 1, 100);
+fn lone_writer_never_waits_for_group() {
+    let (groups, us) = run_writers(1, 1, 100);
     assert_eq!(groups, 100);
     assert!(us < 101 * SYNC_US, "{us}");
 }
 
 /// The story: two writers took turns, each waiting for the whole of the other's sync, and every sync served one.
 #[test]
-fn those_who_come_back_at_once_share_the_next_sync() {
+fn returning_writers_share_next_sync() {
     for seed in 1..20 {
         for writers in [2, 3, 8] {
-            let (groups, us) = groups(seed, writers, 100);
+            let (groups, us) = run_writers(seed, writers, 100);
             assert!(groups < 130, "seed {seed}: {writers} writers made {groups} groups");
             assert!(us < 200 * SYNC_US, "seed {seed}: {us}");
         }
@@ -85,13 +85,13 @@ fn those_who_come_back_at_once_share_the_next_sync() {
 }
 
 #[test]
-fn a_leader_that_panics_answers_everybody() {
-    World::new(3).run(SimDisk::new(3), |env| {
-        let queue = Arc::new(Queue::new());
+fn queue_survives_panicked_leader() {
+    SimWorld::new(3).run(SimDisk::new(3), |env| {
+        let queue = Arc::new(CommitQueue::new());
         let (other, clock) = (Arc::clone(&queue), Arc::clone(&env.clock));
-        let body = move || drop(other.submit(&*clock, work(), |_| panic!("as planned")));
+        let body = move || drop(other.submit(&*clock, sync_request(), |_| panic!("as planned")));
         let thread = env.spawn.spawn("panics", Box::new(body)).unwrap();
         assert!(thread.join().is_err());
-        queue.submit(&*env.clock, work(), |_| Ok(())).unwrap();
+        queue.submit(&*env.clock, sync_request(), |_| Ok(())).unwrap();
     });
 }

@@ -1,7 +1,7 @@
 //! Crashes: the disk that the next start finds.
 
 use super::SimDisk;
-use crate::rand::Seeded;
+use crate::rand::SeededRng;
 use std::sync::Arc;
 
 /// What stopped.
@@ -14,23 +14,23 @@ pub enum Crash {
 }
 
 /// Chances with which an unsynced piece survives a power cut.
-const SURVIVAL: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
+const SURVIVAL_CHANCES: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
 impl SimDisk {
     /// The disk after a crash now: without locks, planned faults or a capacity. This disk is not changed.
     pub fn crash_clone(&self, seed: u64, crash: Crash) -> Arc<SimDisk> {
         let state = self.core.state();
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let mut tree = state.tree.deep_clone();
         let mut boot_id = state.boot_id;
         if crash == Crash::Power {
             // Never the old number: the sequence that made it is not this one.
             boot_id = boot_id.wrapping_add(rng.next_u64() | 1);
-            let common = SURVIVAL[rng.index(SURVIVAL.len())];
+            let common = SURVIVAL_CHANCES[rng.index(SURVIVAL_CHANCES.len())];
             tree.cut_power(&mut rng, common);
             let alike = rng.chance(0.5);
             for file in tree.distinct_files() {
-                let p = if alike { common } else { SURVIVAL[rng.index(SURVIVAL.len())] };
+                let p = if alike { common } else { SURVIVAL_CHANCES[rng.index(SURVIVAL_CHANCES.len())] };
                 let mut pages = file.pages();
                 let left = pages.after_power_cut(&mut rng, p);
                 *pages = left;

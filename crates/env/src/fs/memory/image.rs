@@ -1,8 +1,8 @@
 //! The disk as plain bytes: for tests that damage it, and for people who want to look at it.
 
-use super::names::{Entry, File, ROOT_DIR};
+use super::dir_tree::{SimDirEntry, SimFile, ROOT_DIR};
 use super::pages::Pages;
-use super::{SimDisk, State, components};
+use super::{SimDisk, SimDiskState, path_components};
 use perigee_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl SimDisk {
     /// If there is no such file.
     pub fn read_raw(&self, path: impl AsRef<Path>) -> Vec<u8> {
         let path = path.as_ref();
-        let file = find(&self.core.state(), path);
+        let file = find_file(&self.core.state(), path);
         let file = file.unwrap_or_else(|| panic!("no file {} on the simulated disk", path.display()));
         file.pages().bytes().to_vec()
     }
@@ -31,13 +31,13 @@ impl SimDisk {
     pub fn write_raw(&self, path: impl AsRef<Path>, bytes: Vec<u8>) {
         let path = path.as_ref();
         let mut state = self.core.state();
-        if let Some(file) = find(&state, path) {
+        if let Some(file) = find_file(&state, path) {
             *file.pages() = Pages::durable(bytes);
             return;
         }
-        let place = components(path).ok().and_then(|names| {
+        let place = path_components(path).ok().and_then(|names| {
             let (name, dirs) = names.split_last()?;
-            Some((state.walk(dirs).ok()?, (*name).to_owned()))
+            Some((state.resolve_path(dirs).ok()?, (*name).to_owned()))
         });
         let (dir, name) = place.unwrap_or_else(|| panic!("no directory for {}", path.display()));
         state.tree.add_durable(dir, &name, bytes);
@@ -64,19 +64,19 @@ impl SimDisk {
     /// A disk that holds, durably, every file below the real directory `source`: `source/db/x` becomes `/db/x`.
     pub fn from_real_dir(source: &Path) -> Result<Arc<SimDisk>> {
         let disk = SimDisk::new(0);
-        load(&mut disk.core.state(), ROOT_DIR, source)
+        load_dir(&mut disk.core.state(), ROOT_DIR, source)
             .map_err(|e| Error::io(format_args!("read {}", source.display()), &e))?;
         Ok(disk)
     }
 }
 
-fn find(state: &State, path: &Path) -> Option<Arc<File>> {
-    let names = components(path).ok()?;
+fn find_file(state: &SimDiskState, path: &Path) -> Option<Arc<SimFile>> {
+    let names = path_components(path).ok()?;
     let (name, dirs) = names.split_last()?;
-    state.tree.get(state.walk(dirs).ok()?, name).and_then(Entry::file).cloned()
+    state.tree.get(state.resolve_path(dirs).ok()?, name).and_then(SimDirEntry::file).cloned()
 }
 
-fn load(state: &mut State, dir: u64, source: &Path) -> std::io::Result<()> {
+fn load_dir(state: &mut SimDiskState, dir: u64, source: &Path) -> std::io::Result<()> {
     let mut entries = std::fs::read_dir(source)?.collect::<std::io::Result<Vec<_>>>()?;
     // In an order of its own, so that the disk is the same each time.
     entries.sort_by_key(|e| e.file_name());
@@ -84,7 +84,7 @@ fn load(state: &mut State, dir: u64, source: &Path) -> std::io::Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
             let inside = state.tree.make_dir(dir, &name);
-            load(state, inside, &entry.path())?;
+            load_dir(state, inside, &entry.path())?;
         } else {
             state.tree.add_durable(dir, &name, std::fs::read(entry.path())?);
         }

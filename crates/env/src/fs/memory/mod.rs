@@ -8,7 +8,7 @@
 //! the contents at its call and makes them durable at its return.
 
 mod pages;
-mod names;
+mod dir_tree;
 mod handles;
 mod crash;
 mod image;
@@ -16,13 +16,13 @@ mod image;
 pub use super::fault::Fault;
 pub use crash::Crash;
 
-use super::fault::{Faults, Op, Verdict, crash_error};
-use super::open_files::{OpenFiles, too_many_error};
-use super::{Dir, Fs, OpenDir};
-use crate::rand::Seeded;
+use super::fault::{FaultInjector, MutatingCall, FaultVerdict, crash_error};
+use super::open_file_limiter::{OpenFileLimiter, too_many_files_error};
+use super::{Dir, Fs, DirOpenMode};
+use crate::rand::SeededRng;
 use crate::sched;
 use handles::SimDir;
-use names::{DirId, Entry, ROOT_DIR, Tree};
+use dir_tree::{DirId, SimDirEntry, ROOT_DIR, SimDirTree};
 use perigee_base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,32 +31,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A simulated disk with several directories, below `/` (relative paths start there too).
 pub struct SimDisk {
-    core: Arc<Core>,
+    core: Arc<SimDiskCore>,
 }
 
 /// What the disk shares with its open handles.
-struct Core {
-    state: Mutex<State>,
-    files: Arc<OpenFiles>,
+struct SimDiskCore {
+    state: Mutex<SimDiskState>,
+    files: Arc<OpenFileLimiter>,
 }
 
-struct State {
-    rng: Seeded,
+struct SimDiskState {
+    rng: SeededRng,
     boot_id: u64,
-    tree: Tree,
+    tree: SimDirTree,
     /// Numbers of the locked files.
     locks: BTreeSet<u64>,
-    faults: Faults,
+    faults: FaultInjector,
     capacity: u64,
     /// Whether files can be linked.
-    links: bool,
+    links_supported: bool,
     /// Open files (locks too), and how many there may be.
-    handles: usize,
-    handles_max: Option<usize>,
+    open_handles: usize,
+    open_handles_max: Option<usize>,
 }
 
 /// How a mutating call ends: whether it takes effect, and what the caller is told.
-struct Outcome {
+struct CallOutcome {
     applies: bool,
     error: Option<Error>,
 }
@@ -64,22 +64,22 @@ struct Outcome {
 impl SimDisk {
     /// An empty disk. The seed decides everything that a fault or crash leaves open.
     pub fn new(seed: u64) -> Arc<SimDisk> {
-        let mut rng = Seeded::new(seed);
+        let mut rng = SeededRng::new(seed);
         let boot_id = rng.next_u64();
-        Self::from_parts(rng, boot_id, Tree::new())
+        Self::from_parts(rng, boot_id, SimDirTree::new())
     }
 
-    fn from_parts(rng: Seeded, boot_id: u64, tree: Tree) -> Arc<SimDisk> {
-        let (locks, faults) = (BTreeSet::new(), Faults::default());
+    fn from_parts(rng: SeededRng, boot_id: u64, tree: SimDirTree) -> Arc<SimDisk> {
+        let (locks, faults) = (BTreeSet::new(), FaultInjector::default());
         let (capacity, links) = (u64::MAX, true);
         let state =
-            State { rng, boot_id, tree, locks, faults, capacity, links, handles: 0, handles_max: None };
-        Arc::new(SimDisk { core: Arc::new(Core { state: Mutex::new(state), files: Arc::default() }) })
+            SimDiskState { rng, boot_id, tree, locks, faults, capacity, links_supported: links, open_handles: 0, open_handles_max: None };
+        Arc::new(SimDisk { core: Arc::new(SimDiskCore { state: Mutex::new(state), files: Arc::default() }) })
     }
 
     /// Mutating calls so far.
-    pub fn io_count(&self) -> u64 {
-        self.core.state().faults.calls()
+    pub fn mutating_calls(&self) -> u64 {
+        self.core.state().faults.call_count()
     }
 
     /// The `n`-th mutating call from now (1 is the next) is applied in part or not at all; it and every later
@@ -94,7 +94,7 @@ impl SimDisk {
     }
 
     /// The `n`-th mutating call from now, or the first one after it that `fault` can hit, fails. If `sticky`,
-    /// so does every later one that it can hit, until [`SimDisk::heal`].
+    /// so does every later one that it can hit, until [`SimDisk::clear_faults`].
     pub fn fail_at(&self, n: u64, fault: Fault, sticky: bool) {
         self.core.state().faults.fail_at(n, fault, sticky);
     }
@@ -105,8 +105,8 @@ impl SimDisk {
     }
 
     /// Ends every planned fault. What was lost stays lost.
-    pub fn heal(&self) {
-        self.core.state().faults.heal();
+    pub fn clear_faults(&self) {
+        self.core.state().faults.clear_faults();
     }
 
     /// From now on appends that make all files together longer than this fail with `NoSpace`; a prefix may be
@@ -116,123 +116,123 @@ impl SimDisk {
     }
 
     /// Whether files can have a second name, as they cannot across file systems (default true).
-    pub fn set_links(&self, possible: bool) {
-        self.core.state().links = possible;
+    pub fn set_links_supported(&self, possible: bool) {
+        self.core.state().links_supported = possible;
     }
 }
 
 impl SimDisk {
     /// Sets the number of files that may be open at once; more are refused as a process's limit does (`EMFILE`). Those that are open stay
     /// so.
-    pub fn set_open_files(&self, limit: Option<usize>) {
-        self.core.state().handles_max = limit;
+    pub fn set_open_file_limit(&self, limit: Option<usize>) {
+        self.core.state().open_handles_max = limit;
     }
 
     /// Files that are open now, locks among them.
     pub fn open_handles(&self) -> usize {
-        self.core.state().handles
+        self.core.state().open_handles
     }
 }
 
 impl Fs for SimDisk {
-    fn open_dir(&self, path: &Path, mode: OpenDir) -> Result<Arc<dyn Dir>> {
-        sched::io_point();
+    fn open_dir(&self, path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>> {
+        sched::io_yield_point();
         let mut state = self.core.state();
         state.faults.check_alive()?;
-        let names = components(path)?;
+        let names = path_components(path)?;
         let Some((last, parents)) = names.split_last() else {
-            return Ok(SimDir::shared(&self.core, path, ROOT_DIR));
+            return Ok(SimDir::new_arc(&self.core, path, ROOT_DIR));
         };
-        let parent = state.walk(parents).map_err(|e| {
+        let parent = state.resolve_path(parents).map_err(|e| {
             let what = format!("open directory {}: its parent", path.display());
             let kind = e.kind();
             e.wrap(kind, &what)
         })?;
         let id = match (state.tree.get(parent, last), mode) {
-            (Some(Entry::Dir(id)), _) => *id,
-            (Some(Entry::File(_)), _) => {
+            (Some(SimDirEntry::Dir(id)), _) => *id,
+            (Some(SimDirEntry::File(_)), _) => {
                 return Err(Error::invalid(format!("{} is a file, not a directory", path.display())));
             }
-            (None, OpenDir::Existing) => {
+            (None, DirOpenMode::Existing) => {
                 return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", path.display())));
             }
-            (None, OpenDir::CreateIfMissing) => {
-                let outcome = state.decide(Op::Create, "create directory")?;
-                outcome.finish(|| {
+            (None, DirOpenMode::CreateIfMissing) => {
+                let outcome = state.decide_call(MutatingCall::Create, "create directory")?;
+                outcome.apply_with(|| {
                     let id = state.tree.make_dir(parent, last);
                     state.tree.sync(parent);
                     id
                 })?
             }
         };
-        Ok(SimDir::shared(&self.core, path, id))
+        Ok(SimDir::new_arc(&self.core, path, id))
     }
 
     fn boot_id(&self) -> u64 {
         self.core.state().boot_id
     }
 
-    fn open_files(&self) -> Option<u64> {
-        self.core.state().handles_max.map(|n| n as u64)
+    fn open_file_limit(&self) -> Option<u64> {
+        self.core.state().open_handles_max.map(|n| n as u64)
     }
 
-    fn files(&self) -> Arc<OpenFiles> {
+    fn open_file_limiter(&self) -> Arc<OpenFileLimiter> {
         Arc::clone(&self.core.files)
     }
 
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {
-        sched::io_point();
+        sched::io_yield_point();
         let mut state = self.core.state();
         state.faults.check_alive()?;
-        let (source, target) = (components(from)?, components(to)?);
+        let (source, target) = (path_components(from)?, path_components(to)?);
         let (Some((old, parent)), Some((new, other))) = (source.split_last(), target.split_last()) else {
             return Err(Error::invalid("the root cannot be renamed"));
         };
         if parent != other {
             return Err(Error::invalid("a directory is renamed inside its parent only"));
         }
-        let parent = state.walk(parent)?;
-        let Some(Entry::Dir(id)) = state.tree.get(parent, old).cloned() else {
+        let parent = state.resolve_path(parent)?;
+        let Some(SimDirEntry::Dir(id)) = state.tree.get(parent, old).cloned() else {
             return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", from.display())));
         };
         let free = match state.tree.get(parent, new) {
             None => true,
-            Some(Entry::Dir(there)) => state.tree.entries(*there).next().is_none(),
-            Some(Entry::File(_)) => false,
+            Some(SimDirEntry::Dir(there)) => state.tree.entries(*there).next().is_none(),
+            Some(SimDirEntry::File(_)) => false,
         };
         if !free {
             let text = format!("{} exists and is not empty", to.display());
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
-        let outcome = state.decide(Op::Rename, "rename directory")?;
-        let done = outcome.finish(|| {
-            state.tree.rename(parent, new, Entry::Dir(id));
+        let outcome = state.decide_call(MutatingCall::Rename, "rename directory")?;
+        let done = outcome.apply_with(|| {
+            state.tree.rename(parent, new, SimDirEntry::Dir(id));
             state.tree.sync(parent);
         });
         drop(state);
-        sched::io_point();
+        sched::io_yield_point();
         done
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
-        sched::io_point();
+        sched::io_yield_point();
         let mut state = self.core.state();
         state.faults.check_alive()?;
-        let names = components(path)?;
+        let names = path_components(path)?;
         let Some((last, parents)) = names.split_last() else {
             return Err(Error::invalid("the root cannot be removed"));
         };
-        let parent = state.walk(parents)?;
+        let parent = state.resolve_path(parents)?;
         match state.tree.get(parent, last) {
-            Some(Entry::Dir(id)) if state.tree.entries(*id).next().is_none() => {}
+            Some(SimDirEntry::Dir(id)) if state.tree.entries(*id).next().is_none() => {}
             Some(_) => {
                 let text = format!("{} is not an empty directory", path.display());
                 return Err(Error::new(ErrorKind::AlreadyExists, text));
             }
             None => return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", path.display()))),
         }
-        let outcome = state.decide(Op::Remove, "remove directory")?;
-        outcome.finish(|| state.tree.remove(parent, last))
+        let outcome = state.decide_call(MutatingCall::Remove, "remove directory")?;
+        outcome.apply_with(|| state.tree.remove(parent, last))
     }
 }
 
@@ -242,34 +242,34 @@ impl fmt::Debug for SimDisk {
     }
 }
 
-impl Core {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SimDiskCore {
+    fn state(&self) -> MutexGuard<'_, SimDiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SimDiskState {
     /// Refuses one more open file than there may be.
     fn check_handles(&self, doing: &str) -> Result<()> {
-        match self.handles_max {
-            Some(max) if self.handles >= max => Err(too_many_error(doing)),
+        match self.open_handles_max {
+            Some(max) if self.open_handles >= max => Err(too_many_files_error(doing)),
             _ => Ok(()),
         }
     }
 
     /// Counts a mutating call that touches names or metadata, and decides about it.
-    fn decide(&mut self, op: Op, doing: &str) -> Result<Outcome> {
-        Ok(match self.faults.next(op)? {
-            Verdict::Go => Outcome { applies: true, error: None },
-            Verdict::Fail(fault) => Outcome { applies: false, error: Some(fault.error(doing)) },
-            Verdict::Crash => Outcome { applies: self.rng.chance(0.5), error: Some(crash_error()) },
+    fn decide_call(&mut self, op: MutatingCall, doing: &str) -> Result<CallOutcome> {
+        Ok(match self.faults.decide_call(op)? {
+            FaultVerdict::Proceed => CallOutcome { applies: true, error: None },
+            FaultVerdict::Fail(fault) => CallOutcome { applies: false, error: Some(fault.error(doing)) },
+            FaultVerdict::Crash => CallOutcome { applies: self.rng.chance(0.5), error: Some(crash_error()) },
         })
     }
 
-    fn walk(&self, names: &[&str]) -> Result<DirId> {
+    fn resolve_path(&self, names: &[&str]) -> Result<DirId> {
         names.iter().try_fold(ROOT_DIR, |dir, name| match self.tree.get(dir, name) {
-            Some(Entry::Dir(id)) => Ok(*id),
-            Some(Entry::File(_)) => Err(Error::invalid(format!("{name} is a file, not a directory"))),
+            Some(SimDirEntry::Dir(id)) => Ok(*id),
+            Some(SimDirEntry::File(_)) => Err(Error::invalid(format!("{name} is a file, not a directory"))),
             None => Err(Error::new(ErrorKind::NotFound, format!("{name} does not exist"))),
         })
     }
@@ -279,9 +279,9 @@ impl State {
     }
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Carries the call out if it takes effect, and tells its result.
-    fn finish<T>(self, apply: impl FnOnce() -> T) -> Result<T> {
+    fn apply_with<T>(self, apply: impl FnOnce() -> T) -> Result<T> {
         if let Some(error) = self.error {
             if self.applies {
                 apply();
@@ -293,7 +293,7 @@ impl Outcome {
 }
 
 /// The names of a path, from `/`.
-fn components(path: &Path) -> Result<Vec<&str>> {
+fn path_components(path: &Path) -> Result<Vec<&str>> {
     let wrong = || Error::invalid(format!("{} is not a path of the simulated disk", path.display()));
     let mut names = Vec::new();
     for part in path.components() {

@@ -4,7 +4,7 @@
 //! 1. Bytes that differ between the two lie in `dirty`, unless a failed sync dropped them.
 //! 2. `dirty` is sorted, its ranges do not touch, and none reaches beyond `cached`.
 
-use crate::rand::Seeded;
+use crate::rand::SeededRng;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -90,13 +90,13 @@ impl Pages {
     }
 
     /// A sync begins: it covers the contents of this moment.
-    pub fn sync_point(&mut self) -> SyncPoint {
+    pub fn begin_sync(&mut self) -> SyncPoint {
         self.syncs += 1;
         SyncPoint { number: self.syncs, len: self.cached.len(), truncations: self.truncations }
     }
 
     /// That sync has ended well.
-    pub fn sync_done(&mut self, point: SyncPoint) {
+    pub fn finish_sync(&mut self, point: SyncPoint) {
         // One that began later has ended: it covered this one, and this one must not take its length back.
         if point.number < self.synced && point.truncations == self.truncations {
             return;
@@ -123,29 +123,29 @@ impl Pages {
     }
 
     /// A sync failed as on ext4 and XFS: pages are marked clean, readable for now, and never written.
-    pub fn forget_dirty(&mut self) {
+    pub fn drop_dirty(&mut self) {
         self.dirty.clear();
         self.len_dirty = false;
     }
 
     /// A sync failed as on btrfs: the pages are dropped, and reads see the disk again.
-    pub fn revert(&mut self) {
+    pub fn revert_to_media(&mut self) {
         self.cached = self.media.clone();
         self.truncations += 1;
-        self.forget_dirty();
+        self.drop_dirty();
     }
 
     /// What a power cut leaves; every unsynced sector is kept with probability `p`.
-    pub fn after_power_cut(&self, rng: &mut Seeded, p: f64) -> Pages {
+    pub fn after_power_cut(&self, rng: &mut SeededRng, p: f64) -> Pages {
         if self.dirty.is_empty() && !self.len_dirty {
             return Self::on_media(self.media.clone());
         }
         let mut out = self.media.as_ref().clone();
         let inside = out.len().min(self.cached.len());
-        self.keep_sectors(&mut out, 0..inside, rng, p);
+        self.copy_dirty_sectors(&mut out, 0..inside, rng, p);
         if self.len_dirty {
             if self.cached.len() > out.len() {
-                self.keep_tail(&mut out, rng, p);
+                self.copy_tail(&mut out, rng, p);
             } else if rng.chance(p) {
                 out.truncate(self.cached.len());
             }
@@ -154,7 +154,7 @@ impl Pages {
     }
 
     /// Copies dirty sectors inside `window` to `out`, each with probability `p`.
-    fn keep_sectors(&self, out: &mut [u8], window: Range<usize>, rng: &mut Seeded, p: f64) {
+    fn copy_dirty_sectors(&self, out: &mut [u8], window: Range<usize>, rng: &mut SeededRng, p: f64) {
         for range in &self.dirty {
             let (mut at, end) = (range.start.max(window.start), range.end.min(window.end));
             while at < end {
@@ -168,25 +168,25 @@ impl Pages {
     }
 
     /// The appended part: data and length reach the disk apart from each other.
-    fn keep_tail(&self, out: &mut Vec<u8>, rng: &mut Seeded, p: f64) {
+    fn copy_tail(&self, out: &mut Vec<u8>, rng: &mut SeededRng, p: f64) {
         let (old, full) = (out.len(), self.cached.len());
         if p <= 0.0 {
             return;
         }
         out.resize(full, 0);
-        let variant = if p >= 1.0 { Tail::Whole } else { Tail::ALL[rng.index(Tail::ALL.len())] };
+        let variant = if p >= 1.0 { TailOutcome::Whole } else { TailOutcome::ALL[rng.index(TailOutcome::ALL.len())] };
         let cut = old + rng.index(full - old + 1);
         match variant {
-            Tail::Whole => self.keep_sectors(out, old..full, rng, 1.0),
-            Tail::Sectors => self.keep_sectors(out, old..full, rng, p),
-            Tail::Zeros => {}
-            Tail::PrefixThenZeros => self.keep_sectors(out, old..cut, rng, 1.0),
-            Tail::CutAtByte => {
-                self.keep_sectors(out, old..cut, rng, 1.0);
+            TailOutcome::Whole => self.copy_dirty_sectors(out, old..full, rng, 1.0),
+            TailOutcome::Sectors => self.copy_dirty_sectors(out, old..full, rng, p),
+            TailOutcome::Zeros => {}
+            TailOutcome::PrefixThenZeros => self.copy_dirty_sectors(out, old..cut, rng, 1.0),
+            TailOutcome::CutAtByte => {
+                self.copy_dirty_sectors(out, old..cut, rng, 1.0);
                 out.truncate(cut);
             }
-            Tail::CutAtSector => {
-                self.keep_sectors(out, old..full, rng, p);
+            TailOutcome::CutAtSector => {
+                self.copy_dirty_sectors(out, old..full, rng, p);
                 out.truncate((cut / SECTOR * SECTOR).max(old));
             }
         }
@@ -213,7 +213,7 @@ impl Pages {
 
 /// What can become of an appended tail.
 #[derive(Clone, Copy)]
-enum Tail {
+enum TailOutcome {
     Whole,
     Sectors,
     /// Length without data.
@@ -224,100 +224,100 @@ enum Tail {
     CutAtSector,
 }
 
-impl Tail {
-    const ALL: [Tail; 6] =
-        [Tail::Whole, Tail::Sectors, Tail::Zeros, Tail::PrefixThenZeros, Tail::CutAtByte, Tail::CutAtSector];
+impl TailOutcome {
+    const ALL: [TailOutcome; 6] =
+        [TailOutcome::Whole, TailOutcome::Sectors, TailOutcome::Zeros, TailOutcome::PrefixThenZeros, TailOutcome::CutAtByte, TailOutcome::CutAtSector];
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cut(p: &Pages, seed: u64, survival: f64) -> Vec<u8> {
-        p.after_power_cut(&mut Seeded::new(seed), survival).bytes().to_vec()
+    fn cut_power(p: &Pages, seed: u64, survival: f64) -> Vec<u8> {
+        p.after_power_cut(&mut SeededRng::new(seed), survival).bytes().to_vec()
     }
 
     fn sync(p: &mut Pages) {
-        let point = p.sync_point();
-        p.sync_done(point);
+        let point = p.begin_sync();
+        p.finish_sync(point);
     }
 
     #[test]
-    fn a_sync_covers_the_moment_of_its_call() {
+    fn sync_covers_contents_at_its_start() {
         let mut p = Pages::default();
         p.write_at(0, b"before");
-        let point = p.sync_point();
+        let point = p.begin_sync();
         p.write_at(6, b"after");
-        p.sync_done(point);
+        p.finish_sync(point);
         for seed in 0..200 {
-            let left = cut(&p, seed, 0.5);
+            let left = cut_power(&p, seed, 0.5);
             assert!(left.starts_with(b"before") && left.len() <= 11);
         }
-        assert_eq!(cut(&p, 1, 0.0), b"before");
-        assert_eq!(cut(&p, 1, 1.0), b"beforeafter");
+        assert_eq!(cut_power(&p, 1, 0.0), b"before");
+        assert_eq!(cut_power(&p, 1, 1.0), b"beforeafter");
     }
 
     #[test]
-    fn forgotten_pages_are_lost_even_after_a_good_sync() {
+    fn dropped_pages_are_lost_even_after_a_later_sync() {
         let mut p = Pages::durable(b"old".to_vec());
         p.write_at(3, b"lost");
-        p.forget_dirty();
+        p.drop_dirty();
         sync(&mut p);
         assert_eq!(p.bytes(), b"oldlost");
-        assert_eq!(cut(&p, 1, 1.0), b"old");
+        assert_eq!(cut_power(&p, 1, 1.0), b"old");
         p.write_at(7, b"new");
         sync(&mut p);
-        assert_eq!(cut(&p, 1, 1.0), b"old\0\0\0\0new");
+        assert_eq!(cut_power(&p, 1, 1.0), b"old\0\0\0\0new");
     }
 
     #[test]
-    fn reverted_pages_are_gone_at_once() {
+    fn reverted_pages_are_unreadable_at_once() {
         let mut p = Pages::durable(b"old".to_vec());
         p.write_at(3, b"lost");
-        p.revert();
+        p.revert_to_media();
         assert_eq!(p.bytes(), b"old");
         p.write_at(7, b"x");
         assert_eq!(p.bytes(), b"old\0\0\0\0x");
     }
 
     #[test]
-    fn what_was_allocated_is_zeros_and_durable_after_sync_only() {
+    fn allocated_zeros_are_durable_only_after_sync() {
         let mut p = Pages::durable(b"old".to_vec());
         p.extend(2000);
-        assert!((0..40).any(|s| cut(&p, s, 0.5).len() < 2000));
+        assert!((0..40).any(|s| cut_power(&p, s, 0.5).len() < 2000));
         sync(&mut p);
         p.write_at(3, b"new");
         for seed in 0..40 {
-            let left = cut(&p, seed, 0.5);
+            let left = cut_power(&p, seed, 0.5);
             assert!(left.len() == 2000 && left.starts_with(b"old") && left[6..].iter().all(|b| *b == 0));
         }
-        p.revert();
+        p.revert_to_media();
         assert_eq!((p.len(), &p.bytes()[..6]), (2000, &b"old\0\0\0"[..]));
     }
 
     #[test]
-    fn truncation_is_durable_after_sync_only() {
+    fn truncation_is_durable_only_after_sync() {
         let mut p = Pages::durable(vec![7; 2000]);
         p.truncate(10);
-        let lens: Vec<_> = (0..40).map(|s| cut(&p, s, 0.5).len()).collect();
+        let lens: Vec<_> = (0..40).map(|s| cut_power(&p, s, 0.5).len()).collect();
         assert!(lens.contains(&10) && lens.contains(&2000));
         sync(&mut p);
-        assert_eq!(cut(&p, 0, 0.5), [7; 10]);
+        assert_eq!(cut_power(&p, 0, 0.5), [7; 10]);
     }
 
     #[test]
-    fn a_truncation_during_a_sync_is_seen_by_it() {
+    fn sync_observes_concurrent_truncation() {
         let mut p = Pages::default();
         p.write_at(0, b"abcdef");
-        let point = p.sync_point();
+        let point = p.begin_sync();
         p.truncate(2);
         p.write_at(2, b"XY");
-        p.sync_done(point);
-        assert_eq!(cut(&p, 1, 0.0), b"abXY");
+        p.finish_sync(point);
+        assert_eq!(cut_power(&p, 1, 0.0), b"abXY");
     }
 
     #[test]
-    fn ranges_merge() {
+    fn dirty_ranges_merge() {
         let mut p = Pages::durable(vec![0; 100]);
         for at in [50, 10, 30, 20, 40, 9, 51] {
             p.write_at(at, &[1; 10]);

@@ -1,9 +1,9 @@
 //! An open directory.
 
-use super::file::{PosixAppend, PosixRead};
+use super::file::{PosixWritableFile, PosixRandomAccessFile};
 use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode};
-use crate::fork::Process;
-use crate::fs::{Append, Dir, DirLock, ReadAt, name};
+use crate::fork::ForkGuard;
+use crate::fs::{WritableFile, Dir, DirLock, RandomAccessFile, file_name};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct PosixDir {
     handle: File,
     path: PathBuf,
-    process: Process,
+    fork_guard: ForkGuard,
 }
 
 impl PosixDir {
@@ -30,24 +30,24 @@ impl PosixDir {
                 "directory {shown} can be written by everybody; run: chmod o-w {shown}"
             )));
         }
-        Ok(PosixDir { handle, path, process: Process::this() })
+        Ok(PosixDir { handle, path, fork_guard: ForkGuard::new() })
     }
 
     fn open_at(&self, name: &str, flags: OFlags) -> Result<File> {
-        name::check(name)?;
+        file_name::check_file_name(name)?;
         let opened = rustix::io::retry_on_intr(|| {
             rustix::fs::openat(&self.handle, name, flags | FILE_FLAGS, FILE_MODE)
         });
         opened.map(File::from).map_err(|e| match e {
             Errno::LOOP => Error::invalid("it is a symbolic link, which is not followed").in_file(name),
             Errno::ISDIR => Error::invalid("it is a directory, not a file").in_file(name),
-            Errno::NXIO => not_regular(name),
+            Errno::NXIO => not_regular_error(name),
             e => os_error(format_args!("open {name}"), e).in_file(name),
         })
     }
 
     fn stat(&self, name: &str) -> Result<Option<Stat>> {
-        name::check(name)?;
+        file_name::check_file_name(name)?;
         match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -57,7 +57,7 @@ impl PosixDir {
 
     /// Opens or creates the directory `name` inside this one.
     fn open_subdir(&self, name: &str) -> Result<PosixDir> {
-        name::check(name)?;
+        file_name::check_file_name(name)?;
         let created = match rustix::fs::mkdirat(&self.handle, name, DIR_MODE) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -76,7 +76,7 @@ impl PosixDir {
     }
 
     /// Names of the regular files in it, and of everything else, both sorted.
-    fn entries(&self) -> Result<(Vec<String>, Vec<String>)> {
+    fn list_entries(&self) -> Result<(Vec<String>, Vec<String>)> {
         let failed = |e| os_error(format_args!("list directory {}", self.path.display()), e);
         let (mut files, mut others) = (Vec::new(), Vec::new());
         for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
@@ -108,7 +108,7 @@ impl PosixDir {
     fn check_regular(&self, name: &str) -> Result<()> {
         match self.stat(name)? {
             Some(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(()),
-            Some(_) => Err(not_regular(name)),
+            Some(_) => Err(not_regular_error(name)),
             None => Err(Error::new(ErrorKind::NotFound, "no such file").in_file(name)),
         }
     }
@@ -124,7 +124,7 @@ impl Dir for PosixDir {
         &self.path
     }
 
-    fn is_at(&self, path: &Path) -> Result<bool> {
+    fn is_located_at(&self, path: &Path) -> Result<bool> {
         let failed = |e| os_error(format_args!("stat {}", path.display()), e);
         let own = rustix::fs::fstat(&self.handle).map_err(failed)?;
         match rustix::fs::stat(path) {
@@ -135,11 +135,11 @@ impl Dir for PosixDir {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        Ok(self.entries()?.0)
+        Ok(self.list_entries()?.0)
     }
 
-    fn list_others(&self) -> Result<Vec<String>> {
-        Ok(self.entries()?.1)
+    fn list_non_files(&self) -> Result<Vec<String>> {
+        Ok(self.list_entries()?.1)
     }
 
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
@@ -147,35 +147,35 @@ impl Dir for PosixDir {
             Some(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => {
                 Ok(Some(u64::try_from(stat.st_size).unwrap_or(0)))
             }
-            Some(_) => Err(not_regular(name)),
+            Some(_) => Err(not_regular_error(name)),
             None => Ok(None),
         }
     }
 
-    fn create(&self, name: &str) -> Result<Arc<dyn Append>> {
-        self.process.check()?;
+    fn create(&self, name: &str) -> Result<Arc<dyn WritableFile>> {
+        self.fork_guard.check()?;
         let file = self.open_at(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         set_mode(&file, FILE_MODE, name)?;
-        Ok(Arc::new(PosixAppend::new(file, name, 0)))
+        Ok(Arc::new(PosixWritableFile::new(file, name, 0)))
     }
 
-    fn append_to(&self, name: &str) -> Result<Arc<dyn Append>> {
-        self.process.check()?;
+    fn append_to(&self, name: &str) -> Result<Arc<dyn WritableFile>> {
+        self.fork_guard.check()?;
         let file = self.open_at(name, OFlags::WRONLY)?;
-        let len = regular_len(&file, name)?;
-        Ok(Arc::new(PosixAppend::new(file, name, len)))
+        let len = regular_file_len(&file, name)?;
+        Ok(Arc::new(PosixWritableFile::new(file, name, len)))
     }
 
-    fn open(&self, name: &str) -> Result<Arc<dyn ReadAt>> {
+    fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
         let file = self.open_at(name, OFlags::RDONLY)?;
-        regular_len(&file, name)?;
-        Ok(Arc::new(PosixRead::new(file, name)))
+        regular_file_len(&file, name)?;
+        Ok(Arc::new(PosixRandomAccessFile::new(file, name)))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         self.check_regular(from)?;
-        name::check(to)?;
+        file_name::check_file_name(to)?;
         if let Some(stat) = self.stat(to)?
             && FileType::from_raw_mode(stat.st_mode).is_dir()
         {
@@ -186,7 +186,7 @@ impl Dir for PosixDir {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         self.check_regular(name)?;
         let done = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
         done.map_err(|e| os_error(format_args!("remove {name}"), e).in_file(name))
@@ -197,13 +197,13 @@ impl Dir for PosixDir {
         done.map_err(|e| super::file::sync_error(format_args!("sync directory {}", self.path.display()), &e))
     }
 
-    fn sync_files(&self, files: &[Arc<dyn Append>]) -> Result<()> {
-        self.process.check()?;
-        super::together::sync_all(files)
+    fn sync_files(&self, files: &[Arc<dyn WritableFile>]) -> Result<()> {
+        self.fork_guard.check()?;
+        super::parallel_sync::sync_files_parallel(files)
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         let file = match self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
             Ok(file) => {
                 set_mode(&file, FILE_MODE, name)?;
@@ -212,17 +212,17 @@ impl Dir for PosixDir {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_at(name, OFlags::RDWR)?,
             Err(e) => return Err(e),
         };
-        regular_len(&file, name)?;
-        lock::take(file, &self.path.join(name))
+        regular_file_len(&file, name)?;
+        lock::lock_file(file, &self.path.join(name))
     }
 
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         Ok(Arc::new(self.open_subdir(name)?))
     }
 
     fn move_into(&self, name: &str, subdir: &str) -> Result<()> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         self.check_regular(name)?;
         let target = self.open_subdir(subdir)?;
         // Nobody comes between the question and the move: the database directory has one owner, by its lock.
@@ -237,7 +237,7 @@ impl Dir for PosixDir {
     }
 
     fn link_into(&self, name: &str, target: &dyn Dir) -> Result<bool> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         self.check_regular(name)?;
         let path = target.path();
         let opened = rustix::fs::open(path, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty());
@@ -250,11 +250,11 @@ impl Dir for PosixDir {
     }
 }
 
-fn not_regular(name: &str) -> Error {
+fn not_regular_error(name: &str) -> Error {
     Error::invalid("it is not a regular file").in_file(name)
 }
 
-fn regular_len(file: &File, name: &str) -> Result<u64> {
+fn regular_file_len(file: &File, name: &str) -> Result<u64> {
     let meta = file.metadata().map_err(|e| Error::io(format_args!("stat {name}"), &e).in_file(name))?;
-    if meta.is_file() { Ok(meta.len()) } else { Err(not_regular(name)) }
+    if meta.is_file() { Ok(meta.len()) } else { Err(not_regular_error(name)) }
 }

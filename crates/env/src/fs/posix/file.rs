@@ -1,7 +1,7 @@
 //! Open files.
 
-use crate::fork::Process;
-use crate::fs::{Append, ReadAt, ends_early};
+use crate::fork::ForkGuard;
+use crate::fs::{WritableFile, RandomAccessFile, short_file_error};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -11,26 +11,26 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slices that one system call takes (Linux: `IOV_MAX`).
-const SLICES_MAX: usize = 1024;
+const IOV_SLICES_MAX: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct PosixAppend {
+pub(super) struct PosixWritableFile {
     file: File,
     name: String,
     /// Bytes of the appends that succeeded; the next one goes here. The file is longer after one that failed.
     len: AtomicU64,
-    process: Process,
+    fork_guard: ForkGuard,
 }
 
-impl PosixAppend {
+impl PosixWritableFile {
     pub fn new(file: File, name: &str, len: u64) -> Self {
-        PosixAppend { file, name: name.to_owned(), len: AtomicU64::new(len), process: Process::this() }
+        PosixWritableFile { file, name: name.to_owned(), len: AtomicU64::new(len), fork_guard: ForkGuard::new() }
     }
 }
 
-impl Append for PosixAppend {
+impl WritableFile for PosixWritableFile {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         let offset = self.len.load(Ordering::Acquire);
         let total: usize = parts.iter().map(|p| p.len()).sum();
         write_all_at(&self.file, parts, offset).map_err(|e| {
@@ -45,7 +45,7 @@ impl Append for PosixAppend {
     }
 
     fn allocate(&self, len: u64) -> Result<bool> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         let from = self.len();
         if len <= from {
             return Ok(true);
@@ -61,8 +61,8 @@ impl Append for PosixAppend {
         }
     }
 
-    fn rewrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.process.check()?;
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.fork_guard.check()?;
         if offset + bytes.len() as u64 > self.len() {
             return Err(Error::invalid("rewrite beyond the end").at(&self.name, offset));
         }
@@ -73,7 +73,7 @@ impl Append for PosixAppend {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.process.check()?;
+        self.fork_guard.check()?;
         if len > self.len() {
             return Err(Error::invalid("truncate beyond the end").at(&self.name, len));
         }
@@ -104,7 +104,7 @@ fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()>
         parts.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)).collect();
     let mut left = &mut slices[..];
     while !left.is_empty() {
-        let now = left.len().min(SLICES_MAX);
+        let now = left.len().min(IOV_SLICES_MAX);
         let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(file, &left[..now], offset))?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
@@ -116,29 +116,29 @@ fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()>
 }
 
 #[derive(Debug)]
-pub(super) struct PosixRead {
+pub(super) struct PosixRandomAccessFile {
     file: File,
     name: String,
 }
 
-impl PosixRead {
+impl PosixRandomAccessFile {
     pub fn new(file: File, name: &str) -> Self {
-        PosixRead { file, name: name.to_owned() }
+        PosixRandomAccessFile { file, name: name.to_owned() }
     }
 }
 
-impl ReadAt for PosixRead {
+impl RandomAccessFile for PosixRandomAccessFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         match self.file.read_exact_at(buf, offset) {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(ends_early(&self.name, offset, buf.len(), self.len()?))
+                Err(short_file_error(&self.name, offset, buf.len(), self.len()?))
             }
             Err(e) => Err(Error::io(format_args!("read {}", self.name), &e).at(&self.name, offset)),
         }
     }
 
-    fn will_need(&self, offset: u64, len: u64) {
+    fn prefetch(&self, offset: u64, len: u64) {
         if let Some(len) = std::num::NonZeroU64::new(len) {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
         }

@@ -5,7 +5,7 @@
 /// Hands every whole page of freed memory back. Costs a walk over the free lists, and a page fault where a page is used again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
-pub(super) fn give_back() {
+pub(super) fn trim_heap() {
     // SAFETY: `malloc_trim` takes no pointer, may be called from any thread at any time (it takes the allocator's own locks), and
     // touches only memory that no allocation owns.
     unsafe {
@@ -15,4 +15,4 @@ pub(super) fn give_back() {
 
 /// Other allocators decide for themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(super) fn give_back() {}
+pub(super) fn trim_heap() {}

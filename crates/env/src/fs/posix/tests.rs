@@ -6,23 +6,23 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that goes away with its test.
-struct Scratch(PathBuf);
+struct ScratchDir(PathBuf);
 
-impl Scratch {
-    fn new() -> Scratch {
+impl ScratchDir {
+    fn new() -> ScratchDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("perigee-env-posix-{}-{n}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        Scratch(path)
+        ScratchDir(path)
     }
     fn open(&self) -> Arc<dyn Dir> {
-        PosixFs::new().open_dir(&self.0.join("db"), OpenDir::CreateIfMissing).unwrap()
+        PosixFs::new().open_dir(&self.0.join("db"), DirOpenMode::CreateIfMissing).unwrap()
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -33,8 +33,8 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn only_the_owner_may_look() {
-    let scratch = Scratch::new();
+fn files_and_dirs_are_owner_only() {
+    let scratch = ScratchDir::new();
     let dir = scratch.open();
     dir.create("f").unwrap();
     let _lock = dir.lock("LOCK").unwrap();
@@ -44,7 +44,7 @@ fn only_the_owner_may_look() {
 }
 
 #[test]
-fn whatever_the_umask_says() {
+fn modes_ignore_the_umask() {
     // In a process of its own, because the umask belongs to all threads.
     let run = Command::new("sh")
         .args(["-c", "umask 0377; exec \"$0\" --exact fs::posix::tests::only_the_owner_may_look"])
@@ -56,38 +56,38 @@ fn whatever_the_umask_says() {
 }
 
 #[test]
-fn a_world_writable_directory_is_refused() {
-    let scratch = Scratch::new();
+fn world_writable_directory_is_refused() {
+    let scratch = ScratchDir::new();
     let set = |bits| std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(bits)).unwrap();
     set(0o777);
-    let e = PosixFs::new().open_dir(&scratch.0, OpenDir::Existing).unwrap_err();
+    let e = PosixFs::new().open_dir(&scratch.0, DirOpenMode::Existing).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.message().contains("chmod o-w"), "{e}");
     set(0o1777);
-    PosixFs::new().open_dir(&scratch.0, OpenDir::Existing).unwrap();
+    PosixFs::new().open_dir(&scratch.0, DirOpenMode::Existing).unwrap();
 }
 
 #[test]
-fn wrong_paths_are_explained() {
-    let scratch = Scratch::new();
+fn open_errors_explain_wrong_paths() {
+    let scratch = ScratchDir::new();
     std::fs::write(scratch.0.join("file"), "x").unwrap();
     symlink("nowhere", scratch.0.join("dangling")).unwrap();
     let says =
         |name: &str, mode| PosixFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string();
-    for mode in [OpenDir::Existing, OpenDir::CreateIfMissing] {
+    for mode in [DirOpenMode::Existing, DirOpenMode::CreateIfMissing] {
         assert!(says("file", mode).contains("is not a directory"));
         assert!(says("dangling", mode).contains("symbolic link to nothing"));
     }
-    assert!(says("no/where", OpenDir::CreateIfMissing).contains("does not exist"));
-    assert!(says("none", OpenDir::Existing).contains("there is no directory"));
+    assert!(says("no/where", DirOpenMode::CreateIfMissing).contains("does not exist"));
+    assert!(says("none", DirOpenMode::Existing).contains("there is no directory"));
 }
 
 #[test]
-fn a_linked_directory_is_followed_but_no_linked_file() {
-    let scratch = Scratch::new();
+fn symlinked_directory_is_followed_symlinked_file_is_not() {
+    let scratch = ScratchDir::new();
     let dir = scratch.open();
     symlink("db", scratch.0.join("link")).unwrap();
-    PosixFs::new().open_dir(&scratch.0.join("link"), OpenDir::CreateIfMissing).unwrap();
+    PosixFs::new().open_dir(&scratch.0.join("link"), DirOpenMode::CreateIfMissing).unwrap();
 
     std::fs::write(scratch.0.join("secret"), "x").unwrap();
     symlink("../secret", dir.path().join("f")).unwrap();
@@ -101,8 +101,8 @@ fn a_linked_directory_is_followed_but_no_linked_file() {
 }
 
 #[test]
-fn a_fifo_does_not_block() {
-    let scratch = Scratch::new();
+fn opening_a_fifo_does_not_block() {
+    let scratch = ScratchDir::new();
     let dir = scratch.open();
     if !Command::new("mkfifo").arg(dir.path().join("pipe")).status().is_ok_and(|s| s.success()) {
         eprintln!("skipped: no mkfifo");
@@ -113,8 +113,8 @@ fn a_fifo_does_not_block() {
 }
 
 #[test]
-fn a_lock_of_another_process_is_seen() {
-    let scratch = Scratch::new();
+fn lock_excludes_other_processes() {
+    let scratch = ScratchDir::new();
     let dir = scratch.open();
     drop(dir.lock("LOCK").unwrap());
     // The child holds the lock until its standard input ends.
@@ -138,11 +138,11 @@ fn a_lock_of_another_process_is_seen() {
 }
 
 #[test]
-fn a_failed_append_moves_nothing() {
+fn failed_append_keeps_the_append_position() {
     // /dev/full takes no byte.
     let Ok(full) = File::options().write(true).open("/dev/full") else { return };
-    let w = super::file::PosixAppend::new(full, "full", 0);
-    let w: &dyn crate::Append = &w;
+    let w = super::file::PosixWritableFile::new(full, "full", 0);
+    let w: &dyn crate::WritableFile = &w;
     for parts in [&[&b"one"[..]][..], &[b"two", b"parts"]] {
         let e = w.append(parts).unwrap_err();
         assert_eq!((e.kind(), e.file(), e.offset()), (ErrorKind::NoSpace, Some("full"), Some(0)));
@@ -151,7 +151,7 @@ fn a_failed_append_moves_nothing() {
 }
 
 #[test]
-fn a_sync_that_finds_the_disk_full_is_not_retryable() {
+fn sync_failing_with_full_disk_is_not_retryable() {
     let e = super::file::sync_error("sync", &std::io::Error::from_raw_os_error(28));
     assert_eq!(e.kind(), ErrorKind::Io);
     assert!(!e.is_retryable());

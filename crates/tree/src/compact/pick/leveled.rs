@@ -2,25 +2,25 @@
 //! least to the level below. The engine uses
 //! [`super::spooky`]; this one stays for the simulator, to be measured beside it.
 
-use super::super::plan::{Plan, Reason, Shape, TableShape};
-use super::Limits;
+use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, TableShape};
+use super::PickerOptions;
 use super::spooky::overlapping;
 use perigee_base::{LevelNo, limits};
 
 /// Capacity of a level (1 and deeper).
-pub fn capacity(level: usize, l: &Limits) -> u64 {
+pub fn capacity(level: usize, l: &PickerOptions) -> u64 {
     (1..level).fold(l.level1_bytes.max(1), |c, _| c.saturating_mul(l.ratio.max(2)))
 }
 
 /// How far each level is over its limit; 1.0 and more wants work.
-pub fn scores(shape: &Shape, l: &Limits) -> Vec<f64> {
+pub fn scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
     let level0 = shape.levels.first().map_or(0, Vec::len) as f64 / l.level0_runs.max(1) as f64;
     let deeper = (1..limits::LEVELS - 1).map(|i| shape.bytes(i) as f64 / capacity(i, l) as f64);
     std::iter::once(level0).chain(deeper).collect()
 }
 
 /// The plan for the level that is furthest over.
-pub fn pick(shape: &Shape, l: &Limits) -> Option<Plan> {
+pub fn pick(shape: &TreeShape, l: &PickerOptions) -> Option<CompactionPlan> {
     let scores = scores(shape, l);
     let (level, score) =
         scores.iter().enumerate().fold((0, 0.0), |b, (i, s)| if *s > b.1 { (i, *s) } else { b });
@@ -30,18 +30,18 @@ pub fn pick(shape: &Shape, l: &Limits) -> Option<Plan> {
     if level == 0 { Some(merge_level0(shape)) } else { push_down(shape, level) }
 }
 
-fn merge_level0(shape: &Shape) -> Plan {
+fn merge_level0(shape: &TreeShape) -> CompactionPlan {
     let mut inputs: Vec<_> = shape.tables(0).map(|t| (LevelNo(0), t.id)).collect();
-    let order = shape.order;
+    let order = shape.comparator;
     let first = shape.tables(0).map(|t| t.first.as_ref()).min_by(|a, b| a.cmp(order, *b));
     let last = shape.tables(0).map(|t| t.last.as_ref()).max_by(|a, b| a.cmp(order, *b));
     if let (Some(first), Some(last)) = (first, last) {
         inputs.extend(overlapping(shape, 1, first, last).map(|t| (LevelNo(1), t.id)));
     }
-    Plan::merge(Reason::Level0Runs, inputs, LevelNo(1))
+    CompactionPlan::merge(CompactionReason::Level0Runs, inputs, LevelNo(1))
 }
 
-fn push_down(shape: &Shape, level: usize) -> Option<Plan> {
+fn push_down(shape: &TreeShape, level: usize) -> Option<CompactionPlan> {
     let cost = |t: &TableShape| {
         let below: u64 =
             overlapping(shape, level + 1, t.first.as_ref(), t.last.as_ref()).map(|b| b.bytes).sum();
@@ -52,7 +52,7 @@ fn push_down(shape: &Shape, level: usize) -> Option<Plan> {
         overlapping(shape, level + 1, table.first.as_ref(), table.last.as_ref()).map(|t| t.id).collect();
     let (from, to) = (LevelNo(level as u8), LevelNo(level as u8 + 1));
     // A table with range tombstones is written anew, so that those with nothing left to hide go.
-    let trivial = below.is_empty() && table.ranges.is_none();
+    let trivial = below.is_empty() && table.range_tombstones.is_none();
     let inputs = std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();
-    Some(Plan { trivial, ..Plan::merge(Reason::LevelBytes, inputs, to) })
+    Some(CompactionPlan { trivial_move: trivial, ..CompactionPlan::merge(CompactionReason::LevelBytes, inputs, to) })
 }

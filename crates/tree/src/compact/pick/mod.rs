@@ -1,21 +1,21 @@
 //! Pickers: pure functions from a shape to a plan.
 
-pub mod group;
+pub mod overlap_group;
 pub mod spooky;
 pub mod leveled;
-pub mod garbage;
+pub mod vlog_garbage;
 pub mod manual;
-pub mod covered;
-pub mod dense;
-pub mod passed;
-pub mod expired;
+pub mod range_deleted;
+pub mod dense_tombstones;
+pub mod skipped_tombstones;
+pub mod expired_entries;
 
-use super::plan::{Plan, Shape};
-pub use spooky::Progress;
+use super::plan::{CompactionPlan, TreeShape};
+pub use spooky::PickerProgress;
 
 /// Settings of the pickers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PickerOptions {
     /// Level 0 runs that start a merge.
     pub level0_runs: usize,
     /// Up to this much data there is one level below level 0.
@@ -27,9 +27,9 @@ pub struct Limits {
 }
 
 /// The most urgent plan, if any, and the progress of merges once it is carried out.
-pub fn pick(shape: &Shape, limits: &Limits, progress: &Progress) -> Option<(Plan, Progress)> {
+pub fn pick(shape: &TreeShape, limits: &PickerOptions, progress: &PickerProgress) -> Option<(CompactionPlan, PickerProgress)> {
     spooky::pick(shape, limits, progress)
-        .or_else(|| garbage::pick(shape).map(|plan| (plan, progress.clone())))
+        .or_else(|| vlog_garbage::pick(shape).map(|plan| (plan, progress.clone())))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::compact::plan::TableShape;
-use crate::mvcc::Strata;
-use perigee_base::cut::Cut;
-use perigee_base::{FileId, KeyOrder, SeqNo};
-use perigee_file::Fragments;
+use crate::mvcc::SnapshotStripes;
+use perigee_base::key_boundary::KeyBoundary;
+use perigee_base::{FileId, KeyComparator, SeqNo};
+use perigee_file::RangeTombstones;
 use std::sync::Arc;
 
 /// `L0: 3[a-f]10 | 2[a-c]10`: runs divided by `|`, tables as id[first-last]bytes.
-fn shape(text: &str) -> Shape {
+fn shape(text: &str) -> TreeShape {
     let mut levels = vec![Vec::new(); perigee_base::limits::LEVELS];
     for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
         let (level, runs) = line.split_once(':').unwrap();
@@ -19,26 +19,26 @@ fn shape(text: &str) -> Shape {
                 let (id, rest) = t.split_once('[').unwrap();
                 let (range, bytes) = rest.split_once(']').unwrap();
                 let (first, last) = range.split_once('-').unwrap();
-                let (first, last) = (Cut::Before(first.into()), Cut::After(last.into()));
+                let (first, last) = (KeyBoundary::Before(first.into()), KeyBoundary::After(last.into()));
                 TableShape::new(FileId(id.parse().unwrap()), first, last, bytes.parse().unwrap())
             };
             levels[level].push(run.split_whitespace().map(table).collect());
         }
     }
-    Shape { levels, ..Shape::default() }
+    TreeShape { levels, ..TreeShape::default() }
 }
 
-fn show(p: Option<Plan>) -> String {
+fn format_plan(p: Option<CompactionPlan>) -> String {
     let Some(p) = p else { return "nothing".into() };
     let inputs: Vec<String> = p.inputs.iter().map(|(l, id)| format!("L{l}/{id}")).collect();
-    let how = if p.trivial { "move" } else { "merge" };
-    format!("{how} {} -> L{} ({})", inputs.join(" "), p.to, p.reason.name())
+    let how = if p.trivial_move { "move" } else { "merge" };
+    format!("{how} {} -> L{} ({})", inputs.join(" "), p.target_level, p.reason.name())
 }
 
-const LIMITS: Limits = Limits { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
+const LIMITS: PickerOptions = PickerOptions { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
 
 #[test]
-fn plans() {
+fn leveled_picker_plans() {
     let cases = [
         ("", "nothing"),
         ("L0: 3[a-f]10 | 2[a-c]10 | 1[a-b]5", "nothing"),
@@ -50,30 +50,30 @@ fn plans() {
         ("L1: 5[a-b]60 6[f-g]60\nL2: 7[a-c]500 8[e-k]100", "merge L1/6 L2/8 -> L2 (level bytes)"),
     ];
     for (text, want) in cases {
-        assert_eq!(show(leveled::pick(&shape(text), &LIMITS)), want, "{text}");
+        assert_eq!(format_plan(leveled::pick(&shape(text), &LIMITS)), want, "{text}");
     }
 }
 
 #[test]
-fn a_log_that_is_mostly_garbage_is_emptied_from_the_bottom() {
+fn vlog_garbage_is_collected_from_deepest_level() {
     let mut s = shape("L1: 5[a-b]6\nL2: 7[a-c]50 8[d-e]50");
     s.vlogs.insert(FileId(20), (1 << 20, 1 << 18));
     s.vlogs.insert(FileId(21), (1 << 20, 1 << 20));
     s.levels[1][0][0].vlogs = vec![FileId(20)];
     s.levels[2][0][1].vlogs = vec![FileId(20), FileId(21)];
-    assert_eq!(show(garbage::pick(&s)), "merge L2/8 -> L2 (value-log garbage)");
+    assert_eq!(format_plan(vlog_garbage::pick(&s)), "merge L2/8 -> L2 (value-log garbage)");
 }
 
 #[test]
-fn tables_that_a_range_tombstone_hides_from_everybody_are_dropped() {
+fn tables_covered_by_range_tombstone_are_dropped() {
     let over = |begin: &str, end: &str, seq| {
-        let mut f = Fragments::default();
-        let (begin, end) = (Cut::Before(begin.into()), Cut::Before(end.into()));
-        f.add(KeyOrder::Bytes, begin.as_ref(), end.as_ref(), SeqNo(seq));
+        let mut f = RangeTombstones::default();
+        let (begin, end) = (KeyBoundary::Before(begin.into()), KeyBoundary::Before(end.into()));
+        f.add(KeyComparator::Bytes, begin.as_ref(), end.as_ref(), SeqNo(seq));
         f
     };
-    let two = over("b", "d", 50).merge(KeyOrder::Bytes, &over("d", "h", 60));
-    let cases: [(Fragments, &[u64], &str); 7] = [
+    let two = over("b", "d", 50).merge(KeyComparator::Bytes, &over("d", "h", 60));
+    let cases: [(RangeTombstones, &[u64], &str); 7] = [
         (over("b", "h", 50), &[], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
         (over("b", "c", 50), &[], "nothing"),
         (over("b", "c\0", 50), &[], "merge L1/5 -> L1 (deleted ranges)"),
@@ -85,18 +85,18 @@ fn tables_that_a_range_tombstone_hides_from_everybody_are_dropped() {
     for (ranges, snapshots, want) in cases {
         let mut s = shape("L0: 9[a-z]1\nL1: 5[b-c]10 6[e-g]10 7[h-i]10");
         for t in s.levels[1][0].iter_mut() {
-            (t.smallest, t.largest) = (SeqNo(10), SeqNo(20));
+            (t.smallest_seq, t.largest_seq) = (SeqNo(10), SeqNo(20));
         }
-        s.levels[0][0][0].ranges = Some(Arc::new(ranges.clone()));
-        let strata = Strata::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        assert_eq!(show(covered::pick(&s, &strata)), want, "{ranges:?} {snapshots:?}");
+        s.levels[0][0][0].range_tombstones = Some(Arc::new(ranges.clone()));
+        let strata = SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+        assert_eq!(format_plan(range_deleted::pick(&s, &strata)), want, "{ranges:?} {snapshots:?}");
     }
 }
 
 /// Plans of Spooky one after the other, each carried out by hand: `next` gives the shape after it.
 #[test]
-fn spooky_plans() {
-    let limits = Limits { level0_runs: 2, level1_bytes: 50, ratio: 10, table_bytes: 160 };
+fn spooky_picker_plans() {
+    let limits = PickerOptions { level0_runs: 2, level1_bytes: 50, ratio: 10, table_bytes: 160 };
     let cases = [
         ("", "nothing"),
         ("L0: 2[a-c]10", "nothing"),
@@ -135,61 +135,61 @@ fn spooky_plans() {
         // Small tables beside each other.
         ("L6: 1[a-b]4 2[c-d]4 3[e-f]4 4[g-h]4 5[i-j]150", "merge L6/1 L6/2 L6/3 L6/4 -> L6 (small tables)"),
     ];
-    let picked = |text| spooky::pick(&shape(text), &limits, &Progress::default()).map(|(plan, _)| plan);
-    let got: Vec<String> = cases.iter().map(|(text, _)| show_cuts(picked(text))).collect();
+    let picked = |text| spooky::pick(&shape(text), &limits, &PickerProgress::default()).map(|(plan, _)| plan);
+    let got: Vec<String> = cases.iter().map(|(text, _)| format_plan_with_cuts(picked(text))).collect();
     assert_eq!(got, cases.map(|(_, want)| want));
 }
 
-fn show_cuts(p: Option<Plan>) -> String {
+fn format_plan_with_cuts(p: Option<CompactionPlan>) -> String {
     let at = p.as_ref().and_then(|p| p.table_bytes).map_or(String::new(), |n| format!(" cut at {n}"));
     let cuts = p.as_ref().map_or(String::new(), |p| {
-        let name = |c: &Cut| {
-            if let Cut::Before(k) = c { String::from_utf8_lossy(k).into_owned() } else { "?".into() }
+        let name = |c: &KeyBoundary| {
+            if let KeyBoundary::Before(k) = c { String::from_utf8_lossy(k).into_owned() } else { "?".into() }
         };
         let names: Vec<String> = p.cuts.iter().map(name).collect();
-        if p.to.0 < 6 { format!(" [{}]", names.join(" ")) } else { String::new() }
+        if p.target_level.0 < 6 { format!(" [{}]", names.join(" ")) } else { String::new() }
     });
-    show(p) + &at + &cuts
+    format_plan(p) + &at + &cuts
 }
 
 #[test]
-fn a_merge_goes_on_behind_the_place_that_it_is_done_up_to() {
-    let limits = Limits { level0_runs: 2, level1_bytes: 5000, ratio: 10, table_bytes: 160 };
+fn level_merge_resumes_where_it_stopped() {
+    let limits = PickerOptions { level0_runs: 2, level1_bytes: 5000, ratio: 10, table_bytes: 160 };
     let before = shape("L0: 4[a-b]5 5[m-n]5 | 2[b-c]5 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150");
-    let (_, progress) = spooky::pick(&before, &limits, &Progress::default()).unwrap();
+    let (_, progress) = spooky::pick(&before, &limits, &PickerProgress::default()).unwrap();
     // A newer run has come meanwhile, and level 0 is under its limit: the merge still goes on, without that run.
     let mut after = shape("L0: 9[a-z]5 | 5[m-n]5\nL6: 16[a-d]155 7[f-k]150 8[l-p]150");
     after.levels[0][0][0].run = perigee_base::RunId(7);
     let (plan, progress) = spooky::pick(&after, &limits, &progress).unwrap();
-    assert_eq!(show(Some(plan)), "merge L6/8 L0/5 -> L6 (level 0 runs)");
+    assert_eq!(format_plan(Some(plan)), "merge L6/8 L0/5 -> L6 (level 0 runs)");
     let mut done = shape("L0: 9[a-z]5\nL6: 16[a-d]155 7[f-k]150 18[l-p]155");
     done.levels[0][0][0].run = perigee_base::RunId(7);
     assert_eq!(spooky::pick(&done, &limits, &progress), None, "and one run is not worth a merge");
 }
 
 #[test]
-fn overwritten_entries_are_merged_away_before_there_are_many_runs() {
-    let limits = Limits { level0_runs: 4, level1_bytes: 500, ratio: 10, table_bytes: 160 };
+fn overwritten_entries_trigger_compaction() {
+    let limits = PickerOptions { level0_runs: 4, level1_bytes: 500, ratio: 10, table_bytes: 160 };
     let mut s = shape("L0: 9[a-z]30\nL6: 1[a-f]80 2[g-z]80");
     for t in s.levels.iter_mut().flatten().flatten() {
         t.entries = t.bytes * 100;
     }
-    let plan = |s: &Shape| show(spooky::pick(s, &limits, &Progress::default()).map(|(plan, _)| plan));
+    let plan = |s: &TreeShape| format_plan(spooky::pick(s, &limits, &PickerProgress::default()).map(|(plan, _)| plan));
     assert_eq!(plan(&s), "nothing", "nobody counted");
-    s.distinct = Some(18_000);
+    s.distinct_keys = Some(18_000);
     assert_eq!(plan(&s), "nothing", "they are all different");
-    s.distinct = Some(16_000);
+    s.distinct_keys = Some(16_000);
     assert_eq!(plan(&s), "merge L0/9 L6/1 L6/2 -> L6 (overwritten entries)");
 }
 
 #[test]
-fn tables_of_tombstones_that_everybody_sees_are_merged_away() {
+fn tombstone_dense_tables_are_compacted() {
     let mut s = shape("L0: 9[a-c]10\nL5: 5[m-p]9\nL6: 1[a-f]80 2[g-z]80");
     s.levels[0][0][0].entries = 2000;
     s.levels[0][0][0].tombstones = 1400;
-    s.levels[0][0][0].largest = SeqNo(20);
+    s.levels[0][0][0].largest_seq = SeqNo(20);
     let at = |snapshots: Vec<u64>| {
-        show(dense::pick(&s, &Strata::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
+        format_plan(dense_tombstones::pick(&s, &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
     };
     assert_eq!(at(vec![]), "merge L0/9 L6/1 -> L6 (tombstones)");
     assert_eq!(at(vec![20]), "merge L0/9 L6/1 -> L6 (tombstones)");
@@ -197,28 +197,28 @@ fn tables_of_tombstones_that_everybody_sees_are_merged_away() {
 }
 
 #[test]
-fn tombstones_that_scans_passed_often_are_merged_away() {
+fn tombstones_skipped_by_scans_are_compacted() {
     let mut s = shape("L0: 9[a-c]10\nL6: 1[a-b]50 2[f-g]50");
-    let set = |s: &mut Shape, passed, entries| {
+    let set = |s: &mut TreeShape, passed, entries| {
         let t = &mut s.levels[0][0][0];
-        (t.entries, t.tombstones, t.passed, t.largest) = (10, 5, passed, SeqNo(20));
+        (t.entries, t.tombstones, t.skipped_tombstones, t.largest_seq) = (10, 5, passed, SeqNo(20));
         s.levels[6][0][0].entries = entries;
     };
-    let at = |s: &Shape, snapshots: Vec<u64>| {
-        show(passed::pick(s, &Strata::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
+    let at = |s: &TreeShape, snapshots: Vec<u64>| {
+        format_plan(skipped_tombstones::pick(s, &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
     };
-    set(&mut s, passed::PASSED_MIN, 1000);
+    set(&mut s, skipped_tombstones::SKIPPED_MIN, 1000);
     assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (tombstones in the way of scans)");
     assert_eq!(at(&s, vec![19]), "nothing", "a reader still sees what they hide");
-    set(&mut s, passed::PASSED_MIN - 1, 1000);
+    set(&mut s, skipped_tombstones::SKIPPED_MIN - 1, 1000);
     assert_eq!(at(&s, vec![]), "nothing", "few");
-    set(&mut s, passed::PASSED_MIN, passed::PASSED_MIN);
+    set(&mut s, skipped_tombstones::SKIPPED_MIN, skipped_tombstones::SKIPPED_MIN);
     assert_eq!(at(&s, vec![]), "nothing", "the merge would cost more than the scans have");
 }
 
 #[test]
-fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
-    use crate::compact::model::{Mark, Model, Picker};
+fn plans_preserve_version_order_and_data() {
+    use crate::compact::model::{ModelEntry, LsmModel, PickerKind};
     for seed in 1..40u64 {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut next = move |n: u64| {
@@ -227,14 +227,14 @@ fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
             random ^= random << 17;
             random % n
         };
-        let limits = Limits {
+        let limits = PickerOptions {
             level0_runs: 1 + next(4) as usize,
             level1_bytes: next(3) * 200,
             ratio: 2 + next(4),
             table_bytes: 50 + next(400),
         };
-        let picker = if seed % 5 == 0 { Picker::Leveled } else { Picker::Spooky };
-        let mut model = Model::new(picker, limits, 10);
+        let picker = if seed % 5 == 0 { PickerKind::Leveled } else { PickerKind::Spooky };
+        let mut model = LsmModel::new(picker, limits, 10);
         let mut expected = std::collections::BTreeMap::new();
         let mut seq = 0;
         let span = 1 + next(3000);
@@ -244,7 +244,7 @@ fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
             for i in 0..n {
                 seq += 1;
                 let (key, gone) = (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
-                marks.push(Mark { key, seq, gone });
+                marks.push(ModelEntry { key, seq, is_tombstone: gone });
                 if gone {
                     expected.remove(&key)
                 } else {
@@ -253,7 +253,7 @@ fn every_plan_keeps_the_order_of_versions_and_loses_nothing() {
             }
             model.flush(marks);
             for _ in 0..next(6) {
-                model.compact_beside(if seed % 5 == 0 { 0 } else { next(4) as usize });
+                model.compact_parallel(if seed % 5 == 0 { 0 } else { next(4) as usize });
                 assert!(model.is_ordered(), "seed {seed}");
             }
             assert_eq!(model.contents(), expected, "seed {seed}");

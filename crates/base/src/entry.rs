@@ -1,0 +1,202 @@
+//! Entries as they travel: user key, sequence number, kind, value. The order of entries is user key
+//! ascending, then sequence number **descending**, so that the newest version of a key comes first.
+
+use crate::{EntryKind, Expiry, FileId, KeyComparator, Result, SeqNo, codec};
+use std::cmp::Ordering;
+
+/// Where a separated value lies: the first frame of it in a value log.
+///
+/// ```text
+/// varint file | varint offset | varint stored bytes (all frames) | varint value bytes
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlogPointer {
+    /// The value log.
+    pub file: FileId,
+    /// Offset of the value's first frame.
+    pub offset: u64,
+    /// Bytes of all its frames.
+    pub stored_bytes: u64,
+    /// Length of the value itself.
+    pub value_bytes: u64,
+}
+
+impl VlogPointer {
+    /// Appends the encoded pointer.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for v in [self.file.0, self.offset, self.stored_bytes, self.value_bytes] {
+            codec::put_varint(out, v);
+        }
+    }
+    /// Decodes a pointer that fills `bytes` exactly.
+    pub fn decode(bytes: &[u8]) -> Result<VlogPointer> {
+        let mut d = codec::Decoder::new(bytes);
+        let p = VlogPointer {
+            file: FileId(d.varint()?),
+            offset: d.varint()?,
+            stored_bytes: d.varint()?,
+            value_bytes: d.varint()?,
+        };
+        if !d.is_empty() {
+            return Err(crate::Error::corruption("bytes after a value-log pointer"));
+        }
+        if p.value_bytes > crate::limits::VALUE_BYTES_MAX as u64
+            || p.offset.checked_add(p.stored_bytes).is_none()
+        {
+            return Err(crate::Error::corruption("value-log pointer out of range")
+                .expected(format_args!("at most {}", crate::limits::VALUE_BYTES_MAX), p.value_bytes));
+        }
+        Ok(p)
+    }
+}
+
+/// The value of an entry, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueRef<'a> {
+    /// A tombstone has none.
+    Tombstone,
+    /// Nor has one that takes the put below it along.
+    SingleDelete,
+    /// The bytes themselves.
+    Inline(&'a [u8]),
+    /// They lie in a value log.
+    Pointer(VlogPointer),
+    /// The bytes themselves, up to a time.
+    InlineExpiring(&'a [u8], Expiry),
+    /// In a value log, up to a time.
+    PointerExpiring(VlogPointer, Expiry),
+    /// An operand, to be merged into what lies below.
+    Operand(&'a [u8]),
+    /// An operand in a value log.
+    OperandPointer(VlogPointer),
+}
+
+impl<'a> ValueRef<'a> {
+    /// Bytes beside the entry, with the time of their end if they have one.
+    pub fn inline(bytes: &'a [u8], expiry: Option<Expiry>) -> ValueRef<'a> {
+        expiry.map_or(ValueRef::Inline(bytes), |x| ValueRef::InlineExpiring(bytes, x))
+    }
+    /// Bytes in a value log, with the time of their end if they have one.
+    pub fn pointer(p: VlogPointer, expiry: Option<Expiry>) -> ValueRef<'a> {
+        expiry.map_or(ValueRef::Pointer(p), |x| ValueRef::PointerExpiring(p, x))
+    }
+    /// The same value with these bytes in the place of its own, which are beside the entry or in a value log.
+    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ValueRef<'b> {
+        match self {
+            ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::Operand(bytes),
+            _ => ValueRef::inline(bytes, self.expiry()),
+        }
+    }
+    /// The same with its bytes in a value log.
+    pub fn with_pointer(&self, p: VlogPointer) -> ValueRef<'static> {
+        match self {
+            ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::OperandPointer(p),
+            _ => ValueRef::pointer(p, self.expiry()),
+        }
+    }
+    /// Its bytes, if they lie beside the entry.
+    #[inline]
+    pub fn inline_bytes(&self) -> Option<&'a [u8]> {
+        match self {
+            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) | ValueRef::Operand(v) => Some(v),
+            _ => None,
+        }
+    }
+    /// Where its bytes lie, if that is in a value log.
+    pub fn vlog_pointer(&self) -> Option<VlogPointer> {
+        match self {
+            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p) => Some(*p),
+            _ => None,
+        }
+    }
+    /// Whether it is an operand.
+    #[inline]
+    pub fn is_operand(&self) -> bool {
+        matches!(self, ValueRef::Operand(_) | ValueRef::OperandPointer(_))
+    }
+    /// The kind of the entry that has this value.
+    #[inline]
+    pub fn kind(&self) -> EntryKind {
+        match self {
+            ValueRef::Tombstone => EntryKind::Delete,
+            ValueRef::SingleDelete => EntryKind::SingleDelete,
+            ValueRef::Inline(_) => EntryKind::Put,
+            ValueRef::Pointer(_) => EntryKind::PutPointer,
+            ValueRef::InlineExpiring(..) => EntryKind::PutExpiring,
+            ValueRef::PointerExpiring(..) => EntryKind::PointerExpiring,
+            ValueRef::Operand(_) => EntryKind::Merge,
+            ValueRef::OperandPointer(_) => EntryKind::MergePointer,
+        }
+    }
+    /// Whether it only hides older versions.
+    #[inline]
+    pub fn is_tombstone(&self) -> bool {
+        matches!(self, ValueRef::Tombstone | ValueRef::SingleDelete)
+    }
+    /// When it ends, if it does.
+    #[inline]
+    pub fn expiry(&self) -> Option<Expiry> {
+        match self {
+            ValueRef::InlineExpiring(_, x) | ValueRef::PointerExpiring(_, x) => Some(*x),
+            _ => None,
+        }
+    }
+    /// Appends the stored form, as batches and blocks hold it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(x) = self.expiry() {
+            out.extend_from_slice(&x.encode());
+        }
+        match self {
+            ValueRef::Tombstone | ValueRef::SingleDelete => {}
+            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) | ValueRef::Operand(v) => {
+                out.extend_from_slice(v);
+            }
+            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p) => {
+                p.encode(out);
+            }
+        }
+    }
+    /// The value of an entry of that kind, from its stored form.
+    #[inline]
+    pub fn decode(kind: EntryKind, stored: &'a [u8]) -> Result<ValueRef<'a>> {
+        Ok(match kind {
+            EntryKind::Put => ValueRef::Inline(stored),
+            EntryKind::Delete if stored.is_empty() => ValueRef::Tombstone,
+            EntryKind::SingleDelete if stored.is_empty() => ValueRef::SingleDelete,
+            EntryKind::Delete | EntryKind::SingleDelete => {
+                return Err(crate::Error::corruption("a tombstone has a value"));
+            }
+            EntryKind::RangeDelete => {
+                return Err(crate::Error::corruption("a range tombstone among the entries of keys"));
+            }
+            EntryKind::PutPointer => ValueRef::Pointer(VlogPointer::decode(stored)?),
+            EntryKind::PutExpiring => {
+                let (x, v) = Expiry::split_value(stored)?;
+                ValueRef::InlineExpiring(v, x)
+            }
+            EntryKind::PointerExpiring => {
+                let (x, p) = Expiry::split_value(stored)?;
+                ValueRef::PointerExpiring(VlogPointer::decode(p)?, x)
+            }
+            EntryKind::Merge => ValueRef::Operand(stored),
+            EntryKind::MergePointer => ValueRef::OperandPointer(VlogPointer::decode(stored)?),
+        })
+    }
+}
+
+/// One entry, borrowed from a memtable, a block or a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// The user's key.
+    pub key: &'a [u8],
+    /// Its place in the commit order.
+    pub seq: SeqNo,
+    /// Its value, or none for a tombstone.
+    pub value: ValueRef<'a>,
+}
+
+/// Compares two positions in entry order (key ascending, sequence number descending).
+#[inline]
+pub fn cmp_entry(order: KeyComparator, a: (&[u8], SeqNo), b: (&[u8], SeqNo)) -> Ordering {
+    order.cmp(a.0, b.0).then_with(|| b.1.cmp(&a.1))
+}

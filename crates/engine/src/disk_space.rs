@@ -1,0 +1,105 @@
+//! The disk-space guard: below a reserve of free space only deletes are accepted, so that flushes, compactions and the
+//! manifest have room to work, and to make room. It asks the file system now and then, and again while space is short.
+
+use perigee_base::{Error, ErrorKind, Result};
+use perigee_env::Dir;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Free space is asked for at least this often while somebody writes.
+const CHECK_INTERVAL_US: u64 = 200_000;
+
+/// What was last heard. Relaxed: an old answer costs at most one look's worth of writes.
+#[derive(Debug)]
+pub struct DiskSpaceGuard {
+    reserve: AtomicU64,
+    free: AtomicU64,
+    checked_us: AtomicU64,
+    /// May still be written before the next look.
+    allowance: AtomicU64,
+}
+
+impl DiskSpaceGuard {
+    /// A guard of that many bytes; 0 guards nothing.
+    pub fn new(reserve: u64) -> DiskSpaceGuard {
+        DiskSpaceGuard {
+            reserve: AtomicU64::new(reserve),
+            free: AtomicU64::new(u64::MAX),
+            checked_us: AtomicU64::new(0),
+            allowance: AtomicU64::new(0),
+        }
+    }
+    /// The reserve, and the free space as last heard (`u64::MAX`: not heard, or without bound).
+    pub fn status(&self) -> (u64, u64) {
+        (self.reserve.load(Relaxed), self.free.load(Relaxed))
+    }
+    /// From now on so many bytes are kept free.
+    pub fn set_reserve(&self, bytes: u64) {
+        self.reserve.store(bytes, Relaxed);
+        // What was allowed was allowed by the other number.
+        self.allowance.store(0, Relaxed);
+    }
+
+    /// Admits a write of `bytes`, or refuses it because little space is left.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing was written; the same write is accepted when there is room again.
+    pub fn admit(&self, dir: &dyn Dir, now_us: u64, bytes: u64) -> Result<()> {
+        let reserve = self.reserve.load(Relaxed);
+        if reserve == 0 {
+            return Ok(());
+        }
+        let left = self.allowance.load(Relaxed);
+        let fresh = now_us.saturating_sub(self.checked_us.load(Relaxed)) < CHECK_INTERVAL_US;
+        if fresh && left >= bytes {
+            self.allowance.store(left - bytes, Relaxed);
+            return Ok(());
+        }
+        let free = dir.free_space()?;
+        self.free.store(free, Relaxed);
+        self.checked_us.store(now_us, Relaxed);
+        let above = free.saturating_sub(reserve);
+        if above < bytes {
+            self.allowance.store(0, Relaxed);
+            return Err(no_space_error(reserve, free));
+        }
+        // The log is not all that grows: flushes and compactions write as well.
+        self.allowance.store((above - bytes) / 4, Relaxed);
+        Ok(())
+    }
+}
+
+fn no_space_error(reserve: u64, free: u64) -> Error {
+    let text = format!(
+        "only {free} bytes are free on the disk and min_free_space keeps {reserve}: deletes are accepted, other writes \
+         when there is room again"
+    );
+    Error::new(ErrorKind::NoSpace, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_env::fs::memory::SimDisk;
+    use perigee_env::{Fs, DirOpenMode};
+    use std::path::Path;
+
+    #[test]
+    fn writes_are_refused_below_the_reserve_and_accepted_again() {
+        let disk = SimDisk::new(1);
+        let dir = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
+        let guard = DiskSpaceGuard::new(1000);
+        disk.set_capacity(1500);
+        guard.admit(&*dir, 0, 400).unwrap();
+        let e = guard.admit(&*dir, 1, 501).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::NoSpace);
+        assert!(e.message().contains("1500 bytes are free"), "{e}");
+        disk.set_capacity(u64::MAX);
+        guard.admit(&*dir, 2, 501).unwrap();
+        guard.set_reserve(1 << 62);
+        guard.admit(&*dir, 3, 1).unwrap();
+        disk.set_capacity(1500);
+        guard.admit(&*dir, CHECK_INTERVAL_US + 4, 1).unwrap_err();
+        guard.set_reserve(0);
+        guard.admit(&*dir, 5, u64::MAX).unwrap();
+    }
+}

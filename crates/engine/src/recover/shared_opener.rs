@@ -1,0 +1,49 @@
+//! Opens the files of the catalog, each once: families that share a file (a clone and its source) hold one object, so that
+//! its readers are counted together. Must not know what the families are.
+
+use perigee_base::{Error, FileId, Result};
+use perigee_tree::version::FileOpener;
+use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An opener that remembers.
+#[derive(Debug)]
+pub struct SharedFileOpener<O> {
+    inner: O,
+    tables: RefCell<BTreeMap<FileId, Arc<Table>>>,
+    vlogs: RefCell<BTreeMap<FileId, Arc<Vlog>>>,
+}
+
+impl<O: FileOpener> SharedFileOpener<O> {
+    /// Nothing opened yet.
+    pub fn new(inner: O) -> SharedFileOpener<O> {
+        SharedFileOpener { inner, tables: RefCell::default(), vlogs: RefCell::default() }
+    }
+}
+
+impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
+    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        let mut open = self.tables.borrow_mut();
+        if let Some(known) = open.get(&meta.id) {
+            return if known.meta == *meta { Ok(Arc::clone(known)) } else { Err(mismatch_error(meta.id)) };
+        }
+        let table = self.inner.open_table(meta)?;
+        open.insert(meta.id, Arc::clone(&table));
+        Ok(table)
+    }
+    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
+        let mut open = self.vlogs.borrow_mut();
+        if let Some(known) = open.get(&meta.id) {
+            return if known.meta == *meta { Ok(Arc::clone(known)) } else { Err(mismatch_error(meta.id)) };
+        }
+        let vlog = self.inner.open_vlog(meta)?;
+        open.insert(meta.id, Arc::clone(&vlog));
+        Ok(vlog)
+    }
+}
+
+fn mismatch_error(id: FileId) -> Error {
+    Error::corruption(format!("two families disagree about file {id}"))
+}

@@ -1,0 +1,292 @@
+//! One merge per family of everything that was found, by the rewrite road, into a new database with an id of its own.
+
+use super::is_damage;
+use super::report::RepairSummary;
+use super::survey::Survey;
+use crate::manifest::{Catalog, ManifestEdit, DatabaseIdentity, write_snapshot_file};
+use crate::settings::FamilySettings;
+use perigee_base::expiry::FixedClock;
+use perigee_base::file_header::{FileHeader, FileKind};
+use perigee_base::limits::LEVELS;
+use perigee_base::stats::Counters;
+use perigee_base::{Error, FamilyId, FileId, KeyComparator, LevelNo, Result, RunId, SeqNo, ValueRef};
+use perigee_env::{Dir, Env};
+use perigee_file::log::{LogWriter, BatchOp};
+use perigee_file::{BlockCache, RangeTombstones, KlogOptions, KlogWriter, TableCache, filename};
+use perigee_tree::mvcc::SnapshotStripes;
+use perigee_tree::rewrite::{CreatedFiles, RewriteInput, RewriteContext, NoPacing, run_rewrite};
+use perigee_tree::scan::{MergeCursor, RunCursor, SourceCursor};
+use perigee_tree::version::AddedTable;
+use perigee_tree::{Memtable, Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// What was found of a family.
+struct SalvagedFamily {
+    name: String,
+    settings: FamilySettings,
+    tables: Vec<Arc<Table>>,
+    ranges: RangeTombstones,
+    memtable: Arc<Memtable>,
+}
+
+/// The new database being made.
+pub struct RepairBuilder {
+    env: Env,
+    database: u64,
+    /// The old tables.
+    source_tables: TableCache,
+    /// The new ones, and interim ones.
+    target_tables: TableCache,
+    dir: Arc<dyn Dir>,
+    ids: AtomicU64,
+    families: BTreeMap<FamilyId, SalvagedFamily>,
+    vlogs: BTreeMap<FileId, Arc<Vlog>>,
+    interim_ids: Vec<FileId>,
+}
+
+impl RepairBuilder {
+    /// An empty one, with the families that the manifest knows.
+    pub fn new(env: &Env, from: Arc<dyn Dir>, to: Arc<dyn Dir>, survey: &Survey) -> RepairBuilder {
+        let database = env.rand.next_u64();
+        let shelf = |dir, database| {
+            TableCache::new(dir, database, Arc::new(BlockCache::new(0)), Arc::new(Counters::default()))
+        };
+        let mut making = RepairBuilder {
+            env: env.clone(),
+            database,
+            source_tables: shelf(from, survey.database.unwrap_or_default()),
+            target_tables: shelf(Arc::clone(&to), database),
+            dir: to,
+            ids: AtomicU64::new(1),
+            families: BTreeMap::new(),
+            vlogs: BTreeMap::new(),
+            interim_ids: Vec::new(),
+        };
+        making.add_family(survey, FamilyId::DEFAULT, None);
+        survey.catalog.families.keys().for_each(|id| making.add_family(survey, *id, None));
+        making
+    }
+
+    fn next_file_id(&self) -> FileId {
+        FileId(self.ids.fetch_add(1, SeqCst))
+    }
+
+    /// Makes a family known; its order counts when it is the first that is heard.
+    pub fn add_family(&mut self, survey: &Survey, id: FamilyId, order: Option<KeyComparator>) {
+        let known_order = survey.catalog.families.contains_key(&id);
+        let entry = self.families.entry(id).or_insert_with(|| {
+            let (name, settings) = survey.family(id);
+            let memtable = Arc::new(Memtable::new(settings.comparator));
+            SalvagedFamily { name, settings, tables: Vec::new(), ranges: RangeTombstones::default(), memtable }
+        });
+        let fresh = entry.tables.is_empty() && entry.memtable.is_empty();
+        if let Some(order) = order.filter(|o| fresh && !known_order && *o != entry.settings.comparator) {
+            entry.settings.comparator = order;
+            entry.memtable = Arc::new(Memtable::new(order));
+        }
+    }
+
+    /// The name of a known family.
+    pub fn family_name(&self, id: FamilyId) -> String {
+        self.families.get(&id).map(|f| f.name.clone()).unwrap_or_default()
+    }
+
+    fn family(&mut self, id: FamilyId) -> Result<&mut SalvagedFamily> {
+        self.families.get_mut(&id).ok_or_else(|| Error::internal(format!("family {id} was not made known")))
+    }
+
+    /// Opens the value logs that can be opened.
+    pub fn open_vlogs(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
+        for (id, bytes) in &survey.vlogs {
+            match self.source_tables.vlog_reader(*id, *bytes) {
+                Ok(reader) => {
+                    let meta = VlogMeta { id: *id, bytes: *bytes, checksum: 0 };
+                    self.vlogs.insert(*id, Arc::new(Vlog { meta, reader }));
+                }
+                Err(e) if is_damage(&e) => report.add_lost_file(&filename::file_name(*id, FileKind::Vlog), None, e),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a separated value can be read.
+    pub fn check_value(&self, value: &ValueRef<'_>) -> Result<()> {
+        let Some(p) = vlog_pointer(value) else { return Ok(()) };
+        match self.vlogs.get(&p.file) {
+            Some(vlog) => vlog.reader.read(&p).map(|_| ()),
+            None => Err(Error::corruption("the value log cannot be read")
+                .in_file(filename::file_name(p.file, FileKind::Vlog))),
+        }
+    }
+
+    fn klog_options(&self, family: FamilyId, settings: &FamilySettings) -> KlogOptions {
+        KlogOptions {
+            database: self.database,
+            family,
+            comparator: settings.comparator,
+            block_bytes: settings.block_bytes as usize,
+            compression: settings.compression,
+            filter_bits: settings.filter_bits,
+        }
+    }
+
+    /// A table for what can be read of a damaged one.
+    pub fn begin_interim_table(&mut self, family: FamilyId) -> Result<KlogWriter> {
+        let id = self.next_file_id();
+        let settings = self.family(family)?.settings.clone();
+        self.interim_ids.push(id);
+        self.target_tables.klog_writer(id, self.klog_options(family, &settings))
+    }
+    /// Adds an interim table.
+    pub fn add_interim_table(&mut self, family: FamilyId, writer: KlogWriter) -> Result<()> {
+        let id = *self.interim_ids.last().ok_or_else(|| Error::internal("there is no interim table"))?;
+        let summary = writer.finish()?;
+        let reader = self.target_tables.klog_reader(id, summary.bytes)?;
+        let meta = TableMeta { id, summary, global_seq: None };
+        self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
+        Ok(())
+    }
+    /// Adds a whole table of the source.
+    pub fn add_table(&mut self, survey: &Survey, id: FileId, family: FamilyId) -> Result<()> {
+        let bytes = survey.dir.file_len(&filename::file_name(id, FileKind::Klog))?.unwrap_or(0);
+        let reader = self.source_tables.klog_reader(id, bytes)?;
+        let summary = reader.summary().clone();
+        let stamp = survey.stamp(id);
+        stamp.into_iter().for_each(|seq| reader.set_global_seq(seq));
+        let meta = TableMeta { id, summary, global_seq: stamp };
+        self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
+        Ok(())
+    }
+    /// The order of a known family.
+    pub fn order(&self, family: FamilyId) -> KeyComparator {
+        self.families.get(&family).map_or(KeyComparator::Bytes, |f| f.settings.comparator)
+    }
+    /// Adds range tombstones.
+    pub fn add_ranges(&mut self, family: FamilyId, ranges: &RangeTombstones) -> Result<()> {
+        let found = self.family(family)?;
+        found.ranges = found.ranges.merge(found.settings.comparator, ranges);
+        Ok(())
+    }
+    /// Adds operations of a log record.
+    pub fn insert_ops(
+        &mut self,
+        family: FamilyId,
+        buffer: &Arc<Vec<u8>>,
+        base: u64,
+        ops: &[(BatchOp, SeqNo)],
+    ) -> Result<()> {
+        self.family(family)?.memtable.insert(buffer, base, ops)
+    }
+
+    /// Merges, and writes log and manifest. The directory is synced; its name is the caller's.
+    pub fn write_database(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
+        let newest = |f: &SalvagedFamily| {
+            let tables =
+                f.tables.iter().map(|t| t.meta.global_seq.unwrap_or_default().max(t.meta.summary.largest_seq));
+            let ranges = f.ranges.seq_range().map(|(_, largest)| largest);
+            tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
+        };
+        let last = self.families.values().map(newest).max().unwrap_or(0);
+        // A merge may give number 1 to what was loaded under none.
+        let last = last.max(report.last_seq).max(survey.catalog.durable_seq).max(1);
+        report.last_seq = last;
+        let mut edit = ManifestEdit { durable_seq: Some(last), expiry_clock_ms: Some(survey.catalog.expiry_clock_ms), ..ManifestEdit::default() };
+        // One version of each key is left.
+        edit.oldest_readable = Some(SeqNo(last));
+        for (id, found) in &self.families {
+            if !survey.is_manifest_trusted && found.tables.iter().any(|t| t.reader.operand_count() > 0) {
+                report.warn(format!(
+                    "operands of merges were found in the family {:?}, and no manifest that says which tables count: its \
+                     merged values may count some twice, or lack some",
+                    found.name
+                ));
+            }
+            let version = self.merge_family(*id, found, SeqNo(last))?;
+            let entries = version.added.iter().map(|t| t.meta.summary.entries).sum();
+            report.families.push((found.name.clone(), entries));
+            edit.families.push((*id, found.name.clone(), found.settings.clone()));
+            edit.versions.push((*id, version));
+        }
+        for id in std::mem::take(&mut self.interim_ids) {
+            self.target_tables.evict(id);
+            let _ = self.dir.remove(&filename::file_name(id, FileKind::Klog));
+        }
+        self.write_log_and_manifest(edit, last)
+    }
+
+    fn merge_family(&self, id: FamilyId, found: &SalvagedFamily, last: SeqNo) -> Result<VersionEdit> {
+        let order = found.settings.comparator;
+        let mut version = Version::empty(order);
+        version.vlogs = self.vlogs.clone();
+        let mut sources = vec![SourceCursor::from(found.memtable.cursor())];
+        for t in &found.tables {
+            let run = Arc::new(Run::new(RunId(0), vec![Arc::clone(t)], order));
+            sources.push(SourceCursor::Run(RunCursor::new(run, order, false)));
+        }
+        let of_log = found.memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
+        let input = RewriteInput {
+            range_tombstones: found.ranges.merge(order, &of_log),
+            source: MergeCursor::new(order, sources),
+            bottommost: true,
+            relocate_vlogs: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
+            zero_seqs: false,
+            pass_through_blocks: false,
+            rolled_back: Arc::default(),
+        };
+        let setting = RewriteContext {
+            version: &version,
+            stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX),
+            options: self.klog_options(id, &found.settings),
+            separation_threshold: found.settings.value_threshold as usize,
+            target_bytes: found.settings.target_file_bytes,
+            cuts: Vec::new(),
+            verify_outputs: true,
+            table_cache: &self.target_tables,
+            next_file_id: &self.ids,
+            pacer: &NoPacing,
+            // Nothing expires by a repair.
+            now: &FixedClock(0),
+            // Whether an operand was joined already, nobody says: each stays as it is.
+            merge_operator: None,
+            filter: None,
+            bottom_seq: None,
+            deferred_sync: None,
+        };
+        let output = run_rewrite(input, setting, &mut CreatedFiles::default())?;
+        let level = LevelNo((LEVELS - 1) as u8);
+        let place = |meta: TableMeta| AddedTable { level, run: RunId(0), meta };
+        Ok(VersionEdit {
+            added: output.tables.into_iter().map(place).collect(),
+            vlogs_added: output.vlogs,
+            flushed_up_to: Some(last),
+            ..VersionEdit::default()
+        })
+    }
+
+    /// An empty log, names synced, then the manifest.
+    fn write_log_and_manifest(&self, mut edit: ManifestEdit, last: u64) -> Result<()> {
+        let (log, manifest) = (self.next_file_id(), self.next_file_id());
+        let boot = self.env.fs.boot_id();
+        let header =
+            FileHeader { kind: FileKind::Wal, database: self.database, file: log, a: last + 1, b: boot };
+        LogWriter::create(&*self.dir, &filename::file_name(log, FileKind::Wal), &header)?.file().sync()?;
+        let families = self.families.keys().map(|id| id.0.saturating_add(1)).max().unwrap_or(1);
+        edit.next_ids = Some((manifest.0 + 1, families, 1));
+        edit.logs_added = vec![(log, last + 1)];
+        let mut catalog = Catalog::default();
+        catalog.apply(&edit)?;
+        catalog.validate(1)?;
+        let place = DatabaseIdentity { database: self.database, boot };
+        write_snapshot_file(&*self.dir, filename::MANIFEST_TMP, place, manifest, 1, &catalog)?;
+        self.dir.rename(filename::MANIFEST_TMP, filename::MANIFEST)?;
+        self.dir.sync()
+    }
+}
+
+/// Where a separated value lies.
+fn vlog_pointer(value: &ValueRef<'_>) -> Option<perigee_base::entry::VlogPointer> {
+    value.vlog_pointer()
+}

@@ -1,0 +1,185 @@
+//! The whole database at one sequence number, over all families: the catalog, the files it names (held, so that none of
+//! them goes away), and the part of the log that is not in tables yet.
+//!
+//! Taken in the commit section and under the manifest's lock, which is short: nothing is copied there. Writers go on
+//! while the picture is written out.
+
+use crate::core::{EngineCore, allocate_file_id};
+use crate::manifest::{Catalog, DatabaseIdentity, write_snapshot_file};
+use perigee_base::file_header::{FileHeader, FileKind};
+use perigee_base::{Error, FileId, Result};
+use perigee_env::Dir;
+use perigee_file::log::batch::EncodedRecord;
+use perigee_file::log::{LogReader, LogWriter, RecordKind, RecordStamp, NextLogRecord};
+use perigee_file::filename;
+use perigee_tree::View;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A file of the picture that never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Its number.
+    pub id: FileId,
+    /// A klog or a vlog.
+    pub kind: FileKind,
+    /// Its length.
+    pub bytes: u64,
+    /// The checksum of the whole file.
+    pub checksum: u64,
+}
+
+/// The database at one moment.
+pub struct DatabaseImage {
+    catalog: Catalog,
+    identity: DatabaseIdentity,
+    /// The last operation in it.
+    pub last_seq: u64,
+    /// Operations before this are in tables.
+    first_unflushed: u64,
+    edit: u64,
+    logs: Vec<LogReader>,
+    log: FileId,
+    manifest: FileId,
+    /// Keeps the files from being removed.
+    _pinned_views: Vec<Arc<View>>,
+}
+
+impl DatabaseImage {
+    /// The database as it is now.
+    pub fn capture(core: &EngineCore) -> Result<DatabaseImage> {
+        core.health.check_open()?;
+        let appender = core.wal.appender();
+        let (mut catalog, held, edits) = core.manifest.with_catalog(|catalog| {
+            let views: Vec<_> = core.families.all().iter().map(|f| f.tree.view()).collect();
+            (catalog.clone(), views, core.manifest.last_edit())
+        });
+        let mut logs = Vec::new();
+        for (id, first) in &catalog.logs {
+            let older = appender.older_segments.iter().find(|s| s.id == *id).map(|s| s.bytes);
+            let newest = || (appender.writer.id() == *id).then(|| appender.writer.offset());
+            let Some(bytes) = older.or_else(newest) else {
+                if *first == 0 {
+                    // Made ahead, and not begun.
+                    continue;
+                }
+                let text = format!("the manifest names log {id}, which the log does not know");
+                return Err(Error::internal(text));
+            };
+            let file = filename::file_name(*id, FileKind::Wal);
+            let reader = LogReader::open(
+                &*core.dir,
+                &file,
+                FileKind::Wal,
+                Some(*id),
+                Some(core.database_id),
+                Some(bytes),
+            )?;
+            logs.push(reader);
+        }
+        let next = appender.next_lsn;
+        // Records of prepared transactions are copied, with all that follows them.
+        let undecided = core.prepared_txns.oldest_lsn();
+        drop(appender);
+        let memtables = held.iter().flat_map(|v| v.memtables());
+        let unflushed = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq().0);
+        let floor = unflushed.chain(undecided).min().unwrap_or(next);
+        let (log, manifest) = (allocate_file_id(&core.next_file_id), allocate_file_id(&core.next_file_id));
+        catalog.next_ids.0 = catalog.next_ids.0.max(manifest.0 + 1);
+        catalog.clean_close = None;
+        // The copy has a log of its own, and nobody has read it.
+        catalog.retained.clear();
+        Ok(DatabaseImage {
+            catalog,
+            identity: DatabaseIdentity { database: core.database_id, boot: core.boot_id },
+            last_seq: next - 1,
+            first_unflushed: floor,
+            edit: edits + 1,
+            logs,
+            log,
+            manifest,
+            _pinned_views: held,
+        })
+    }
+
+    /// The database's id.
+    pub fn database(&self) -> u64 {
+        self.identity.database
+    }
+    /// Its tables and value logs, each once.
+    pub fn files(&self) -> Vec<DataFile> {
+        let mut all = BTreeMap::new();
+        for f in self.catalog.families.values() {
+            for t in f.tables.values() {
+                let s = &t.meta.summary;
+                let file =
+                    DataFile { id: t.meta.id, kind: FileKind::Klog, bytes: s.bytes, checksum: s.checksum };
+                all.insert(t.meta.id, file);
+            }
+            for v in f.vlogs.values() {
+                let file = DataFile { id: v.id, kind: FileKind::Vlog, bytes: v.bytes, checksum: v.checksum };
+                all.insert(v.id, file);
+            }
+        }
+        all.into_values().collect()
+    }
+
+    /// Writes a log of its own, synced: the operations that are not in tables. Its number and length.
+    pub fn write_log(&mut self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
+        let mut out: Option<LogWriter> = None;
+        let (mut first, mut next) = (self.last_seq + 1, self.last_seq + 1);
+        for log in &mut self.logs {
+            loop {
+                let record = match log.next_record()? {
+                    NextLogRecord::Record(r) => r,
+                    NextLogRecord::End => break,
+                    NextLogRecord::Bad(bad) => return Err(bad.error),
+                };
+                let (lsn, count) = (record.header.lsn, record.header.lsn_count);
+                let end = lsn + u64::from(count);
+                if record.header.kind == RecordKind::Close || end <= self.first_unflushed {
+                    continue;
+                }
+                let writer = match &mut out {
+                    Some(writer) => writer,
+                    None => {
+                        (first, next) = (lsn, lsn);
+                        out.insert(create_log(dir, file, self.identity, self.log, lsn)?)
+                    }
+                };
+                if lsn != next {
+                    return Err(Error::internal(format!("the log goes on at {lsn} instead of {next}")));
+                }
+                // As at open: the copy vouches for no edit.
+                let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
+                let mut copy = EncodedRecord::from_payload(record.header.kind, &record.payload, count);
+                writer.append(stamp, &mut [&mut copy])?;
+                next = end;
+            }
+        }
+        if next != self.last_seq + 1 {
+            return Err(Error::internal(format!("the log ends at {next} instead of {}", self.last_seq + 1)));
+        }
+        let writer = match out {
+            Some(writer) => writer,
+            None => create_log(dir, file, self.identity, self.log, first)?,
+        };
+        writer.file().sync()?;
+        self.catalog.logs = vec![(self.log, first)];
+        self.catalog.discard_old_events();
+        self.catalog.durable_seq = self.last_seq;
+        Ok((self.log, writer.offset()))
+    }
+
+    /// Writes the manifest, synced; after [`DatabaseImage::write_log`]. Its number and length.
+    pub fn write_manifest(&self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
+        let writer = write_snapshot_file(dir, file, self.identity, self.manifest, self.edit, &self.catalog)?;
+        Ok((self.manifest, writer.offset()))
+    }
+}
+
+fn create_log(dir: &dyn Dir, file: &str, place: DatabaseIdentity, id: FileId, first: u64) -> Result<LogWriter> {
+    let header =
+        FileHeader { kind: FileKind::Wal, database: place.database, file: id, a: first, b: place.boot };
+    LogWriter::create(dir, file, &header)
+}

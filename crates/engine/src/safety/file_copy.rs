@@ -1,0 +1,70 @@
+//! Copies a file, and computes the checksum of the whole on the way. Must not know what the bytes mean.
+
+use perigee_base::checksum::FileChecksum;
+use perigee_base::{Error, FileId, Result};
+use perigee_env::Dir;
+
+/// Bytes copied at a time.
+const COPY_CHUNK_BYTES: usize = 1 << 20;
+
+/// Reads `file` from its first byte to its last and hands out pieces. The checksum of the whole, seeded with `id`.
+pub fn read_file(
+    dir: &dyn Dir,
+    file: &str,
+    id: FileId,
+    bytes: u64,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<u64> {
+    let source = dir.open(file).map_err(|e| e.in_file(file))?;
+    let len = source.len()?;
+    if len != bytes {
+        let e = Error::corruption("the file has another length than it should");
+        return Err(e.at(file, len.min(bytes)).expected(format_args!("{bytes} bytes"), len));
+    }
+    let mut running = FileChecksum::new(id);
+    let mut buffer = vec![0u8; COPY_CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_CHUNK_BYTES))];
+    let mut at = 0;
+    while at < bytes {
+        let n = buffer.len().min(usize::try_from(bytes - at).unwrap_or(COPY_CHUNK_BYTES));
+        source.read_exact_at(&mut buffer[..n], at).map_err(|e| e.at(file, at))?;
+        running.update(&buffer[..n]);
+        take(&buffer[..n])?;
+        at += n as u64;
+    }
+    Ok(running.finish())
+}
+
+/// The same, compared with what the checksum should be.
+///
+/// # Errors
+/// `Corruption` naming the file.
+pub fn verify_file(
+    dir: &dyn Dir,
+    file: &str,
+    id: FileId,
+    (bytes, checksum): (u64, u64),
+    take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let got = read_file(dir, file, id, bytes, take)?;
+    if got != checksum {
+        let e = Error::corruption("the checksum of the whole file differs from what was recorded");
+        return Err(e.in_file(file).expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}")));
+    }
+    Ok(())
+}
+
+/// Copies a file under another name into another directory; contents synced, the name not. A file that differs from its
+/// recorded checksum is not copied: what was written of it is removed.
+pub fn copy_file(
+    (from, name): (&dyn Dir, &str),
+    (to, new_name): (&dyn Dir, &str),
+    id: FileId,
+    recorded: (u64, u64),
+) -> Result<()> {
+    let out = to.create(new_name)?;
+    let copied = verify_file(from, name, id, recorded, |piece| out.append(&[piece]))
+        .and_then(|()| out.sync().map_err(|e| e.in_file(new_name)));
+    copied.inspect_err(|_| {
+        let _ = to.remove(new_name);
+    })
+}

@@ -1,0 +1,85 @@
+//! What writers owe while the load is high: one bucket for all of them, so that eight writers together are as fast as one
+//! would be. Knows neither the load nor why; who waits, and how, is `commit/admit`'s business.
+//!
+//! Small debts are carried along: a writer that owes less than a rest goes on, and some later one waits for all. So a delay
+//! of three microseconds for each of many small commits costs no system call for each.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Nobody waits for less than this: a sleep takes about as long anyway.
+const WAIT_NS_MIN: u64 = 500_000;
+/// What is owed beyond this is forgiven: a second, so that eight writers of batches of megabytes wait for each other too.
+const DEBT_NS_MAX: u64 = 1_000_000_000;
+
+/// The moment at which everything that came in so far is paid for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteTokenBucket {
+    paid_until_ns: u64,
+}
+
+impl WriteTokenBucket {
+    /// Takes something that costs `cost_ns` at `now_ns`; says how long the taker waits.
+    #[must_use]
+    pub fn charge(self, now_ns: u64, cost_ns: u64) -> (WriteTokenBucket, u64) {
+        let debt = self.paid_until_ns.saturating_sub(now_ns).saturating_add(cost_ns).min(DEBT_NS_MAX);
+        (WriteTokenBucket { paid_until_ns: now_ns.saturating_add(debt) }, if debt < WAIT_NS_MIN { 0 } else { debt })
+    }
+}
+
+/// The bucket. The mutex is taken only while there is a delay; no I/O inside.
+#[derive(Debug, Default)]
+pub struct WriteThrottle(Mutex<WriteTokenBucket>);
+
+impl WriteThrottle {
+    /// Takes `bytes` of which every `chunk` costs `us`; returns the microseconds to wait.
+    pub fn charge(&self, now_us: u64, bytes: u64, chunk: u64, us: u64) -> u64 {
+        let cost_ns = u128::from(us) * 1000 * u128::from(bytes) / u128::from(chunk.max(1));
+        let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (after, wait_ns) =
+            bucket.charge(now_us.saturating_mul(1000), u64::try_from(cost_ns).unwrap_or(u64::MAX));
+        *bucket = after;
+        wait_ns / 1000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that so many writers together get through in ten seconds, and the longest wait.
+    fn simulate_writers(writers: usize, batch: u64) -> (u64, u64) {
+        let intake = WriteThrottle::default();
+        let (mut free, mut bytes, mut longest) = (vec![0u64; writers], 0, 0);
+        loop {
+            let (next, now) = free.iter().copied().enumerate().min_by_key(|(_, t)| *t).unwrap();
+            if now >= 10_000_000 {
+                return (bytes, longest);
+            }
+            let wait = intake.charge(now, batch, 64 << 10, 1000);
+            (free[next], bytes, longest) = (now + 1 + wait, bytes + batch, longest.max(wait));
+        }
+    }
+
+    #[test]
+    fn writers_share_one_rate_with_short_waits() {
+        for writers in [1, 2, 8] {
+            for batch in [200, 20_000, 120_000, 4_000_000] {
+                let (bytes, longest) = simulate_writers(writers, batch);
+                assert!(
+                    (bytes >> 20).abs_diff(625) < 20 + ((batch * writers as u64) >> 20),
+                    "{writers} {batch}: {} MiB",
+                    bytes >> 20
+                );
+                assert!(longest < 600 + 17 * batch / 1000 * writers as u64, "{writers} {batch}: {longest}");
+            }
+        }
+    }
+
+    #[test]
+    fn debt_is_bounded_and_decays_over_time() {
+        let (b, wait) = WriteTokenBucket::default().charge(5, u64::MAX);
+        assert_eq!(wait, DEBT_NS_MAX);
+        assert_eq!(b.charge(5 + DEBT_NS_MAX, 0).1, 0);
+        assert_eq!(WriteTokenBucket::default().charge(u64::MAX, 7).1, 0, "and nothing overflows");
+    }
+}

@@ -1,0 +1,100 @@
+//! How often commits ask all families who keeps the log long.
+#![allow(clippy::unwrap_used)]
+
+use perigee_base::ErrorKind;
+use perigee_engine::isolation::IsolationLevel;
+use perigee_engine::txn::TxnSettings;
+use perigee_engine::{DurabilityLevel, Engine, FamilySettings, Settings, TwoPhaseDecision};
+use perigee_env::Env;
+use perigee_env::fs::memory::SimDisk;
+use perigee_file::log::Batch;
+use std::path::Path;
+
+const MEMTABLE: u64 = 64 << 10;
+
+fn family() -> FamilySettings {
+    FamilySettings { memtable_bytes: MEMTABLE, ..FamilySettings::default() }
+}
+
+fn settings() -> Settings {
+    Settings {
+        read_only: false,
+        salvage: false,
+        create_if_missing: true,
+        error_if_exists: false,
+        durability: DurabilityLevel::None,
+        isolation: IsolationLevel::Snapshot,
+        memory_budget: 0,
+        block_cache_bytes: 1 << 16,
+        max_open_files: 4,
+        min_free_space: 0,
+        verify_outputs: false,
+        background_bytes_per_second: 0,
+        space_amplification: 150,
+        scrub_interval_us: 0,
+        log_retention: 0,
+        history: Default::default(),
+        latency_stats: false,
+        log_file_bytes: 1 << 20,
+        listener: None,
+        log_files_kept: 1,
+        default_family: Some(family()),
+        families: Default::default(),
+        comparators: Vec::new(),
+        merge_operators: Default::default(),
+        compaction_filters: Default::default(),
+    }
+}
+
+/// Looks taken while so many puts of 100 bytes are committed.
+fn count_retention_checks(engine: &Engine, puts: u32) -> u64 {
+    let taken = || engine.core().wal.appender().retention_check.checks_done();
+    let before = taken();
+    let family = engine.family("default").unwrap().id;
+    for i in 0..puts {
+        let mut batch = Batch::new();
+        batch.put(family, &i.to_be_bytes(), &[7; 100]).unwrap();
+        engine.write(batch, None).unwrap();
+    }
+    taken() - before
+}
+
+fn prepare_large_txn(engine: &Engine, gid: &str, bytes: usize) {
+    let txn = TxnSettings {
+        isolation: IsolationLevel::Snapshot,
+        read_only: false,
+        pessimistic: false,
+        lock_timeout_us: 0,
+        timeout_us: 0,
+        max_bytes: 0,
+        spill_bytes: 0,
+    };
+    let mut txn = engine.begin_txn(txn).unwrap();
+    let family = engine.family("default").unwrap();
+    let put = |batch: &mut Batch| batch.put(family.id, gid.as_bytes(), &vec![7; bytes]);
+    txn.write(engine.core(), &family, || unreachable!("it takes no locks"), put).unwrap();
+    engine.prepare_txn(&mut txn, gid.as_bytes()).unwrap();
+}
+
+#[test]
+fn prepared_txn_does_not_make_every_commit_check_log() {
+    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    let engine = Engine::open(env, Path::new("/db"), settings()).unwrap();
+    for i in 0..20 {
+        engine.create_family(&format!("f{i}"), family()).unwrap();
+    }
+    let limit = 4 * MEMTABLE as usize;
+    assert!(count_retention_checks(&engine, 500) < 3);
+    // Longer than the limit by itself, for as long as nobody decides it.
+    prepare_large_txn(&engine, "large", limit + 50_000);
+    assert!(count_retention_checks(&engine, 200) < 4, "beside it");
+    let all: Vec<_> = engine.all_families();
+    engine.flush(&all).unwrap();
+    assert!(count_retention_checks(&engine, 200) < 4, "memtables that have begun behind it");
+    // Some 700 KB of records: a look or two for each limit, each seal and each flush.
+    assert!(count_retention_checks(&engine, 5_000) < 60, "beside it, through many flushes");
+    engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap();
+    assert!(count_retention_checks(&engine, 5_000) < 60, "and after it");
+    assert_eq!(engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap_err().kind(), ErrorKind::NotFound);
+    engine.close().unwrap();
+}

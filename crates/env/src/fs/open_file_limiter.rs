@@ -1,0 +1,211 @@
+//! The files that a process may have open, shared by all databases in it.
+//!
+//! Each database keeps files of its tables open between reads. All of them together stay within one
+//! limit; beyond it the database with the most gives some back. When the system refuses to open another file
+//! (`EMFILE`, `ENFILE`: the rest of the process may have taken them), idle files of every database are closed, and the call is
+//! repeated.
+//!
+//! Must not know what the files hold. The lock guards the list of members; no member is called, and no file closed, under it.
+
+use perigee_base::bug::{self, Bug};
+use perigee_base::{Error, Result};
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Error numbers of a process, or a system, that has too many files open.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+/// So many idle files are closed before a call is repeated.
+const RECLAIM_BATCH: usize = 16;
+/// So often a call is repeated: others may be faster to take what was given back.
+const RETRIES_MAX: usize = 64;
+
+/// Something that holds files open which it could open again.
+pub trait IdleFileHolder: Send + Sync + Debug {
+    /// About how many.
+    fn idle_count(&self) -> usize;
+    /// Closes up to `n` of them; returns how many.
+    fn close_idle(&self, n: usize) -> usize;
+}
+
+/// What the members hold together, and how much that may be.
+#[derive(Debug)]
+pub struct OpenFileLimiter {
+    limit: AtomicUsize,
+    open: AtomicUsize,
+    pinned: AtomicUsize,
+    reclaimed_total: AtomicU64,
+    holders: Mutex<Vec<Weak<dyn IdleFileHolder>>>,
+}
+
+impl Default for OpenFileLimiter {
+    fn default() -> OpenFileLimiter {
+        let (count, kept, reclaimed, members) = Default::default();
+        OpenFileLimiter { limit: AtomicUsize::new(usize::MAX), open: count, pinned: kept, reclaimed_total: reclaimed, holders: members }
+    }
+}
+
+impl OpenFileLimiter {
+    /// Those of this process.
+    pub fn process_wide() -> Arc<OpenFileLimiter> {
+        static ALL: OnceLock<Arc<OpenFileLimiter>> = OnceLock::new();
+        Arc::clone(ALL.get_or_init(Arc::default))
+    }
+    /// Limits the number of files that the members hold.
+    pub fn set_limit(&self, files: usize) {
+        self.limit.store(files.max(2), Relaxed);
+    }
+    /// How many files the members may hold together.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+    /// How many files were closed for others to be opened.
+    pub fn reclaimed_files(&self) -> u64 {
+        self.reclaimed_total.load(Relaxed)
+    }
+    /// Adds a member, whose idle files may be closed from now on.
+    pub fn register(&self, member: Weak<dyn IdleFileHolder>) {
+        self.lock_holders().push(member);
+    }
+    /// Counts files that a member has opened.
+    pub fn count_opened(&self, n: usize) {
+        self.open.fetch_add(n, Relaxed);
+    }
+    /// Counts files that a member has closed.
+    pub fn count_closed(&self, n: usize) {
+        self.open.fetch_sub(n, Relaxed);
+    }
+    /// Counts a file that stays open until it is closed for good, if less than half of all are such.
+    pub fn try_pin(&self) -> bool {
+        let below = |kept: usize| (kept < self.limit() / 2).then_some(kept + 1);
+        let kept = self.pinned.fetch_update(Relaxed, Relaxed, below).is_ok();
+        if kept {
+            self.count_opened(1);
+        }
+        kept
+    }
+    /// Counts the end of files that stayed open.
+    pub fn unpin(&self, n: usize) {
+        self.pinned.fetch_sub(n, Relaxed);
+        self.count_closed(n);
+    }
+    /// Closes idle files while the members hold more than they may.
+    pub fn enforce_limit(&self) {
+        let excess = self.open.load(Relaxed).saturating_sub(self.limit());
+        if excess > 0 {
+            self.close_idle_files(excess);
+        }
+    }
+    /// Closes up to `n` idle files, of the members that have the most of them; returns how many.
+    pub fn close_idle_files(&self, n: usize) -> usize {
+        let mut members: Vec<Arc<dyn IdleFileHolder>> = Vec::new();
+        self.lock_holders().retain(|m| m.upgrade().map(|m| members.push(m)).is_some());
+        let mut idle: Vec<(usize, Arc<dyn IdleFileHolder>)> = members.into_iter().map(|m| (m.idle_count(), m)).collect();
+        idle.sort_by_key(|(idle, _)| std::cmp::Reverse(*idle));
+        let mut closed = 0;
+        for (_, member) in idle {
+            if closed < n {
+                closed += member.close_idle(n - closed);
+            }
+        }
+        self.reclaimed_total.fetch_add(closed as u64, Relaxed);
+        closed
+    }
+    /// Calls `open`; where it fails because too many files are open, closes idle ones and calls it again. A call that fails so
+    /// has done nothing.
+    ///
+    /// # Errors
+    /// Those of `open`; also of too many open files, if no file is idle.
+    pub fn open_with_retry<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut tries = if bug::is_active(Bug::NoFilesReclaimed) { RETRIES_MAX } else { 0 };
+        loop {
+            match open() {
+                Err(e) if is_too_many_files(&e) && tries < RETRIES_MAX && self.close_idle_files(RECLAIM_BATCH) > 0 => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn lock_holders(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn IdleFileHolder>>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of a simulated process that has too many files open.
+pub(crate) fn too_many_files_error(doing: &str) -> Error {
+    Error::io(doing, &std::io::Error::from_raw_os_error(EMFILE))
+}
+
+fn is_too_many_files(e: &Error) -> bool {
+    matches!(e.os_error(), Some(EMFILE | ENFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::ErrorKind;
+
+    #[derive(Debug)]
+    struct TestIdleFiles(AtomicUsize);
+
+    impl IdleFileHolder for TestIdleFiles {
+        fn idle_count(&self) -> usize {
+            self.0.load(Relaxed)
+        }
+        fn close_idle(&self, n: usize) -> usize {
+            let closed = n.min(self.idle_count());
+            self.0.fetch_sub(closed, Relaxed);
+            closed
+        }
+    }
+
+    fn add_holder(files: &OpenFileLimiter, idle: usize) -> Arc<TestIdleFiles> {
+        let member = Arc::new(TestIdleFiles(AtomicUsize::new(idle)));
+        let weak: Weak<TestIdleFiles> = Arc::downgrade(&member);
+        files.register(weak);
+        member
+    }
+
+    #[test]
+    fn largest_holder_closes_idle_files_first() {
+        let files = OpenFileLimiter::default();
+        let (a, b) = (add_holder(&files, 5), add_holder(&files, 9));
+        drop(add_holder(&files, 100));
+        assert_eq!(files.close_idle_files(3), 3);
+        assert_eq!((a.idle_count(), b.idle_count()), (5, 6));
+        assert_eq!(files.close_idle_files(8), 8);
+        assert_eq!((a.idle_count(), b.idle_count()), (3, 0));
+        assert_eq!((files.close_idle_files(8), files.reclaimed_files()), (3, 14));
+    }
+
+    #[test]
+    fn refused_open_is_retried_while_files_are_idle() {
+        let files = OpenFileLimiter::default();
+        let idle = add_holder(&files, 40);
+        let mut refusals = 2;
+        let opened = files.open_with_retry(|| {
+            refusals -= 1;
+            if refusals >= 0 { Err(too_many_files_error("open")) } else { Ok(7) }
+        });
+        assert_eq!((opened.unwrap(), idle.idle_count()), (7, 8));
+        let mut calls = 0;
+        let refused = files.open_with_retry(|| {
+            calls += 1;
+            Err::<(), _>(too_many_files_error("open"))
+        });
+        assert_eq!(refused.unwrap_err().os_error(), Some(EMFILE));
+        assert_eq!((calls, idle.idle_count()), (2, 0));
+        let other = files.open_with_retry(|| Err::<(), _>(Error::new(ErrorKind::NotFound, "none")));
+        assert_eq!(other.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn half_of_the_limit_may_be_pinned() {
+        let files = OpenFileLimiter::default();
+        files.set_limit(4);
+        assert!(files.try_pin() && files.try_pin() && !files.try_pin());
+        files.unpin(1);
+        assert!(files.try_pin());
+    }
+}

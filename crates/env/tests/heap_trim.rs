@@ -1,0 +1,19 @@
+//! Memory that was freed between memory that lives goes back to the system. A process of its own: the resident size is that of
+//! everybody in it.
+
+use perigee_env::fs::Fs;
+use perigee_env::fs::posix::PosixFs;
+
+#[test]
+fn trim_heap_returns_freed_pages_to_the_system() {
+    let fs = PosixFs::new();
+    let resident = || fs.resident_bytes().unwrap_or(0);
+    let mut blocks: Vec<Option<Vec<u8>>> = (0..4000).map(|_| Some(vec![7; 10_000])).collect();
+    let full = resident();
+    blocks.iter_mut().skip(1).step_by(2).for_each(|b| *b = None);
+    fs.trim_heap();
+    assert!(blocks.iter().flatten().all(|b| b.iter().all(|x| *x == 7)), "what lives is untouched");
+    if cfg!(all(target_os = "linux", target_env = "gnu")) {
+        assert!(resident() + (8 << 20) < full, "{} of {full}", resident());
+    }
+}

@@ -1,0 +1,143 @@
+//! Buffers between two reads, a few for each thread: a read that misses the cache neither asks the allocator for memory
+//! nor fills it with zeros first. Must not know what the bytes mean.
+//!
+//! Invariants: a buffer is here only while nobody else holds it; no buffer is kept that is longer than
+//! [`KEPT_BYTES_MAX`], and no more than [`POOLED_BUFFERS_MAX`] of blocks and of walks, so a thread keeps a bounded amount.
+
+use super::TableBlock;
+use crate::table_file_reader::try_extend_zeroed;
+use perigee_base::Result;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Buffers of blocks have at least this length, so that one that comes back fits the next block.
+const BLOCK_BUFFER_BYTES_MIN: usize = 5 << 10;
+/// Longest buffer that is kept.
+const POOLED_BYTES_MAX: usize = 64 << 10;
+/// Longest buffer of a walk that is kept.
+const SCAN_BUFFER_BYTES_MAX: usize = 8 << 10;
+/// Most buffers of blocks, and of walks, that a thread keeps: a scan gives one back for each that it takes.
+const POOLED_BUFFERS_MAX: usize = 4;
+
+#[derive(Default)]
+struct BufferPool {
+    frame: Vec<u8>,
+    blocks: Vec<Arc<[u8]>>,
+    scan_buffers: Vec<Vec<u8>>,
+}
+
+thread_local! {
+    static BUFFER_POOL: RefCell<BufferPool> = RefCell::default();
+}
+
+/// Runs `work` with `len` bytes of whatever content.
+pub(crate) fn with_frame_buffer<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
+    let mut frame = BUFFER_POOL.try_with(|s| std::mem::take(&mut s.borrow_mut().frame)).unwrap_or_default();
+    if frame.len() < len {
+        let missing = len - frame.len();
+        try_extend_zeroed(&mut frame, missing)?;
+    }
+    let done = work(&mut frame[..len]);
+    if frame.capacity() <= POOLED_BYTES_MAX {
+        let _ = BUFFER_POOL.try_with(|s| s.borrow_mut().frame = frame);
+    }
+    done
+}
+
+/// A buffer of a short walk that is over, of whatever length and content; an empty one if there is none.
+pub(crate) fn take_scan_buffer() -> Vec<u8> {
+    BUFFER_POOL.try_with(|s| s.borrow_mut().scan_buffers.pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Keeps the buffer of a walk, unless it was a long one.
+pub(crate) fn recycle_scan_buffer(frames: Vec<u8>) {
+    if (1..=SCAN_BUFFER_BYTES_MAX).contains(&frames.capacity()) {
+        let _ = BUFFER_POOL.try_with(|s| {
+            let kept = &mut s.borrow_mut().scan_buffers;
+            if kept.len() < POOLED_BUFFERS_MAX {
+                kept.push(frames);
+            }
+        });
+    }
+}
+
+/// A buffer of at least `len` bytes of whatever content, which nobody else holds.
+pub(crate) fn take_block_buffer(len: usize) -> Result<Arc<[u8]>> {
+    let kept = BUFFER_POOL.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten();
+    match kept.filter(|buf| buf.len() >= len) {
+        Some(buf) => Ok(buf),
+        None => {
+            let mut buf = Vec::new();
+            try_extend_zeroed(&mut buf, len.max(BLOCK_BUFFER_BYTES_MIN))?;
+            Ok(buf.into())
+        }
+    }
+}
+
+/// Keeps the buffer of a block, unless somebody still holds it.
+pub(crate) fn recycle_block(block: TableBlock) {
+    let mut buf = block.into_buffer();
+    if buf.len() <= POOLED_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
+        let _ = BUFFER_POOL.try_with(|s| {
+            let blocks = &mut s.borrow_mut().blocks;
+            if blocks.len() < POOLED_BUFFERS_MAX {
+                blocks.push(buf);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::writer::BlockWriter;
+    use perigee_base::{EntryKind, KeyComparator, SeqNo};
+
+    fn block(value: &[u8]) -> TableBlock {
+        let mut w = BlockWriter::new(KeyComparator::Bytes);
+        let mut raw = Vec::new();
+        w.add_raw(b"k", SeqNo(1), EntryKind::Put, value);
+        w.finish(&mut raw);
+        let mut buf = take_block_buffer(raw.len() + TableBlock::SLACK).unwrap();
+        Arc::get_mut(&mut buf).unwrap()[..raw.len()].copy_from_slice(&raw);
+        TableBlock::parse_in_buffer(buf, raw.len()).unwrap()
+    }
+
+    #[test]
+    fn unshared_block_buffer_is_reused() {
+        let first = block(&[1; 500]);
+        let at = first.raw().as_ptr();
+        recycle_block(first);
+        let second = block(&[2; 300]);
+        assert_eq!(second.raw().as_ptr(), at, "the same buffer, shorter");
+        assert_eq!(second.raw_value(0), [2; 300]);
+        let pinned = second.pinned_value(0);
+        recycle_block(second);
+        let third = block(&[3; 400]);
+        assert_eq!((&*pinned, third.raw_value(0)), (&[2; 300][..], &[3; 400][..]));
+        for _ in 0..2 * POOLED_BUFFERS_MAX {
+            let many: Vec<TableBlock> = (0..2 * POOLED_BUFFERS_MAX).map(|_| block(&[4; 70_000])).collect();
+            many.into_iter().for_each(recycle_block);
+        }
+        assert!(BUFFER_POOL.with_borrow(|s| s.blocks.is_empty()), "too long to be kept");
+    }
+
+    #[test]
+    fn frame_buffers_may_nest() {
+        let sum = with_frame_buffer(100, |a| {
+            a.fill(1);
+            with_frame_buffer(200, |b| {
+                b.fill(2);
+                Ok(b.len())
+            })
+            .map(|n| n + a.iter().map(|x| *x as usize).sum::<usize>())
+        });
+        assert_eq!(sum.unwrap(), 300);
+        recycle_scan_buffer(vec![1; 100]);
+        recycle_scan_buffer(vec![2; SCAN_BUFFER_BYTES_MAX + 1]);
+        assert_eq!([take_scan_buffer(), take_scan_buffer()], [vec![1; 100], vec![]]);
+        assert_eq!(with_frame_buffer(10, |a| Ok(a.len())).unwrap(), 10);
+        assert_eq!(with_frame_buffer(1 << 20, |a| Ok(a.len())).unwrap(), 1 << 20);
+        assert!(BUFFER_POOL.with_borrow(|s| s.frame.capacity() <= POOLED_BYTES_MAX));
+    }
+}

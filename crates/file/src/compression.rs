@@ -1,0 +1,355 @@
+//! Codecs: bytes to fewer bytes and back. The only room that knows a compression library.
+//!
+//! Two words: a [`Codec`] is how a payload is stored, one number in its frame; a [`Compression`] is what a writer is
+//! asked to do, a codec and how hard to try. A reader needs the first only, so a family may change the second at
+//! any time: files written before stay readable, frame by frame.
+//!
+//! Invariants: decompression yields exactly the declared number of bytes or an error, and never writes past them; what
+//! [`Compressor::compress`] gives is [`plausible`].
+
+use perigee_base::limits::{
+    LZ4_ACCELERATION_MAX, LZ4_RATIO_MAX, SNAPPY_RATIO_MAX, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN, ZSTD_RATIO_MAX,
+};
+use perigee_base::{Error, ErrorKind, Result};
+use std::cell::RefCell;
+
+/// How a frame's payload is stored. Numbers are part of the format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// As it is.
+    None,
+    /// LZ4 block format.
+    #[default]
+    Lz4,
+    /// Snappy block format, with its own length in front.
+    Snappy,
+    /// One Zstandard frame, without a dictionary.
+    Zstd,
+}
+
+/// Every codec, by number.
+pub const CODECS: [Codec; 4] = [Codec::None, Codec::Lz4, Codec::Snappy, Codec::Zstd];
+
+impl Codec {
+    /// The number on disk.
+    pub fn code(self) -> u8 {
+        match self {
+            Codec::None => 0,
+            Codec::Lz4 => 1,
+            Codec::Snappy => 2,
+            Codec::Zstd => 3,
+        }
+    }
+
+    /// Decodes a number; an unknown one is damage (a new codec comes with a feature bit in the file header).
+    pub fn decode(code: u8) -> Result<Codec> {
+        let found = CODECS.get(usize::from(code)).copied();
+        found.ok_or_else(|| Error::corruption("unknown codec").expected("0 to 3", code))
+    }
+
+    /// The name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::None => "none",
+            Codec::Lz4 => "lz4",
+            Codec::Snappy => "snappy",
+            Codec::Zstd => "zstd",
+        }
+    }
+
+    /// The most raw bytes that one stored byte can become.
+    pub fn ratio_max(self) -> usize {
+        match self {
+            Codec::None => 1,
+            Codec::Lz4 => LZ4_RATIO_MAX,
+            Codec::Snappy => SNAPPY_RATIO_MAX,
+            Codec::Zstd => ZSTD_RATIO_MAX,
+        }
+    }
+}
+
+/// What a writer is asked to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompressionMethod {
+    /// Nothing.
+    None,
+    /// LZ4.
+    #[default]
+    Lz4,
+    /// LZ4 that looks for matches less often, by this factor.
+    Lz4Fast(u32),
+    /// Snappy.
+    Snappy,
+    /// Zstandard at this level.
+    Zstd(i32),
+}
+
+impl CompressionMethod {
+    /// How its results are stored.
+    pub fn codec(self) -> Codec {
+        match self {
+            CompressionMethod::None => Codec::None,
+            CompressionMethod::Lz4 | CompressionMethod::Lz4Fast(_) => Codec::Lz4,
+            CompressionMethod::Snappy => Codec::Snappy,
+            CompressionMethod::Zstd(_) => Codec::Zstd,
+        }
+    }
+
+    /// The number that says how hard it tries: acceleration or level, 0 where there is none.
+    pub fn level(self) -> i32 {
+        match self {
+            CompressionMethod::Lz4Fast(acceleration) => acceleration.min(i32::MAX as u32) as i32,
+            CompressionMethod::Zstd(level) => level,
+            _ => 0,
+        }
+    }
+
+    /// The compression of that codec and effort, within their ranges.
+    pub fn new(codec: Codec, effort: i32) -> Result<CompressionMethod> {
+        let made = match codec {
+            Codec::Lz4 if effort != 0 => CompressionMethod::Lz4Fast(u32::try_from(effort).unwrap_or(0)),
+            Codec::Zstd => CompressionMethod::Zstd(effort),
+            Codec::None | Codec::Lz4 | Codec::Snappy if effort != 0 => {
+                return Err(Error::invalid(format!("the compression {} has no level", codec.name())));
+            }
+            Codec::None => CompressionMethod::None,
+            Codec::Lz4 => CompressionMethod::Lz4,
+            Codec::Snappy => CompressionMethod::Snappy,
+        };
+        made.validate()?;
+        Ok(made)
+    }
+
+    /// Refuses a level or an acceleration that the library does not have.
+    pub fn validate(self) -> Result<()> {
+        match self {
+            CompressionMethod::Lz4Fast(a) if !(1..=LZ4_ACCELERATION_MAX).contains(&a) => {
+                Err(Error::invalid("the acceleration of LZ4 is out of range")
+                    .expected(format_args!("1 to {LZ4_ACCELERATION_MAX}"), a))
+            }
+            CompressionMethod::Zstd(l) if l == 0 || !(ZSTD_LEVEL_MIN..=ZSTD_LEVEL_MAX).contains(&l) => {
+                Err(Error::invalid("the level of Zstandard is out of range")
+                    .expected(format_args!("{ZSTD_LEVEL_MIN} to {ZSTD_LEVEL_MAX}, not 0"), l))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Compresses for one writer: keeps the buffers that every block needs.
+pub struct Compressor {
+    out: Vec<u8>,
+    snappy: snap::raw::Encoder,
+    /// With the level that it was made for.
+    zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
+}
+
+impl Compressor {
+    /// With empty buffers.
+    pub fn new() -> Self {
+        Compressor { out: Vec::new(), snappy: snap::raw::Encoder::new(), zstd: None }
+    }
+
+    /// Memory of its buffers (not of the libraries' own).
+    pub fn memory_bytes(&self) -> usize {
+        self.out.capacity()
+    }
+
+    /// The bytes to store and the codec they are under: `Codec::None` and the input itself unless compression
+    /// saves at least one eighth.
+    pub fn compress<'a>(&'a mut self, how: CompressionMethod, raw: &'a [u8]) -> (Codec, &'a [u8]) {
+        let codec = how.codec();
+        let stored = if raw.is_empty() { None } else { self.try_compress(how, raw) };
+        match stored {
+            Some(n) if n <= raw.len() - raw.len() / 8 && is_length_plausible(codec, n, raw.len()) => {
+                (codec, &self.out[..n])
+            }
+            _ => (Codec::None, raw),
+        }
+    }
+
+    /// Fills `self.out`. A library that fails (for want of memory) only costs the saving.
+    fn try_compress(&mut self, how: CompressionMethod, raw: &[u8]) -> Option<usize> {
+        let most = match how {
+            CompressionMethod::None => return None,
+            CompressionMethod::Lz4 | CompressionMethod::Lz4Fast(_) => lz4::block::compress_bound(raw.len()).ok()?,
+            CompressionMethod::Snappy => snap::raw::max_compress_len(raw.len()),
+            CompressionMethod::Zstd(_) => zstd::zstd_safe::compress_bound(raw.len()),
+        };
+        if self.out.len() < most {
+            self.out.resize(most, 0);
+        }
+        let lz4 = |acceleration, out: &mut [u8]| {
+            let mode = lz4::block::CompressionMode::FAST(acceleration);
+            lz4::block::compress_to_buffer(raw, Some(mode), false, out).ok()
+        };
+        match how {
+            CompressionMethod::None => None,
+            CompressionMethod::Lz4 => lz4(1, &mut self.out),
+            CompressionMethod::Lz4Fast(_) => lz4(how.level(), &mut self.out),
+            CompressionMethod::Snappy => self.snappy.compress(raw, &mut self.out).ok(),
+            CompressionMethod::Zstd(level) => {
+                if self.zstd.as_ref().is_none_or(|(l, _)| *l != level) {
+                    self.zstd = Some((level, zstd::bulk::Compressor::new(level).ok()?));
+                }
+                self.zstd.as_mut()?.1.compress_to_buffer(raw, &mut self.out[..]).ok()
+            }
+        }
+    }
+}
+
+impl Default for Compressor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Compressor")
+    }
+}
+
+/// Whether `raw` bytes can come out of `stored` bytes at all: asked before memory is taken for them.
+pub fn is_length_plausible(codec: Codec, stored: usize, raw: usize) -> bool {
+    match codec {
+        Codec::None => stored == raw,
+        codec => stored < raw && raw <= stored.saturating_mul(codec.ratio_max()),
+    }
+}
+
+/// Fills `raw` from `stored`; anything but exactly `raw.len()` bytes is damage.
+pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
+    let damaged = |e: &dyn std::fmt::Display| Error::corruption(format!("payload does not decompress: {e}"));
+    let got = match codec {
+        Codec::None if stored.len() == raw.len() => {
+            raw.copy_from_slice(stored);
+            stored.len()
+        }
+        Codec::None => stored.len(),
+        Codec::Lz4 => {
+            let most = i32::try_from(raw.len()).map_err(|e| damaged(&e))?;
+            lz4::block::decompress_to_buffer(stored, Some(most), raw).map_err(|e| damaged(&e))?
+        }
+        Codec::Snappy => snap::raw::Decoder::new().decompress(stored, raw).map_err(|e| damaged(&e))?,
+        Codec::Zstd => decompress_zstd(stored, raw, &damaged)?,
+    };
+    if got != raw.len() {
+        return Err(Error::corruption("payload has another length than declared").expected(raw.len(), got));
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// A context takes four times as long to make as a block of 16 KiB takes to decompress.
+    static ZSTD_DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Straight into `raw`, so that no window is allocated, whatever the frame claims.
+fn decompress_zstd(stored: &[u8], raw: &mut [u8], damaged: &dyn Fn(&dyn std::fmt::Display) -> Error) -> Result<usize> {
+    let mut with = |kept: &mut Option<zstd::bulk::Decompressor<'static>>| {
+        let context = match kept {
+            Some(context) => context,
+            none => {
+                let made = zstd::bulk::Decompressor::new().map_err(|e| {
+                    Error::new(ErrorKind::NoMemory, format!("no memory to decompress Zstandard: {e}"))
+                })?;
+                none.insert(made)
+            }
+        };
+        context.decompress_to_buffer(stored, raw).map_err(|e| damaged(&e))
+    };
+    // A thread that ends has none any more, and may still read.
+    match ZSTD_DECOMPRESSOR.try_with(|kept| with(&mut kept.borrow_mut())) {
+        Ok(done) => done,
+        Err(_) => with(&mut None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestRng, mutate};
+
+    const ALL: [CompressionMethod; 7] = [
+        CompressionMethod::None,
+        CompressionMethod::Lz4,
+        CompressionMethod::Lz4Fast(8),
+        CompressionMethod::Snappy,
+        CompressionMethod::Zstd(-3),
+        CompressionMethod::Zstd(1),
+        CompressionMethod::Zstd(19),
+    ];
+
+    #[test]
+    fn round_trips_and_declared_lengths() {
+        let mut rng = TestRng::new(1);
+        let mut c = Compressor::new();
+        for len in [0usize, 1, 7, 100, 4096, 70_000] {
+            for (noise, how) in [1u64, 4, 256].into_iter().flat_map(|n| ALL.map(|how| (n, how))) {
+                let raw: Vec<u8> = (0..len).map(|_| rng.below(noise) as u8).collect();
+                let (codec, stored) = c.compress(how, &raw);
+                assert!(is_length_plausible(codec, stored.len(), raw.len()), "{len} {noise} {how:?}");
+                assert!(codec == how.codec() || codec == Codec::None);
+                let mut back = vec![0xaa; len];
+                decompress(codec, stored, &mut back).unwrap();
+                assert_eq!(back, raw);
+                for wrong in [len.saturating_sub(1), len + 1] {
+                    if wrong != len {
+                        assert!(decompress(codec, stored, &mut vec![0; wrong]).is_err(), "{len} as {wrong}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_payload_is_error_or_has_declared_length() {
+        let mut rng = TestRng::new(3);
+        let mut c = Compressor::new();
+        for case in 0..4000 {
+            let len = 64 + rng.below(4000) as usize;
+            let raw: Vec<u8> = (0..len).map(|_| rng.below(3) as u8).collect();
+            let (codec, stored) = c.compress(ALL[1 + case % 6], &raw);
+            let bad = mutate(&mut rng, stored);
+            let other = CODECS[1 + case / 7 % 3];
+            for codec in [codec, other] {
+                let _ = decompress(codec, &bad, &mut vec![0; len]);
+            }
+        }
+    }
+
+    #[test]
+    fn incompressible_bytes_are_stored_raw() {
+        let mut rng = TestRng::new(2);
+        let raw: Vec<u8> = (0..4096).map(|_| rng.next() as u8).collect();
+        let zeros = [0u8; 4096];
+        for how in ALL {
+            assert_eq!(Compressor::new().compress(how, &raw), (Codec::None, &raw[..]), "{how:?}");
+            assert_eq!(Compressor::new().compress(how, &zeros).0, how.codec());
+        }
+        let chunk = vec![0u8; 1 << 20];
+        for how in ALL {
+            let mut c = Compressor::new();
+            let (codec, stored) = c.compress(how, &chunk);
+            assert!(codec == how.codec() && is_length_plausible(codec, stored.len(), chunk.len()), "{how:?}");
+        }
+    }
+
+    #[test]
+    fn codec_codes_and_levels_are_stable() {
+        for (n, c) in CODECS.into_iter().enumerate() {
+            assert_eq!((c.code(), Codec::decode(n as u8).unwrap()), (n as u8, c));
+        }
+        assert!(Codec::decode(4).is_err());
+        for how in ALL {
+            assert_eq!(CompressionMethod::new(how.codec(), how.level()).unwrap(), how);
+        }
+        for bad in
+            [(Codec::None, 1), (Codec::Snappy, 1), (Codec::Zstd, 0), (Codec::Zstd, 23), (Codec::Lz4, -1)]
+        {
+            let e = CompressionMethod::new(bad.0, bad.1).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Heads: the first eight bytes of sorted keys as numbers, in a static tree of eight to a cache line, so that a search
+//! costs one line for each level and no unpredictable branch. Byte order only. Must not know whose keys they are.
+//!
+//! A head says "before" or "behind" for certain; equal heads say nothing, and whoever asks compares whole keys among
+//! those. (Shorter keys are filled up with zeros: a head that is less belongs to a key that is less.)
+
+/// Heads in a node: a cache line.
+const FANOUT: usize = 8;
+
+type PrefixNode = [u64; FANOUT];
+
+/// The heads of n sorted keys.
+#[derive(Debug)]
+pub struct KeyPrefixIndex {
+    /// From the root to the leaves; each node above has the last head of each of its children. Filled up with the greatest.
+    levels: Vec<Vec<PrefixNode>>,
+    len: usize,
+}
+
+/// The head of a key.
+#[inline]
+pub fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 8];
+            first[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(first)
+        }
+    }
+}
+
+impl KeyPrefixIndex {
+    /// Of keys in ascending order.
+    pub fn new(heads: &[u64]) -> KeyPrefixIndex {
+        let nodes = |heads: &[u64]| -> Vec<PrefixNode> {
+            heads
+                .chunks(FANOUT)
+                .map(|part| {
+                    let mut node = [u64::MAX; FANOUT];
+                    node[..part.len()].copy_from_slice(part);
+                    node
+                })
+                .collect()
+        };
+        let mut levels = vec![nodes(heads)];
+        while levels[0].len() > 1 {
+            let lasts: Vec<u64> = levels[0].iter().map(|node| node[FANOUT - 1]).collect();
+            levels.insert(0, nodes(&lasts));
+        }
+        KeyPrefixIndex { levels, len: heads.len() }
+    }
+
+    /// How many heads are less than `head`.
+    #[inline]
+    pub fn rank(&self, head: u64) -> usize {
+        let mut at = 0;
+        for level in &self.levels {
+            // Behind the last node: everything is less.
+            let Some(node) = level.get(at) else { return self.len };
+            let less: usize = node.iter().map(|h| usize::from(*h < head)).sum();
+            at = at * FANOUT + less;
+        }
+        at.min(self.len)
+    }
+
+    /// Head `i`, if there are so many.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<u64> {
+        (i < self.len).then(|| self.levels[self.levels.len() - 1][i / FANOUT][i % FANOUT])
+    }
+
+    /// Memory it holds.
+    pub fn memory_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.len() * size_of::<PrefixNode>()).sum::<usize>() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestRng;
+
+    #[test]
+    fn key_prefix_preserves_byte_order() {
+        let mut rng = TestRng::new(9);
+        let mut key = || (0..rng.below(12)).map(|_| [0, 1, 255][rng.below(3) as usize]).collect::<Vec<u8>>();
+        for _ in 0..20_000 {
+            let (a, b) = (key(), key());
+            assert!(key_prefix(&a) >= key_prefix(&b) || a < b, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn rank_matches_binary_search() {
+        let mut rng = TestRng::new(4);
+        for n in (0..80).chain([511, 512, 513, 4095, 4096, 4097, 40_000]) {
+            let shift = [0, 40, 60][n % 3];
+            let mut plain: Vec<u64> = (0..n).map(|_| rng.next() >> shift).collect();
+            if n > 2 {
+                plain[0] = u64::MAX;
+                plain[1] = 0;
+            }
+            plain.sort_unstable();
+            let heads = KeyPrefixIndex::new(&plain);
+            let mut asked: Vec<u64> =
+                plain.iter().flat_map(|h| [*h, h.wrapping_sub(1), h.wrapping_add(1)]).collect();
+            asked.extend([0, u64::MAX, rng.next()]);
+            for h in asked {
+                assert_eq!(heads.rank(h), plain.partition_point(|p| *p < h), "{h} among {n}");
+            }
+            assert!((0..n).all(|i| heads.get(i) == Some(plain[i])));
+            assert_eq!(heads.get(n), None);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The stand-in for a klog that could not be opened: its place in the tree is known, its contents are not. One block covers
+//! all its keys, and reading that block answers with the reason; so "not here" is never said.
+
+use super::layout::{FOOTER_BYTES, Footer};
+use super::properties::KlogSummary;
+use super::reader::{KlogReader, KlogMetadata};
+use crate::block::TableBlock;
+use crate::block::frame::FRAME_OVERHEAD_BYTES;
+use crate::block_cache::BlockCache;
+use crate::index::{IndexReader, IndexWriter};
+use crate::table_file_reader::TableFileReader;
+use perigee_base::file_header::{FileKind, HEADER_BYTES};
+use perigee_base::stats::Counters;
+use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use std::sync::Arc;
+
+impl KlogReader {
+    /// Stands for klog `id` of which only the summary in the manifest is known.
+    pub fn placeholder(
+        (id, database): (FileId, u64),
+        summary: &KlogSummary,
+        order: KeyComparator,
+        why: Error,
+        shared: (Arc<BlockCache>, Arc<Counters>),
+    ) -> Result<KlogReader> {
+        let (start, length) = (HEADER_BYTES as u64, FRAME_OVERHEAD_BYTES as u64);
+        let mut index = IndexWriter::new(order);
+        index.add_block((&summary.last_key, SeqNo::ZERO), length);
+        let mut raw = Vec::new();
+        index.finish(&mut raw);
+        raw.resize(raw.len() + TableBlock::SLACK, 0);
+        let end = start + length;
+        let footer = Footer {
+            filter: (0, 0),
+            index: (end, 0),
+            properties: (end, 0),
+            block_count: 1,
+            entry_count: summary.entries,
+            ranges_len: 0,
+        };
+        let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
+        let parts = KlogMetadata {
+            operand_count: 0,
+            family: FamilyId::DEFAULT,
+            footer,
+            summary: summary.clone(),
+            comparator: order,
+            index: IndexReader::decode(raw, start..end, order)?.covering_all_keys(),
+            filter: None,
+            sketch: None,
+            expiries: Arc::default(),
+            // Unknown too: every key is answered with the reason before they could matter.
+            ranges: Arc::default(),
+        };
+        let input = TableFileReader::placeholder(id, FileKind::Klog, bytes, why);
+        Ok(KlogReader::with_metadata(input, database, parts, shared))
+    }
+}

@@ -1,0 +1,391 @@
+//! Range tombstones as fragments: stretches of keys that do not overlap, each with the sequence numbers of the
+//! tombstones that cover it. In memory beside a memtable, resident with a klog, on disk as the raw form of its
+//! ranges frame.
+//!
+//! ```text
+//! for each fragment: varint length, begin | varint length, end | varint n | varint newest | n - 1 varints: differences
+//! ```
+//! Invariants: fragments ascend and do not overlap; none is empty; each has at least one number, newest first.
+
+use perigee_base::codec::{Decoder, put_bytes, put_varint};
+use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
+use perigee_base::limits::KEY_BYTES_MAX;
+use perigee_base::{Error, KeyComparator, Result, SeqNo};
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::sync::Arc;
+
+/// A stretch of keys and the tombstones over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeTombstoneFragment {
+    /// Where it begins.
+    pub begin: KeyBoundary,
+    /// Where it ends.
+    pub end: KeyBoundary,
+    /// The tombstones' sequence numbers, newest first.
+    pub seqs: Vec<SeqNo>,
+}
+
+impl RangeTombstoneFragment {
+    fn new(begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>, seqs: &[SeqNo]) -> Arc<RangeTombstoneFragment> {
+        Arc::new(RangeTombstoneFragment { begin: begin.to_boundary(), end: end.to_boundary(), seqs: seqs.to_vec() })
+    }
+    /// The newest tombstone that a reader at `at` sees.
+    pub fn newest_visible(&self, at: SeqNo) -> Option<SeqNo> {
+        newest_visible_seq(&self.seqs, at)
+    }
+    /// The oldest tombstone that is newer than an entry.
+    pub fn oldest_newer_than(&self, seq: SeqNo) -> Option<SeqNo> {
+        self.seqs.iter().rev().copied().find(|s| *s > seq)
+    }
+}
+
+fn newest_visible_seq(seqs: &[SeqNo], at: SeqNo) -> Option<SeqNo> {
+    seqs.get(seqs.partition_point(|s| *s > at)).copied()
+}
+
+/// A stretch around a key: a fragment, or the gap between two.
+#[derive(Clone, Copy, Debug)]
+pub struct TombstoneSpan<'a> {
+    /// Where it begins.
+    pub begin: KeyBoundaryRef<'a>,
+    /// Where it ends.
+    pub end: KeyBoundaryRef<'a>,
+    /// The tombstones over it, newest first; none in a gap.
+    pub seqs: &'a [SeqNo],
+}
+
+impl TombstoneSpan<'_> {
+    /// The newest tombstone that a reader at `at` sees.
+    pub fn newest_visible(&self, at: SeqNo) -> Option<SeqNo> {
+        newest_visible_seq(self.seqs, at)
+    }
+}
+
+/// Range tombstones, fragmented.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeTombstones(Vec<Arc<RangeTombstoneFragment>>);
+
+impl RangeTombstones {
+    /// Around fragments that keep the invariants.
+    pub fn new(list: Vec<Arc<RangeTombstoneFragment>>) -> RangeTombstones {
+        RangeTombstones(list)
+    }
+    /// The fragments, ascending.
+    pub fn fragments(&self) -> &[Arc<RangeTombstoneFragment>] {
+        &self.0
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Sequence numbers of all fragments together.
+    pub fn tombstone_count(&self) -> u64 {
+        self.0.iter().map(|f| f.seqs.len() as u64).sum()
+    }
+    /// From the first begin to the last end.
+    pub fn extent(&self) -> Option<(KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)> {
+        Some((self.0.first()?.begin.as_ref(), self.0.last()?.end.as_ref()))
+    }
+    /// The smallest and the largest sequence number.
+    pub fn seq_range(&self) -> Option<(SeqNo, SeqNo)> {
+        let oldest = self.0.iter().filter_map(|f| f.seqs.last()).min()?;
+        let newest = self.0.iter().filter_map(|f| f.seqs.first()).max()?;
+        Some((*oldest, *newest))
+    }
+    /// Memory it holds, about.
+    pub fn memory_bytes(&self) -> u64 {
+        let one = |f: &Arc<RangeTombstoneFragment>| {
+            f.begin.as_ref().encoded_bytes() + f.end.as_ref().encoded_bytes() + 8 * f.seqs.len() + 112
+        };
+        self.0.iter().map(|f| one(f) as u64).sum()
+    }
+
+    /// The first fragment that ends behind `place`.
+    fn first_ending_after(&self, order: KeyComparator, place: KeyBoundaryRef<'_>) -> usize {
+        self.0.partition_point(|f| f.end.as_ref().cmp(order, place) != Greater)
+    }
+    /// The stretch around `key`.
+    pub fn span_at(&self, order: KeyComparator, key: &[u8]) -> TombstoneSpan<'_> {
+        let i = self.first_ending_after(order, KeyBoundaryRef::Before(key));
+        let before = i.checked_sub(1).map_or(KeyBoundaryRef::First, |i| self.0[i].end.as_ref());
+        match self.0.get(i) {
+            None => TombstoneSpan { begin: before, end: KeyBoundaryRef::Last, seqs: &[] },
+            Some(f) if f.begin.as_ref().is_before(order, key) => {
+                TombstoneSpan { begin: f.begin.as_ref(), end: f.end.as_ref(), seqs: &f.seqs }
+            }
+            Some(f) => TombstoneSpan { begin: before, end: f.begin.as_ref(), seqs: &[] },
+        }
+    }
+    /// The fragment over `key`.
+    pub fn fragment_covering(&self, order: KeyComparator, key: &[u8]) -> Option<&Arc<RangeTombstoneFragment>> {
+        let f = self.0.get(self.first_ending_after(order, KeyBoundaryRef::Before(key)))?;
+        f.begin.as_ref().is_before(order, key).then_some(f)
+    }
+
+    /// Adds a tombstone. How many fragments it touched.
+    pub fn add(&mut self, order: KeyComparator, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>, seq: SeqNo) -> usize {
+        if begin.cmp(order, end) != Less {
+            return 0;
+        }
+        let from = self.first_ending_after(order, begin);
+        let to = from + self.0[from..].partition_point(|f| f.begin.as_ref().cmp(order, end) == Less);
+        let touched = RangeTombstones(self.0[from..to].to_vec());
+        let one = RangeTombstones(vec![RangeTombstoneFragment::new(begin, end, &[seq])]);
+        let merged = touched.merge(order, &one).0;
+        let n = merged.len();
+        self.0.splice(from..to, merged);
+        n
+    }
+
+    /// Both together: a sweep over the two lists.
+    pub fn merge(&self, order: KeyComparator, other: &RangeTombstones) -> RangeTombstones {
+        let (mut i, mut j) = (0, 0);
+        let mut at = KeyBoundaryRef::First;
+        let mut out = Vec::with_capacity(self.0.len() + other.0.len());
+        loop {
+            let (a, b) = (self.0.get(i), other.0.get(j));
+            let (only, index) = match (a, b) {
+                (None, None) => return RangeTombstones(out),
+                (Some(a), None) => (a, &mut i),
+                (None, Some(b)) => (b, &mut j),
+                (Some(a), Some(b)) => {
+                    let (a_begin, b_begin) =
+                        (a.begin.as_ref().larger(order, at), b.begin.as_ref().larger(order, at));
+                    let (a_end, b_end) = (a.end.as_ref(), b.end.as_ref());
+                    if a_end.cmp(order, b_begin) != Greater {
+                        (a, &mut i)
+                    } else if b_end.cmp(order, a_begin) != Greater {
+                        (b, &mut j)
+                    } else {
+                        at = match a_begin.cmp(order, b_begin) {
+                            Less => push_fragment(&mut out, a_begin, b_begin, &a.seqs),
+                            Greater => push_fragment(&mut out, b_begin, a_begin, &b.seqs),
+                            Equal => {
+                                let end = a_end.smaller(order, b_end);
+                                i += usize::from(a_end.cmp(order, end) == Equal);
+                                j += usize::from(b_end.cmp(order, end) == Equal);
+                                push_fragment(&mut out, a_begin, end, &merge_seqs(&a.seqs, &b.seqs))
+                            }
+                        };
+                        continue;
+                    }
+                }
+            };
+            let (begin, end) = (only.begin.as_ref().larger(order, at), only.end.as_ref());
+            if begin == only.begin.as_ref() {
+                out.push(Arc::clone(only));
+            } else {
+                push_fragment(&mut out, begin, end, &only.seqs);
+            }
+            at = end;
+            *index += 1;
+        }
+    }
+
+    /// The part between two places, and how many numbers of fragments that reach over `end` stay behind there.
+    pub fn clip_to_range(&self, order: KeyComparator, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>) -> (RangeTombstones, u64) {
+        let from = self.first_ending_after(order, begin);
+        let (mut out, mut over) = (Vec::new(), 0);
+        for f in self.0[from..].iter().take_while(|f| f.begin.as_ref().cmp(order, end) == Less) {
+            let (b, e) = (f.begin.as_ref().larger(order, begin), f.end.as_ref().smaller(order, end));
+            if e != f.end.as_ref() {
+                over += f.seqs.len() as u64;
+            }
+            if (b, e) == (f.begin.as_ref(), f.end.as_ref()) {
+                out.push(Arc::clone(f));
+            } else {
+                push_fragment(&mut out, b, e, &f.seqs);
+            }
+        }
+        (RangeTombstones(out), over)
+    }
+
+    /// Joins neighbours that meet and have the same numbers.
+    #[must_use]
+    pub fn coalesce(self, order: KeyComparator) -> RangeTombstones {
+        let mut out: Vec<Arc<RangeTombstoneFragment>> = Vec::with_capacity(self.0.len());
+        for f in self.0 {
+            match out.last_mut() {
+                Some(last)
+                    if last.seqs == f.seqs && last.end.as_ref().cmp(order, f.begin.as_ref()) == Equal =>
+                {
+                    Arc::make_mut(last).end = f.end.clone();
+                }
+                _ => out.push(f),
+            }
+        }
+        RangeTombstones(out)
+    }
+
+    /// All of them under one number.
+    #[must_use]
+    pub fn with_seq(&self, seq: SeqNo) -> RangeTombstones {
+        let one = |f: &Arc<RangeTombstoneFragment>| {
+            Arc::new(RangeTombstoneFragment { begin: f.begin.clone(), end: f.end.clone(), seqs: vec![seq] })
+        };
+        RangeTombstones(self.0.iter().map(one).collect())
+    }
+    /// Those of numbers that are not in any of `gone`, which are ascending and apart.
+    #[must_use]
+    pub fn without_seqs(&self, gone: &[std::ops::Range<u64>]) -> RangeTombstones {
+        let stays = |seq: &SeqNo| {
+            let at = gone.partition_point(|r| r.end <= seq.0);
+            !gone.get(at).is_some_and(|r| r.contains(&seq.0))
+        };
+        let one = |f: &Arc<RangeTombstoneFragment>| {
+            let seqs: Vec<SeqNo> = f.seqs.iter().copied().filter(stays).collect();
+            (!seqs.is_empty()).then(|| Arc::new(RangeTombstoneFragment { seqs, ..RangeTombstoneFragment::clone(f) }))
+        };
+        RangeTombstones(self.0.iter().filter_map(one).collect())
+    }
+
+    /// The raw form.
+    pub fn encode(&self) -> Vec<u8> {
+        let (mut out, mut cut) = (Vec::new(), Vec::new());
+        for f in &self.0 {
+            for place in [&f.begin, &f.end] {
+                cut.clear();
+                place.as_ref().encode(&mut cut);
+                put_bytes(&mut out, &cut);
+            }
+            put_varint(&mut out, f.seqs.len() as u64);
+            let mut last = None;
+            for s in &f.seqs {
+                put_varint(&mut out, last.map_or(s.0, |l: u64| l - s.0));
+                last = Some(s.0);
+            }
+        }
+        out
+    }
+
+    /// Decodes the raw form; there is at least one fragment.
+    pub fn decode(raw: &[u8], order: KeyComparator) -> Result<RangeTombstones> {
+        let mut d = Decoder::new(raw);
+        let mut out: Vec<Arc<RangeTombstoneFragment>> = Vec::new();
+        while !d.is_empty() {
+            let begin = KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?;
+            let end = KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?;
+            let behind = out.last().is_none_or(|l| l.end.as_ref().cmp(order, begin) != Greater);
+            if !behind || begin.cmp(order, end) != Less {
+                return Err(Error::corruption("fragments of range tombstones are out of order"));
+            }
+            out.push(RangeTombstoneFragment::new(begin, end, &decode_seqs(&mut d)?));
+        }
+        if out.is_empty() {
+            return Err(Error::corruption("a ranges frame without range tombstones"));
+        }
+        Ok(RangeTombstones(out))
+    }
+}
+
+fn push_fragment<'a>(out: &mut Vec<Arc<RangeTombstoneFragment>>, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'a>, seqs: &[SeqNo]) -> KeyBoundaryRef<'a> {
+    out.push(RangeTombstoneFragment::new(begin, end, seqs));
+    end
+}
+
+/// The numbers of both, newest first.
+fn merge_seqs(a: &[SeqNo], b: &[SeqNo]) -> Vec<SeqNo> {
+    let mut all = [a, b].concat();
+    all.sort_unstable_by(|x, y| y.cmp(x));
+    all.dedup();
+    all
+}
+
+fn decode_seqs(d: &mut Decoder<'_>) -> Result<Vec<SeqNo>> {
+    let n = d.varint()?;
+    if n == 0 || n > d.remaining() as u64 {
+        return Err(Error::corruption("an impossible number of range tombstones")
+            .expected(format_args!("1 to {}", d.remaining()), n));
+    }
+    let mut out = vec![SeqNo(d.varint()?)];
+    for _ in 1..n {
+        let difference = d.varint()?;
+        match out[out.len() - 1].0.checked_sub(difference) {
+            Some(seq) if difference > 0 => out.push(SeqNo(seq)),
+            _ => return Err(Error::corruption("sequence numbers of range tombstones do not descend")),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const O: KeyComparator = KeyComparator::Bytes;
+
+    fn test_boundary(n: u64) -> KeyBoundary {
+        match n {
+            0 => KeyBoundary::First,
+            21 => KeyBoundary::Last,
+            n if n % 2 == 1 => KeyBoundary::Before(vec![n as u8 / 2]),
+            n => KeyBoundary::After(vec![(n as u8 - 1) / 2]),
+        }
+    }
+
+    fn check_fragments(f: &RangeTombstones, all: &[(u64, u64, u64)]) {
+        for key in 0..10u64 {
+            let mut want: Vec<SeqNo> = all
+                .iter()
+                .filter(|(b, e, _)| *b <= 2 * key + 1 && *e >= 2 * key + 2)
+                .map(|t| SeqNo(t.2))
+                .collect();
+            want.sort_by(|a, b| b.cmp(a));
+            let w = f.span_at(O, &[key as u8]);
+            assert_eq!(w.seqs, want, "key {key}");
+            assert!(w.begin.is_before(O, &[key as u8]) && !w.end.is_before(O, &[key as u8]));
+            assert_eq!(f.fragment_covering(O, &[key as u8]).map_or(&[][..], |f| &f.seqs), want);
+        }
+        assert!(f.fragments().windows(2).all(|w| w[0].end.as_ref().cmp(O, w[1].begin.as_ref()) != Greater));
+        assert!(f.fragments().iter().all(|f| f.begin.as_ref().cmp(O, f.end.as_ref()) == Less));
+    }
+
+    #[test]
+    fn fragments_match_their_tombstones() {
+        let mut x = 7u64;
+        let mut random = |n: u64| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x % n
+        };
+        for _ in 0..300 {
+            let (mut f, mut all) = (RangeTombstones::default(), Vec::new());
+            for seq in 1..=random(12) {
+                let (a, b) = (random(22), random(22));
+                f.add(O, test_boundary(a).as_ref(), test_boundary(b).as_ref(), SeqNo(seq));
+                if a < b {
+                    all.push((a, b, seq));
+                }
+                check_fragments(&f, &all);
+            }
+            if !f.is_empty() {
+                assert_eq!(RangeTombstones::decode(&f.encode(), O).unwrap(), f);
+                check_fragments(&f.clone().coalesce(O), &all);
+            }
+            let at = test_boundary(random(22));
+            let (left, over) = f.clip_to_range(O, KeyBoundaryRef::First, at.as_ref());
+            let (right, none) = f.clip_to_range(O, at.as_ref(), KeyBoundaryRef::Last);
+            assert_eq!((left.tombstone_count() + right.tombstone_count(), none), (f.tombstone_count() + over, 0));
+            check_fragments(&left.merge(O, &right), &all);
+            check_fragments(&left.merge(O, &f).coalesce(O), &all);
+        }
+    }
+
+    #[test]
+    fn malformed_range_tombstones_are_errors() {
+        let mut f = RangeTombstones::default();
+        f.add(O, KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last, SeqNo(9));
+        f.add(O, KeyBoundaryRef::After(b"c"), KeyBoundaryRef::Before(b"k"), SeqNo(12));
+        let good = f.encode();
+        for i in 0..good.len() {
+            let _ = RangeTombstones::decode(&good[..i], O);
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[i] ^= 1 << bit;
+                let _ = RangeTombstones::decode(&bad, O);
+            }
+        }
+        assert!(RangeTombstones::decode(b"", O).is_err());
+    }
+}

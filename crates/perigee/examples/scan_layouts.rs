@@ -1,0 +1,139 @@
+//! What walks, ranges and seeks cost in three situations: everything in one run; as a random load leaves it; with fresh
+//! overwrites in the memtable beside. `cargo run --profile perf -p perigee --example walks [ENTRIES] [ROUNDS] [CACHE_MIB]
+//! [SITUATION] [WHAT]`
+//!
+//! 16-byte keys in random order, 100-byte values of which half the bytes are random; the cache holds half of the data unless
+//! said otherwise. One thread; CPU nanoseconds of that thread for an entry (walks) or an operation, the best of the rounds.
+
+mod common;
+
+use common::{key, value};
+use perigee::{Cursor, Db, Durability, Options, Result, WriteBatch};
+
+/// CPU time of this thread in nanoseconds.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split_whitespace().next().and_then(|f| f.parse().ok()).unwrap_or(0)
+}
+
+fn arg<T: std::str::FromStr>(i: usize, or: T) -> T {
+    std::env::args().nth(i).and_then(|a| a.parse().ok()).unwrap_or(or)
+}
+
+fn scramble(i: u64) -> u64 {
+    let x = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (x ^ x >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 8
+}
+
+fn measure_op(what: &str, per: u64, mut work: impl FnMut() -> Result<u64>) -> Result<()> {
+    if !what.contains(&arg(5, String::new())) {
+        return Ok(());
+    }
+    let mut best = f64::MAX;
+    for _ in 0..arg(2, 2) {
+        let cpu = cpu_ns();
+        let done = work()?;
+        assert_eq!(done, per, "{what}");
+        best = best.min((cpu_ns() - cpu) as f64 / per as f64);
+    }
+    print!("  {what} {best:.0}");
+    Ok(())
+}
+
+fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
+    let family = db.default_family();
+    let mut batch = WriteBatch::new();
+    for (n, i) in keys.enumerate() {
+        batch.put(&family, key(i), value(i))?;
+        if n % 1000 == 999 {
+            db.write(std::mem::take(&mut batch))?;
+        }
+    }
+    db.write(batch).map(drop)
+}
+
+/// Walks up to `n` entries from where it is.
+fn scan_entries(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
+    let mut seen = 0;
+    while c.valid() && seen < n {
+        let (key, value) = c.entry()?;
+        std::hint::black_box((key[0], value[0]));
+        seen += 1;
+        if forward { c.next()? } else { c.prev()? }
+    }
+    Ok(seen)
+}
+
+fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
+    if !name.contains(&arg(4, String::new())) {
+        return Ok(());
+    }
+    print!("{name:<9}");
+    measure_op("iterate", n, || {
+        let mut c = db.cursor()?;
+        c.seek_to_first()?;
+        scan_entries(&mut c, u64::MAX, true)
+    })?;
+    measure_op("back", n, || {
+        let mut c = db.cursor()?;
+        c.seek_to_last()?;
+        scan_entries(&mut c, u64::MAX, false)
+    })?;
+    let r = n / 20;
+    for (what, len) in [("range100", 100), ("range1000", 1000)] {
+        let r = r * 20 / len;
+        measure_op(what, r, || {
+            for i in 0..r {
+                let mut c = db.cursor()?;
+                c.seek(key(scramble(i + 99) % n))?;
+                scan_entries(&mut c, len, true)?;
+            }
+            Ok(r)
+        })?;
+    }
+    let mut order: Vec<u64> = (0..n).collect();
+    order.sort_by_key(|i| key(*i));
+    let m = n / 10;
+    let mut c = db.cursor()?;
+    let mut seeks = |what: &str, of: &dyn Fn(u64) -> u64, there: bool| {
+        measure_op(what, m, || {
+            for i in 0..m {
+                let mut sought = key(of(i));
+                sought[15] ^= u8::from(!there);
+                c.seek(sought)?;
+                if there {
+                    assert_eq!(c.key(), sought);
+                    std::hint::black_box(c.entry()?.1[0]);
+                }
+            }
+            Ok(m)
+        })
+    };
+    seeks("seek_seq", &|i| order[(m + i) as usize], true)?;
+    seeks("seek_step20", &|i| order[(i * 7) as usize], true)?;
+    seeks("seek", &|i| scramble(i) % n, true)?;
+    seeks("seek_missing", &|i| scramble(i + 7) % n, false)?;
+    println!();
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let n: u64 = arg(1, 1_000_000);
+    let dir = std::env::temp_dir().join(format!("perigee-walks-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let cache = arg(3, (n * 64) >> 20).max(1);
+    let options =
+        Options::new().durability(Durability::None).block_cache_bytes(cache << 20).memory_budget(4 << 30);
+    let db = Db::open(&dir, options)?;
+    fill(&db, 0..n)?;
+    db.flush()?;
+    db.wait_idle()?;
+    measure(&db, n, "loaded")?;
+    db.compact()?;
+    measure(&db, n, "compacted")?;
+    fill(&db, (0..n / 20).map(|i| scramble(i * 3 + 77) % n))?;
+    measure(&db, n, "beside")?;
+    db.close()?;
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Options in a TOML file, usually `perigee.toml`: read, checked and written. The only room that knows TOML; what options
+//! there are and how their values are written is the table's.
+//!
+//! ```toml
+//! [database]
+//! durability = "interval 100 ms"
+//!
+//! [family.default]
+//! compression = "zstd 3"
+//! ```
+
+use crate::option_table::{self, DATABASE, FAMILY, Row, Scalar};
+use crate::options::{FamilyOptions, Options};
+use crate::translate;
+use perigee_base::{Error, ErrorKind, Result};
+use perigee_env::{Env, DirOpenMode};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The name that the file usually has.
+pub const FILE_NAME: &str = "perigee.toml";
+/// A longer file is not read.
+const OPTIONS_FILE_BYTES_MAX: u64 = 1 << 20;
+
+impl Options {
+    /// Options from a file in TOML; what it does not name has its default. See `docs/OPTIONS.md` for all of them, or
+    /// the file that [`Options::save`] writes.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: no TOML, an unknown option (with the nearest known one), a value that cannot be; `NotFound`; `Io`.
+    ///
+    /// ```
+    /// # use perigee::{Compression, Db, Durability, FamilyOptions, Options};
+    /// # fn main() -> perigee::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("perigee-toml-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir).unwrap();
+    /// let file = dir.join("perigee.toml");
+    /// Options::new().family("logs", FamilyOptions::new().compression(Compression::Zstd(3))).save(&file)?;
+    /// let options = Options::load(&file)?;
+    /// assert_eq!(options.durability, Durability::Full);
+    /// let db = Db::open(dir.join("db"), options)?;
+    /// assert_eq!(db.family("logs")?.options().compression, Compression::Zstd(3));
+    ///
+    /// let e = Options::from_toml("[family.logs]\nblok_bytes = \"4 KiB\"").unwrap_err();
+    /// assert!(e.to_string().contains("did you mean \"block_bytes\"?"));
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Result<Options> {
+        Self::load_in(Env::real(), path)
+    }
+
+    /// The same in another world (see `perigee::env`).
+    pub fn load_in(env: Env, path: impl AsRef<Path>) -> Result<Options> {
+        let path = path.as_ref();
+        let (dir, name) = split_path(path)?;
+        let file = env.fs.open_dir(dir, DirOpenMode::Existing)?.open(&name)?;
+        let bytes = file.len()?;
+        if bytes > OPTIONS_FILE_BYTES_MAX {
+            return Err(Error::invalid(format!("{} is too long for a file of options", path.display()))
+                .expected(format_args!("at most {OPTIONS_FILE_BYTES_MAX} bytes"), bytes));
+        }
+        let mut text = vec![0; bytes as usize];
+        file.read_exact_at(&mut text, 0)?;
+        let text =
+            String::from_utf8(text).map_err(|_| Error::invalid(format!("{} is not text", path.display())))?;
+        let options = Options::from_toml(&text)
+            .map_err(|e| Error::new(e.kind(), format!("{}: {}", path.display(), e.message())))?;
+        Ok(Options { env, ..options })
+    }
+
+    /// Options from TOML text. See [`Options::load`].
+    pub fn from_toml(text: &str) -> Result<Options> {
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+            let before = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            Error::invalid(format!("line {line}: {}", e.message()))
+        })?;
+        let mut options = Options::new();
+        for (name, value) in &table {
+            match (name.as_str(), value) {
+                ("database", toml::Value::Table(rows)) => {
+                    read_options("[database]", DATABASE, &mut options, rows)?;
+                }
+                ("family", toml::Value::Table(families)) => {
+                    for (name, value) in families {
+                        let family = parse_family(name, value)?;
+                        options.families.insert(name.clone(), family);
+                    }
+                }
+                (other, _) => return Err(unknown_option("", other, &["database", "family"])),
+            }
+        }
+        options.default_family = options.families.remove("default");
+        Ok(options)
+    }
+
+    /// The options as TOML, every one with what it trades.
+    pub fn to_toml(&self) -> String {
+        let mut out = String::from(
+            "# Options of a Perigee database. What is left out has its default.\n\n[database]\n",
+        );
+        write_options(&mut out, DATABASE, self);
+        let default = self.default_family.iter().map(|o| ("default", o));
+        for (name, options) in default.chain(self.families.iter().map(|(name, o)| (&name[..], o))) {
+            let _ = write!(out, "\n[family.{}]\n", toml_key(name));
+            write_options(&mut out, FAMILY, options);
+        }
+        out
+    }
+
+    /// Writes [`Options::to_toml`] to a file, in place of what was there, durably.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (dir, name) = split_path(path.as_ref())?;
+        let dir = self.env.fs.open_dir(dir, DirOpenMode::Existing)?;
+        let new = format!("{name}.tmp");
+        if dir.file_len(&new)?.is_some() {
+            dir.remove(&new)?;
+        }
+        let file = dir.create(&new)?;
+        file.append(&[self.to_toml().as_bytes()])?;
+        file.sync()?;
+        dir.rename(&new, &name)?;
+        dir.sync()
+    }
+}
+
+/// Directory and name of a file.
+fn split_path(path: &Path) -> Result<(&Path, String)> {
+    let name = path.file_name().and_then(|n| n.to_str());
+    let name = name.ok_or_else(|| Error::invalid(format!("{} is no name of a file", path.display())))?;
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((dir, name.to_owned()))
+}
+
+fn parse_family(name: &str, value: &toml::Value) -> Result<FamilyOptions> {
+    let place = format!("[family.{}]", toml_key(name));
+    let toml::Value::Table(rows) = value else {
+        return Err(Error::invalid(format!("{place} is a table of options, written as {place}")));
+    };
+    let mut options = FamilyOptions::new();
+    read_options(&place, FAMILY, &mut options, rows)?;
+    let checked = translate::family_settings(&options).check();
+    checked.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &place))?;
+    Ok(options)
+}
+
+/// A name as a key of TOML.
+fn toml_key(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    option_table::toml_string(name)
+}
+
+fn read_options<T>(place: &str, rows: &[Row<T>], into: &mut T, from: &toml::Table) -> Result<()> {
+    for (name, value) in from {
+        let Some(row) = rows.iter().find(|r| r.name == name) else {
+            let known: Vec<&str> = rows.iter().map(|r| r.name).collect();
+            return Err(unknown_option(place, name, &known));
+        };
+        let scalar = match value {
+            toml::Value::String(s) => Scalar::Text(s.clone()),
+            toml::Value::Integer(n) => Scalar::Integer(*n),
+            toml::Value::Boolean(b) => Scalar::Flag(*b),
+            other => Scalar::Text(other.type_str().to_owned()),
+        };
+        (row.set)(into, &scalar).map_err(|why| Error::invalid(format!("{place}: {name}: {why}")))?;
+    }
+    Ok(())
+}
+
+fn write_options<T>(out: &mut String, rows: &[Row<T>], from: &T) {
+    for row in rows {
+        let _ = write!(out, "# {}\n{} = {}\n", row.trades, row.name, (row.get)(from));
+    }
+}
+
+fn unknown_option(place: &str, name: &str, known: &[&str]) -> Error {
+    let nearest =
+        known.iter().min_by_key(|k| edit_distance(name, k)).filter(|k| edit_distance(name, k) <= 2 + k.len() / 4);
+    let hint = match nearest {
+        Some(nearest) => format!("did you mean {nearest:?}?"),
+        None => format!("known are {}", known.join(", ")),
+    };
+    let gap = if place.is_empty() { "" } else { " " };
+    Error::invalid(format!("{place}{gap}unknown option {name:?}: {hint}"))
+}
+
+/// How many letters to insert, remove or replace to make one of the other.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Compression, Durability};
+    use perigee_env::fs::memory::SimDisk;
+    use std::time::Duration;
+
+    #[test]
+    fn saved_options_load_unchanged() {
+        let env = Env { fs: SimDisk::new(1), ..Env::real() };
+        env.fs.open_dir(Path::new("/etc"), DirOpenMode::CreateIfMissing).unwrap();
+        let options = Options::in_env(env.clone())
+            .durability(Durability::Interval(Duration::from_millis(250)))
+            .background_rate(Some(50 << 20))
+            .default_family(FamilyOptions::new().compression(Compression::Lz4Fast(9)).value_threshold(1000))
+            .family("odd \"name\" \u{1}é", FamilyOptions::new().filter_bits(0));
+        for _ in 0..2 {
+            options.save("/etc/perigee.toml").unwrap();
+        }
+        let back = Options::load_in(env.clone(), "/etc/perigee.toml").unwrap();
+        assert_eq!(back.to_toml(), options.to_toml());
+        assert_eq!(back.families, options.families);
+        assert_eq!(back.default_family, options.default_family);
+        assert!(Options::load_in(env, "/etc/other.toml").is_err());
+        assert_eq!(Options::from_toml("").unwrap().to_toml(), Options::new().to_toml());
+    }
+
+    #[test]
+    fn damaged_options_text_never_panics() {
+        let good = Options::new().family("x", FamilyOptions::new()).to_toml();
+        let bytes = good.as_bytes();
+        let mut tried = 0;
+        for at in 0..bytes.len() {
+            for with in [&b""[..], b"\"", b"[", b"=", b"-1", b"9999999999999999999", b"\xff", b"\0"] {
+                let bad = [&bytes[..at], with, &bytes[at + 1..]].concat();
+                if let Ok(text) = std::str::from_utf8(&bad) {
+                    tried += usize::from(Options::from_toml(text).is_err());
+                }
+            }
+        }
+        assert!(tried > 1000, "{tried} of them were refused");
+    }
+
+    #[test]
+    fn options_errors_name_the_fix() {
+        for (text, said) in [
+            ("[databse]\n", "unknown option \"databse\": did you mean \"database\"?"),
+            ("[database]\nblock_cache = \"1 GiB\"", "did you mean"),
+            ("[database]\nzzz = 1", "known are create_if_missing,"),
+            ("[family.x]\nblock_bytes = \"1 B\"", "[family.x]: the option block_bytes is out of range"),
+            ("[family.x]\nblock_bytes = \"many\"", "\"many\" is not a size"),
+            ("[family.x]\ncompression = \"zip\"", "\"zip\" is not one of"),
+            ("[family.x]\ncompression = \"zstd 40\"", "out of range"),
+            ("[family.x]\norder = \"alphabetic\"", "is not one of \"bytes\""),
+            ("[family.x]\norder = \"user:mine\"", "register_comparator"),
+            ("[family.x]\nlevel_ratio = [1]", "level_ratio"),
+            ("[database]\ndurability = \"interval\"", "interval 100 ms"),
+            ("family = 3", "unknown option \"family\""),
+            ("[family]\nx = 3", "[family.x] is a table"),
+            ("[database]\nverify_outputs = maybe", "line 2"),
+        ] {
+            let e = Options::from_toml(text).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{text}");
+            assert!(e.to_string().contains(said), "{text}: {e}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Job control as users see it: ranges, purge, pause, cancel, rate, waiting.
+#![allow(clippy::unwrap_used)]
+
+use perigee::env::Env;
+use perigee::env::fs::memory::SimDisk;
+use perigee::env::sim::SimWorld;
+use perigee::env::spawn::Join;
+use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn small() -> FamilyOptions {
+    FamilyOptions::new()
+        .memtable_bytes(16 << 10)
+        .block_bytes(512)
+        .target_file_bytes(8 << 10)
+        .level1_bytes(32 << 10)
+        .value_threshold(2000)
+        .compression(Compression::None)
+}
+
+fn open() -> Db {
+    open_in(Env { fs: SimDisk::new(1), ..Env::real() })
+}
+
+fn open_in(env: Env) -> Db {
+    Db::open("/db", Options::in_env(env).default_family(small())).unwrap()
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key{i:05}").into_bytes()
+}
+
+fn fill(db: &Db, keys: std::ops::Range<u32>, value: usize) {
+    for i in keys {
+        db.put(key(i), vec![i as u8; value]).unwrap();
+    }
+}
+
+/// Tombstones in the tables that hold keys of the range.
+fn tombstones(db: &Db, from: &[u8], to: &[u8]) -> u64 {
+    let overlaps = |f: &&perigee::FileStats| f.first_key.as_slice() <= to && f.last_key.as_slice() >= from;
+    db.files().iter().filter(overlaps).map(|f| f.tombstones).sum()
+}
+
+#[test]
+fn compact_range_leaves_other_keys_untouched() {
+    let db = open();
+    fill(&db, 0..2000, 100);
+    db.compact().unwrap();
+    // By themselves they would go as well.
+    db.cancel_background_work().unwrap();
+    for i in 500..600 {
+        db.delete(key(i)).unwrap();
+    }
+    db.flush().unwrap();
+    let before: Vec<String> = db.files().into_iter().map(|f| f.file).collect();
+    assert_eq!(tombstones(&db, &key(500), &key(599)), 100);
+    db.resume_background_work().unwrap();
+    db.compact_range(key(500)..key(600)).unwrap();
+    assert_eq!(tombstones(&db, &key(500), &key(599)), 0);
+    let after: Vec<String> = db.files().into_iter().map(|f| f.file).collect();
+    let kept = before.iter().filter(|f| after.contains(f)).count();
+    assert!(kept * 2 > before.len(), "{kept} of {} files were left alone", before.len());
+    assert_eq!(db.iter().unwrap().count(), 1900);
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 1900);
+    db.compact_range("x".."y").unwrap();
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+/// Older runs reach out of the range: what is in them must move along, or an old version comes back.
+#[test]
+fn compact_range_moves_older_versions_along() {
+    let db = open();
+    for round in 0..3 {
+        fill(&db, 0..40, 30 + round);
+        db.flush().unwrap();
+    }
+    db.compact_range(key(5)..=key(5)).unwrap();
+    for i in 0..40 {
+        assert_eq!(db.get(key(i)).unwrap().unwrap().len(), 32);
+    }
+}
+
+#[test]
+fn purge_reclaims_all_garbage() {
+    let db = open();
+    fill(&db, 0..60, 3000);
+    db.flush().unwrap();
+    for i in 0..3 {
+        db.delete(key(i)).unwrap();
+    }
+    db.purge().unwrap();
+    let f = &db.stats().families[0];
+    assert_eq!(f.levels.iter().map(|l| l.tombstones).sum::<u64>(), 0);
+    let (files, bytes, live) = f.vlogs;
+    assert_eq!(bytes - live, 72 * files as u64, "only headers are left beside what is referenced");
+    assert_eq!(db.iter().unwrap().count(), 57);
+}
+
+#[test]
+fn paused_background_work_reports_busy() {
+    let db = open();
+    fill(&db, 0..50, 100);
+    let outer = db.pause_background_work().unwrap();
+    let inner = db.pause_background_work().unwrap();
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.compact().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.wait_idle().unwrap_err().kind(), ErrorKind::Busy);
+    inner.resume();
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Busy, "the outer pause still holds");
+    let refused = (0..).find_map(|i| db.put(key(i), vec![1; 1000]).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    assert!(refused.is_retryable() && refused.message().contains("paused"), "{refused}");
+    assert_eq!(db.stats().counters.iter().find(|(n, _)| *n == "flushes").unwrap().1, 0);
+    drop(outer);
+    db.put("after", "resume").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+}
+
+#[test]
+fn cancelled_compactions_wait_for_resume() {
+    let db = open();
+    db.cancel_background_work().unwrap();
+    assert_eq!(db.compact().unwrap_err().kind(), ErrorKind::Busy);
+    for _ in 0..6 {
+        fill(&db, 0..50, 50);
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().families[0].levels[0].runs, 6, "nothing was merged");
+    assert_eq!(db.wait_idle().unwrap_err().kind(), ErrorKind::Busy);
+    db.resume_background_work().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(db.stats().families[0].levels[0].runs, 0);
+}
+
+/// What a manual compaction answers, once it has.
+type SharedResult = Arc<Mutex<Option<perigee::Result<()>>>>;
+
+/// A database with a merge to do, and a manual compaction that will never get its first bytes of the background rate. In a
+/// simulated world time passes only while every thread waits: after the sleep that is where the compaction is.
+fn with_a_throttled_compaction(env: &Env) -> (Db, Box<dyn Join>, SharedResult) {
+    let db = open_in(env.clone());
+    db.cancel_background_work().unwrap();
+    // Twice: what overlaps cannot just be moved, which takes no time at any rate.
+    fill(&db, 0..1000, 100);
+    fill(&db, 0..1000, 100);
+    db.flush().unwrap();
+    // One byte per second.
+    db.set_background_rate(Some(1));
+    db.resume_background_work().unwrap();
+    let answer = SharedResult::default();
+    let manual = {
+        let (db, answer) = (db.clone(), Arc::clone(&answer));
+        move || *answer.lock().unwrap() = Some(db.compact())
+    };
+    let manual = env.spawn.spawn("manual", Box::new(manual)).unwrap();
+    env.clock.sleep_us(1_000_000);
+    assert!(answer.lock().unwrap().is_none());
+    (db, manual, answer)
+}
+
+#[test]
+fn cancelled_compaction_loses_nothing() {
+    SimWorld::new(1).run(SimDisk::new(1), |env| {
+        let (db, manual, answer) = with_a_throttled_compaction(&env);
+        let running = db.stats().running_jobs;
+        assert_eq!(running.len(), 1);
+        let job = &running[0];
+        assert_eq!((job.kind, job.family.as_str()), ("compaction", "default"));
+        assert!(job.to > 0 && job.bytes > 0 && job.bytes_done <= job.bytes);
+        assert!(!db.wait_idle_for(Duration::from_millis(1)).unwrap());
+        db.cancel_background_work().unwrap();
+        assert!(db.stats().running_jobs.is_empty());
+        manual.join().unwrap();
+        let answer = answer.lock().unwrap().take().unwrap();
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(db.background_rate(), Some(1));
+        db.set_background_rate(None);
+        db.resume_background_work().unwrap();
+        db.compact().unwrap();
+        assert_eq!(db.iter().unwrap().count(), 1000);
+        db.close().unwrap();
+    });
+}
+
+#[test]
+fn close_does_not_wait_for_a_throttled_compaction() {
+    SimWorld::new(2).run(SimDisk::new(2), |env| {
+        let (db, manual, answer) = with_a_throttled_compaction(&env);
+        let (paused, began) = (db.clone(), env.clock.monotonic_us());
+        db.close().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the compaction would take days");
+        manual.join().unwrap();
+        assert!(answer.lock().unwrap().take().unwrap().is_err(), "it was not over");
+        assert_eq!(paused.pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
+    });
+}

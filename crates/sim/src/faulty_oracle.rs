@@ -1,0 +1,109 @@
+//! A toy database with deliberate mistakes, to prove that the checkers can fail: the oracle itself behind a
+//! twist. Without a mistake it must pass everything.
+
+use crate::history::{CursorMove, Op};
+use crate::oracle::{Oracle, Outcome, Target};
+
+/// What the toy does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Nothing.
+    None,
+    /// The last element of a batch is lost.
+    HalfBatch,
+    /// Snapshots see the present.
+    NoSnapshots,
+    /// The last write before a reopen is lost.
+    ForgetAtReopen,
+    /// A cursor that turns round skips an entry.
+    SkipOnTurn,
+    /// `seek_for_prev` does what `seek` does.
+    SeekForPrevIsSeek,
+    /// A dropped family keeps its contents.
+    DroppedFamilyKeepsContents,
+    /// Deletes do nothing when a snapshot is open.
+    LostDelete,
+    /// Iterators give the last entry of the range twice when taken from the back.
+    BackTwice,
+}
+
+/// All mistakes.
+pub const MISTAKES: &[Mistake] = &[
+    Mistake::HalfBatch,
+    Mistake::NoSnapshots,
+    Mistake::ForgetAtReopen,
+    Mistake::SkipOnTurn,
+    Mistake::SeekForPrevIsSeek,
+    Mistake::DroppedFamilyKeepsContents,
+    Mistake::LostDelete,
+    Mistake::BackTwice,
+];
+
+/// The toy.
+pub struct FaultyOracle {
+    inner: Oracle,
+    before_last_write: Option<Oracle>,
+    mistake: Mistake,
+    forward: bool,
+    snapshot_open: bool,
+}
+
+impl FaultyOracle {
+    /// A toy that makes one mistake.
+    pub fn new(mistake: Mistake) -> Self {
+        let inner = Oracle::default();
+        FaultyOracle { inner, before_last_write: None, mistake, forward: true, snapshot_open: false }
+    }
+
+    fn changes_direction(&mut self, to: &CursorMove) -> bool {
+        let forward = !matches!(to, CursorMove::Prev);
+        let turned = matches!(to, CursorMove::Next | CursorMove::Prev) && forward != self.forward;
+        self.forward = forward;
+        turned
+    }
+}
+
+impl Target for FaultyOracle {
+    fn perform(&mut self, op: &Op) -> Outcome {
+        let mut op = op.clone();
+        match (&mut op, self.mistake) {
+            (Op::Write { writes, .. }, Mistake::HalfBatch) if writes.len() > 1 => {
+                writes.pop();
+            }
+            (Op::Get { snapshot, .. } | Op::Scan { snapshot, .. }, Mistake::NoSnapshots) => *snapshot = None,
+            (Op::Write { .. }, Mistake::ForgetAtReopen) => self.before_last_write = Some(self.inner.clone()),
+            (Op::Reopen, Mistake::ForgetAtReopen) => {
+                self.inner = self.before_last_write.take().unwrap_or_else(|| self.inner.clone());
+            }
+            (Op::Drop { .. }, Mistake::DroppedFamilyKeepsContents) => return Outcome::Done,
+            (Op::TakeSnapshot { .. }, Mistake::LostDelete) => self.snapshot_open = true,
+            (Op::Write { writes, .. }, Mistake::LostDelete) if self.snapshot_open => {
+                writes.retain(|w| w.value.is_some());
+            }
+            (Op::MoveCursor { to, .. }, Mistake::SkipOnTurn) => {
+                let to = to.clone();
+                if self.changes_direction(&to) {
+                    self.inner.perform(&op);
+                }
+            }
+            (Op::MoveCursor { to, .. }, Mistake::SeekForPrevIsSeek) => {
+                if let CursorMove::SeekForPrev(key) = to {
+                    *to = CursorMove::Seek(key.clone());
+                }
+            }
+            _ => {}
+        }
+        let mut outcome = self.inner.perform(&op);
+        if let (Outcome::Time(now, _), Op::AdvanceDays { days }) = (&mut outcome, &op) {
+            *now += days * crate::oracle::DAY_MS;
+            self.inner.set_now(*now);
+        }
+        if let (Outcome::Entries(entries), Mistake::BackTwice) = (&mut outcome, self.mistake) {
+            entries.extend(entries.last().cloned());
+        }
+        match outcome {
+            Outcome::Either(outcome, _) => *outcome,
+            outcome => outcome,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What lives of one database remember of each other, beside the ledger: a consumer of its changes, moments with their contents,
+//! snapshots with a name. Each life begins with a look at all of them.
+
+use crate::feed_consumer::FeedConsumer;
+use crate::ledger::{Contents, compare_families};
+use crate::rng::{Rng, mix};
+use crate::settings::Settings;
+use perigee::{Db, ErrorKind, Snapshot};
+use std::collections::BTreeMap;
+
+/// Families that are never cleared, cloned or dropped once they are there.
+const STEADY_FAMILIES: [&str; 3] = ["default", "a", "b"];
+/// Most moments, and most names.
+const HISTORY_POINTS_MAX: usize = 6;
+
+/// What is remembered.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryChecker {
+    feed_consumer: FeedConsumer,
+    /// Numbers, and what the database held then.
+    contents_by_seq: BTreeMap<u64, Contents>,
+    /// Names, and the numbers they stand for.
+    named_snapshots: BTreeMap<String, u64>,
+    /// A name that a crash may have kept from being made, or from being dropped.
+    uncertain_name: Option<String>,
+    check_count: u64,
+}
+
+impl HistoryChecker {
+    /// Looks at a database that nobody writes to, whose contents are `found`. After an error what it knew is still true.
+    pub fn check_all(&mut self, db: &Db, found: &Contents, settings: &Settings, seed: u64) -> Result<(), String> {
+        self.check_count += 1;
+        let mut rng = Rng::new(mix(seed, self.check_count));
+        self.check_change_feed(db, found, settings)?;
+        self.check_past_reads(db, settings)?;
+        self.check_named_snapshots(db)?;
+        let seq = db.latest_seq();
+        self.contents_by_seq.insert(seq, found.clone());
+        while self.contents_by_seq.len() > HISTORY_POINTS_MAX {
+            let named: Vec<u64> = self.named_snapshots.values().copied().collect();
+            let Some(old) = self.contents_by_seq.keys().copied().find(|seq| !named.contains(seq)) else { break };
+            self.contents_by_seq.remove(&old);
+        }
+        match rng.below(4) {
+            0 if self.named_snapshots.len() < HISTORY_POINTS_MAX / 2 => self.create_named_snapshot(db, seq),
+            1 if !self.named_snapshots.is_empty() => self.drop_named_snapshot(db),
+            _ => Ok(()),
+        }
+    }
+
+    /// The consumer hears what is durable by now, while others write.
+    pub fn poll_changes(&mut self, db: &Db, settings: &Settings) -> Result<(), String> {
+        self.feed_consumer.consume(db, settings)
+    }
+
+    /// The consumer goes on where it was, and has what the database has.
+    fn check_change_feed(&mut self, db: &Db, found: &Contents, settings: &Settings) -> Result<(), String> {
+        if self.feed_consumer.position() > db.latest_seq() {
+            let (told, there) = (self.feed_consumer.position(), db.latest_seq());
+            return Err(format!("the feed told operation {told}, and the database ends with {there}"));
+        }
+        self.feed_consumer.consume(db, settings)?;
+        if self.feed_consumer.position() != db.latest_seq() {
+            let (told, there) = (self.feed_consumer.position(), db.latest_seq());
+            return Err(format!("the feed ends with {told}, the database with {there}"));
+        }
+        let told = self.feed_consumer.contents(0);
+        if told.keys().ne(found.keys()) {
+            let (told, found): (Vec<_>, Vec<_>) = (told.keys().collect(), found.keys().collect());
+            return Err(format!("families as told {told:?}, as found {found:?}"));
+        }
+        told.iter().try_for_each(|(name, map)| {
+            compare_families(name, &found[name], map).map_err(|e| format!("what the feed told: {e}"))
+        })
+    }
+
+    fn check_past_reads(&self, db: &Db, settings: &Settings) -> Result<(), String> {
+        for (seq, then) in &self.contents_by_seq {
+            match db.snapshot_at(*seq) {
+                Ok(snapshot) => check_snapshot(db, &snapshot, then)?,
+                Err(e) if e.kind() == ErrorKind::NotFound && *seq < db.oldest_readable_seq() => {
+                    if settings.retains_history() {
+                        return Err(format!("all history was to be kept: {e}"));
+                    }
+                }
+                Err(e) => return Err(format!("the past at {seq}: {e}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_named_snapshots(&mut self, db: &Db) -> Result<(), String> {
+        let there: BTreeMap<String, u64> = db.named_snapshots().into_iter().collect();
+        if let Some(name) = self.uncertain_name.take() {
+            match there.get(&name) {
+                Some(seq) => drop(self.named_snapshots.insert(name, *seq)),
+                None => drop(self.named_snapshots.remove(&name)),
+            }
+        }
+        if there != self.named_snapshots {
+            return Err(format!("snapshots with a name: {there:?}, and there were {:?}", self.named_snapshots));
+        }
+        for (name, seq) in &self.named_snapshots {
+            let snapshot = db.named_snapshot(name).map_err(|e| format!("snapshot {name}: {e}"))?;
+            let then = self.contents_by_seq.get(seq).ok_or(format!("{name} stands for {seq}, where nobody was"))?;
+            check_snapshot(db, &snapshot, then).map_err(|e| format!("snapshot {name}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn create_named_snapshot(&mut self, db: &Db, seq: u64) -> Result<(), String> {
+        let name = format!("look {}", self.check_count);
+        self.uncertain_name = Some(name.clone());
+        let made = db.create_snapshot(&name).map_err(|e| format!("create_snapshot: {e}"))?;
+        self.uncertain_name = None;
+        self.named_snapshots.insert(name, made);
+        if made == seq { Ok(()) } else { Err(format!("a snapshot of {seq} has number {made}")) }
+    }
+
+    fn drop_named_snapshot(&mut self, db: &Db) -> Result<(), String> {
+        let Some(name) = self.named_snapshots.keys().next().cloned() else { return Ok(()) };
+        self.uncertain_name = Some(name.clone());
+        db.drop_snapshot(&name).map_err(|e| format!("drop_snapshot: {e}"))?;
+        self.uncertain_name = None;
+        self.named_snapshots.remove(&name);
+        Ok(())
+    }
+}
+
+/// A snapshot shows what was there then.
+fn check_snapshot(db: &Db, snapshot: &Snapshot, then: &Contents) -> Result<(), String> {
+    let said = |e: perigee::Error| format!("reading at {}: {e}", snapshot.sequence());
+    for name in STEADY_FAMILIES {
+        let Ok(family) = db.family(name) else { continue };
+        let mut map = BTreeMap::new();
+        for entry in snapshot.iter(&family).map_err(said)? {
+            let (key, value) = entry.map_err(said)?;
+            map.insert(key.to_vec(), value.to_vec());
+        }
+        let nothing = BTreeMap::new();
+        compare_families(name, then.get(name).unwrap_or(&nothing), &map)
+            .map_err(|e| format!("the past at {}: {e}", snapshot.sequence()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Carries a plan out.
+
+use super::plan::{CompactionPlan, CompactionReason};
+use crate::rewrite::{CreatedFiles, RewriteInput, RewriteOutput, RewriteContext, run_rewrite};
+use crate::scan::{MergeCursor, RunCursor, SourceCursor};
+use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
+use perigee_base::io_stats::IoActivity;
+use perigee_base::{Error, FileId, LevelNo, Result, RunId};
+use perigee_file::RangeTombstones;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Merges the plan's inputs. Files are synced, the directory is not.
+pub fn run_compaction(plan: &CompactionPlan, setting: RewriteContext<'_>, created: &mut CreatedFiles) -> Result<(VersionEdit, RewriteOutput)> {
+    let version = setting.version;
+    let inputs = collect_inputs(plan, version)?;
+    let removed = plan.inputs.clone();
+    if plan.reason == CompactionReason::RangeDeleted {
+        return Ok((VersionEdit { removed, ..VersionEdit::default() }, RewriteOutput::default()));
+    }
+    if plan.trivial_move {
+        let added = inputs.iter().flat_map(|r| &r.tables).map(|t| added_table(plan, t.meta.clone())).collect();
+        return Ok((VersionEdit { added, removed, ..VersionEdit::default() }, RewriteOutput::default()));
+    }
+    let bottom = is_bottommost(plan, version, &inputs);
+    let order = version.comparator;
+    let of = |r: &Arc<Run>| r.tables.iter().map(|t| Arc::clone(t.reader.range_tombstones())).collect::<Vec<_>>();
+    let ranges = inputs.iter().flat_map(of).fold(RangeTombstones::default(), |all, r| all.merge(order, &r));
+    let sources = inputs
+        .into_iter()
+        .map(|r| SourceCursor::Run(RunCursor::new(r, order, false).with_cause(IoActivity::Compaction)))
+        .collect();
+    let source = MergeCursor::new(order, sources);
+    let relocate = plan.relocate_vlogs.clone();
+    let target_bytes = plan.table_bytes.unwrap_or(setting.target_bytes);
+    let setting = RewriteContext { target_bytes, cuts: plan.cuts.clone(), ..setting };
+    // Who asks for it wants everything written as the settings are now.
+    let whole = plan.reason != CompactionReason::Manual;
+    let input =
+        RewriteInput { source, range_tombstones: ranges, bottommost: bottom, relocate_vlogs: relocate, zero_seqs: false, pass_through_blocks: whole, rolled_back: Arc::default() };
+    let output = run_rewrite(input, setting, created)?;
+    let edit = VersionEdit {
+        added: output.tables.iter().map(|meta| added_table(plan, meta.clone())).collect(),
+        removed,
+        vlogs_added: output.vlogs.clone(),
+        ..VersionEdit::default()
+    };
+    Ok((edit, output))
+}
+
+fn added_table(plan: &CompactionPlan, meta: crate::TableMeta) -> AddedTable {
+    AddedTable { level: plan.target_level, run: RunId(0), meta }
+}
+
+/// The inputs as runs: the planned tables of each run of the version.
+fn collect_inputs(plan: &CompactionPlan, version: &Version) -> Result<Vec<Arc<Run>>> {
+    let wanted: HashSet<(LevelNo, FileId)> = plan.inputs.iter().copied().collect();
+    let mut found = 0;
+    let mut runs = Vec::new();
+    for (level, of_level) in version.levels.iter().enumerate() {
+        for run in of_level {
+            let in_plan = |t: &&Arc<Table>| wanted.contains(&(LevelNo(level as u8), t.meta.id));
+            let tables: Vec<_> = run.tables.iter().filter(in_plan).cloned().collect();
+            found += tables.len();
+            if !tables.is_empty() {
+                runs.push(Arc::new(Run::new(run.id, tables, version.comparator)));
+            }
+        }
+    }
+    if found != plan.inputs.len() {
+        return Err(Error::internal(format!("a plan names {} tables, {found} exist", plan.inputs.len())));
+    }
+    Ok(runs)
+}
+
+/// Whether no table that is not an input, in the target level or deeper, could hold an older version of an input's key.
+fn is_bottommost(plan: &CompactionPlan, version: &Version, inputs: &[Arc<Run>]) -> bool {
+    let order = version.comparator;
+    let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
+    let tables = || inputs.iter().flat_map(|r| &r.tables);
+    !version
+        .tables()
+        .filter(|(level, _, t)| *level >= plan.target_level && !named.contains(&t.meta.id))
+        .any(|(_, _, other)| tables().any(|t| other.meta.summary.overlaps(order, &t.meta.summary)))
+}

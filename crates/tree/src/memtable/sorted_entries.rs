@@ -1,0 +1,339 @@
+//! Order made after the fact: entries sorted by key prefix, as immutable runs. Pure functions; who wants order, and when,
+//! is not known here.
+//!
+//! ```text
+//! item, 128 bits:   key prefix 64 | unused 32 | inverted entry number 32
+//! ```
+//! The prefix is the eight bytes of a key behind what all keys have in common, as a number that is never smaller for a
+//! later key ([`Prefix`]). Equal prefixes are told apart by the whole keys; of one key the newest version comes first, which
+//! is the one with the largest number. So entry order is the order of items, but for keys that share a prefix.
+//!
+//! Invariant: the runs of a [`Sorted`] hold every entry below `upto` exactly once.
+
+use perigee_base::KeyComparator;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A key's prefix and an entry of that key.
+pub type SortItem = u128;
+
+/// Up to so many keys of one prefix are compared with each other; more are sorted by their next bytes.
+const COMPARE_SORT_MAX: usize = 24;
+/// So often by their next bytes, then compared.
+const PREFIX_DEPTH_MAX: usize = 16;
+/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long as they, to the next power
+/// of two: an entry is moved a logarithmic number of times, and a scan meets a logarithmic number of runs.
+const SHORT_RUN_ITEMS: usize = 64;
+/// Longer runs are left alone: no reader waits for more than this to be merged.
+const MERGE_ITEMS_MAX: usize = 128 << 10;
+
+/// Where keys are found by the number of an entry.
+pub trait EntryKeys {
+    /// The key of an entry.
+    fn key(&self, entry: u32) -> &[u8];
+}
+
+/// How keys become numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixEncoding {
+    /// The order of keys; one in which only identical bytes are the same key.
+    pub comparator: KeyComparator,
+    /// Bytes that all keys have in common.
+    pub common_len: usize,
+}
+
+impl PrefixEncoding {
+    /// Whether common bytes may be skipped: bytes are compared from the first on.
+    pub fn can_skip_common(order: KeyComparator) -> bool {
+        matches!(order, KeyComparator::Bytes | KeyComparator::Reverse)
+    }
+
+    /// The number of a key; of two keys, the later one's is not smaller.
+    #[inline]
+    pub fn encode(self, key: &[u8]) -> u64 {
+        match self.comparator {
+            KeyComparator::Reverse => !bytes_at(key, self.common_len),
+            KeyComparator::U64 | KeyComparator::I64 => match <[u8; 8]>::try_from(key) {
+                Ok(n) if self.comparator == KeyComparator::U64 => u64::from_le_bytes(n),
+                Ok(n) => u64::from_le_bytes(n) ^ 1 << 63,
+                Err(_) if key.len() < 8 => 0,
+                Err(_) => u64::MAX,
+            },
+            _ => bytes_at(key, self.common_len),
+        }
+    }
+    fn make_item(self, key: &[u8], entry: u32) -> SortItem {
+        SortItem::from(self.encode(key)) << 64 | SortItem::from(!entry)
+    }
+}
+
+/// Eight bytes from `at` on, as a number; those behind the end are zero.
+#[inline]
+fn bytes_at(key: &[u8], at: usize) -> u64 {
+    if let Some(whole) = key.get(at..at + 8) {
+        return u64::from_be_bytes(whole.try_into().expect("eight bytes"));
+    }
+    let mut eight = [0; 8];
+    let rest = key.get(at..).unwrap_or_default();
+    eight[..rest.len()].copy_from_slice(rest);
+    u64::from_be_bytes(eight)
+}
+
+/// The entry of an item.
+#[inline]
+pub fn item_entry(item: SortItem) -> u32 {
+    !(item as u32)
+}
+#[inline]
+fn item_prefix(item: SortItem) -> u64 {
+    (item >> 64) as u64
+}
+
+/// Two items in entry order.
+#[inline]
+pub fn cmp_items(order: KeyComparator, keys: &impl EntryKeys, a: SortItem, b: SortItem) -> Ordering {
+    let by_key = || order.cmp(keys.key(item_entry(a)), keys.key(item_entry(b)));
+    item_prefix(a).cmp(&item_prefix(b)).then_with(by_key).then(item_entry(b).cmp(&item_entry(a)))
+}
+
+/// Entries `from..to` in entry order.
+pub fn sort_entries(from: u32, to: u32, by: PrefixEncoding, keys: &impl EntryKeys) -> Vec<SortItem> {
+    let mut items: Vec<SortItem> = (from..to).map(|e| by.make_item(keys.key(e), e)).collect();
+    items.sort_unstable();
+    sort_equal_prefixes(&mut items, by, 0, keys);
+    items
+}
+
+/// Brings items of one prefix, which lie together, into order.
+fn sort_equal_prefixes(items: &mut [SortItem], by: PrefixEncoding, depth: usize, keys: &impl EntryKeys) {
+    let mut start = 0;
+    while start < items.len() {
+        let of = item_prefix(items[start]);
+        let len = items[start..].iter().take_while(|i| item_prefix(**i) == of).count();
+        if len > 1 {
+            sort_one_prefix(&mut items[start..start + len], by, depth, keys);
+        }
+        start += len;
+    }
+}
+
+/// The same for items of which all have the same prefix.
+fn sort_one_prefix(items: &mut [SortItem], by: PrefixEncoding, depth: usize, keys: &impl EntryKeys) {
+    let compared = items.len() <= COMPARE_SORT_MAX || depth == PREFIX_DEPTH_MAX || !PrefixEncoding::can_skip_common(by.comparator);
+    let common = if compared { 0 } else { common_prefix_len(items, keys) };
+    // With less in common than the prefix covers, a key ended in it.
+    if compared || common < by.common_len + 8 {
+        return items.sort_unstable_by(|a, b| cmp_items(by.comparator, keys, *a, *b));
+    }
+    if items.iter().all(|i| keys.key(item_entry(*i)).len() == common) {
+        // Versions of one key, which lie in order.
+        return;
+    }
+    let of = items[0] >> 64 << 64;
+    let next = PrefixEncoding { common_len: common, ..by };
+    let mut finer: Vec<SortItem> = items.iter().map(|i| next.make_item(keys.key(item_entry(*i)), item_entry(*i))).collect();
+    finer.sort_unstable();
+    sort_equal_prefixes(&mut finer, next, depth + 1, keys);
+    items.iter_mut().zip(finer).for_each(|(i, f)| *i = of | SortItem::from(f as u32));
+}
+
+/// How many bytes the keys have in common.
+fn common_prefix_len(items: &[SortItem], keys: &impl EntryKeys) -> usize {
+    let first = keys.key(item_entry(items[0]));
+    items.iter().fold(first.len(), |n, i| shared_prefix_len(&first[..n], keys.key(item_entry(*i))))
+}
+
+/// How many bytes two keys begin with alike.
+pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Two runs as one.
+fn merge_items(mut a: &[SortItem], mut b: &[SortItem], order: KeyComparator, keys: &impl EntryKeys) -> Vec<SortItem> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    // Few into many: what lies between two of the few is moved at once.
+    let few = a.len() / 8 > b.len();
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        if few {
+            let before = gallop(a, |i| cmp_items(order, keys, *i, *y).is_lt());
+            out.extend_from_slice(&a[..before]);
+            out.push(*y);
+            (a, b) = (&a[before..], &b[1..]);
+        } else if cmp_items(order, keys, *x, *y).is_lt() {
+            out.push(*x);
+            a = &a[1..];
+        } else {
+            out.push(*y);
+            b = &b[1..];
+        }
+    }
+    out.extend_from_slice(a);
+    out.extend_from_slice(b);
+    out
+}
+
+/// How many items at the start pass a test that no item behind them passes; soon, if they are few.
+fn gallop(items: &[SortItem], test: impl Fn(&SortItem) -> bool) -> usize {
+    let mut step = 1;
+    while step < items.len() && test(&items[step - 1]) {
+        step *= 2;
+    }
+    let start = step / 2;
+    start + items[start..step.min(items.len())].partition_point(test)
+}
+
+/// The first entries of a memtable, in order.
+#[derive(Clone, Debug)]
+pub struct SortedEntries {
+    /// How many.
+    pub entry_count: u32,
+    /// By which prefix.
+    pub encoding: PrefixEncoding,
+    /// The runs; older ones first, which are longer.
+    pub runs: Vec<Arc<Vec<SortItem>>>,
+}
+
+impl SortedEntries {
+    /// Nothing.
+    pub fn new(order: KeyComparator) -> SortedEntries {
+        SortedEntries { entry_count: 0, encoding: PrefixEncoding { comparator: order, common_len: 0 }, runs: Vec::new() }
+    }
+
+    /// The same with all entries below `upto`; `skip`: what their keys have in common.
+    pub fn extend_to(&self, upto: u32, skip: usize, keys: &impl EntryKeys) -> SortedEntries {
+        let by = PrefixEncoding { common_len: skip, ..self.encoding };
+        let mut runs = self.runs.clone();
+        if skip != self.encoding.common_len {
+            let again = |i: &SortItem| by.make_item(keys.key(item_entry(*i)), item_entry(*i));
+            runs.iter_mut().for_each(|r| *r = Arc::new(r.iter().map(again).collect()));
+        }
+        let mut last = sort_entries(self.entry_count, upto, by, keys);
+        while let Some(before) = runs.last() {
+            if before.len().ilog2() > last.len().max(SHORT_RUN_ITEMS).ilog2() || before.len() > MERGE_ITEMS_MAX {
+                break;
+            }
+            last = merge_items(before, &last, by.comparator, keys);
+            runs.pop();
+        }
+        runs.push(Arc::new(last));
+        SortedEntries { entry_count: upto, encoding: by, runs }
+    }
+
+    /// Where in each run the first entry at or behind a place lies: `key` and, of its versions, the first for which
+    /// `behind` holds.
+    pub fn lower_bounds<'a>(
+        &'a self,
+        key: &'a [u8],
+        behind: impl Fn(u32) -> bool + Copy + 'a,
+        keys: &'a impl EntryKeys,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let order = self.encoding.comparator;
+        let of = self.target_prefix(key, keys);
+        let before = move |i: &SortItem| match order.cmp(keys.key(item_entry(*i)), key) {
+            Ordering::Less => true,
+            Ordering::Equal => !behind(item_entry(*i)),
+            Ordering::Greater => false,
+        };
+        self.runs.iter().map(move |run| match of {
+            Err(Ordering::Less) => 0,
+            Err(_) => run.len(),
+            Ok(of) => {
+                let start = run.partition_point(|i| item_prefix(*i) < of);
+                let len = gallop(&run[start..], |i| item_prefix(*i) == of);
+                start + run[start..start + len].partition_point(before)
+            }
+        })
+    }
+
+    /// The prefix of any key, or on which side of all entries it lies.
+    fn target_prefix(&self, key: &[u8], keys: &impl EntryKeys) -> Result<u64, Ordering> {
+        let skip = self.encoding.common_len;
+        let Some(any) = self.runs.first().and_then(|r| r.first()) else { return Err(Ordering::Less) };
+        let any = keys.key(item_entry(*any));
+        if skip > 0 && key.get(..skip) != Some(&any[..skip]) {
+            return Err(self.encoding.comparator.cmp(key, any));
+        }
+        Ok(self.encoding.encode(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct TestKeys(Vec<Vec<u8>>);
+    impl EntryKeys for TestKeys {
+        fn key(&self, entry: u32) -> &[u8] {
+            &self.0[entry as usize]
+        }
+    }
+
+    fn next_random(x: &mut u64) -> u64 {
+        *x ^= *x << 13;
+        *x ^= *x >> 7;
+        *x ^= *x << 17;
+        *x
+    }
+
+    /// Keys of every kind that the sorter treats in its own way.
+    fn key_sets(n: usize) -> Vec<TestKeys> {
+        let mut x = 11;
+        let mut make = |f: &dyn Fn(&mut u64, usize) -> Vec<u8>| TestKeys((0..n).map(|i| f(&mut x, i)).collect());
+        vec![
+            make(&|x, _| next_random(x).to_be_bytes().to_vec()),
+            make(&|x, _| format!("table/{:03}/row/{:012}", next_random(x) % 3, next_random(x) % 500).into_bytes()),
+            make(&|_, i| format!("{i:015}").into_bytes()),
+            make(&|_, i| format!("{:015}", 1_000_000 - i).into_bytes()),
+            make(&|x, _| vec![(next_random(x) % 2) as u8; (next_random(x) % 40) as usize]),
+            make(&|x, _| vec![0; (next_random(x) % 12) as usize]),
+            make(&|_, _| b"one and the same key, longer than a prefix".to_vec()),
+            make(&|x, _| [&[7; 200][..(next_random(x) % 200) as usize], &[(next_random(x) % 3) as u8]].concat()),
+            make(&|x, _| ((next_random(x) % 64) as i64 - 32).to_le_bytes()[..8 - (next_random(x) % 8 / 7) as usize].to_vec()),
+            make(&|x, _| [&(next_random(x) % 9).to_le_bytes()[..], &[0; 3][..(next_random(x) % 4) as usize]].concat()),
+        ]
+    }
+
+    const ORDERS: [KeyComparator; 4] = [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::U64, KeyComparator::I64];
+
+    #[test]
+    fn sorts_every_kind_of_keys_in_every_comparator() {
+        for table in key_sets(1500) {
+            let first = &table.0[0];
+            let skip = table.0.iter().fold(first.len(), |n, k| shared_prefix_len(&first[..n], k));
+            for order in ORDERS {
+                let by = PrefixEncoding { comparator: order, common_len: if PrefixEncoding::can_skip_common(order) { skip } else { 0 } };
+                let items = sort_entries(0, 1500, by, &table);
+                let got: Vec<u32> = items.iter().map(|i| item_entry(*i)).collect();
+                let mut want: Vec<u32> = (0..1500).collect();
+                want.sort_by(|a, b| order.cmp(table.key(*a), table.key(*b)).then(b.cmp(a)));
+                assert_eq!(got, want, "{order:?} {:?}", String::from_utf8_lossy(first));
+            }
+        }
+    }
+
+    #[test]
+    fn incremental_sort_keeps_each_entry_once_in_few_runs() {
+        for table in key_sets(3000) {
+            for order in ORDERS {
+                let mut sorted = SortedEntries::new(order);
+                let (mut upto, mut x, mut skip) = (0, 5, table.0[0].len());
+                while upto < 3000u32 {
+                    let to = (upto + 1 + (next_random(&mut x) % 40) as u32).min(3000);
+                    for e in upto..to {
+                        skip = shared_prefix_len(&table.0[0][..skip], table.key(e));
+                    }
+                    upto = to;
+                    sorted = sorted.extend_to(upto, if PrefixEncoding::can_skip_common(order) { skip } else { 0 }, &table);
+                    assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
+                    for r in &sorted.runs {
+                        assert!(r.windows(2).all(|w| cmp_items(order, &table, w[0], w[1]).is_lt()));
+                    }
+                }
+                let mut all: Vec<u32> =
+                    sorted.runs.iter().flat_map(|r| r.iter().map(|i| item_entry(*i))).collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..3000).collect::<Vec<u32>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Where entries go: tables and value logs, cut as told, each finished file synced and (option) read again.
+
+use super::output_verification;
+use super::deferred_sync::DeferredSync;
+use crate::version::{TableMeta, VlogMeta};
+use perigee_base::bug::{self, Bug};
+use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
+use perigee_base::entry::VlogPointer;
+use perigee_base::{EntryRef, FileId, Result};
+use perigee_env::WritableFile;
+use perigee_file::block::frame::Frame;
+use perigee_file::{TableBlock, RangeTombstones, KlogOptions, KlogWriter, TableCache, VlogWriter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A value log is cut here.
+const VLOG_BYTES_CUT: u64 = 256 << 20;
+
+/// Every file that a job has created so far, whatever became of the job.
+#[derive(Debug, Default)]
+pub struct CreatedFiles(pub Vec<FileId>);
+
+/// Writes the outputs of one job.
+pub struct OutputWriter<'a> {
+    table_cache: &'a TableCache,
+    next_file_id: &'a AtomicU64,
+    options: KlogOptions,
+    verify: bool,
+    created: &'a mut CreatedFiles,
+    klog: Option<(FileId, KlogWriter)>,
+    vlog: Option<(FileId, VlogWriter)>,
+    /// Who syncs finished files, if not this.
+    deferred_sync: Option<&'a DeferredSync>,
+    /// Range tombstones for all outputs, where the last table was cut, and how many reached over cuts.
+    ranges: RangeTombstones,
+    last_cut: KeyBoundary,
+    ranges_split: u64,
+    /// Finished tables.
+    pub tables: Vec<TableMeta>,
+    /// Finished value logs.
+    pub vlogs: Vec<VlogMeta>,
+    /// Write calls of the finished files.
+    pub write_calls: u64,
+}
+
+impl<'a> OutputWriter<'a> {
+    /// An empty sink. File ids come from `ids`.
+    pub fn new(
+        shelf: &'a TableCache,
+        ids: &'a AtomicU64,
+        options: KlogOptions,
+        verify: bool,
+        created: &'a mut CreatedFiles,
+    ) -> OutputWriter<'a> {
+        OutputWriter {
+            table_cache: shelf,
+            next_file_id: ids,
+            options,
+            verify,
+            created,
+            klog: None,
+            vlog: None,
+            deferred_sync: None,
+            ranges: RangeTombstones::default(),
+            last_cut: KeyBoundary::First,
+            ranges_split: 0,
+            tables: Vec::new(),
+            vlogs: Vec::new(),
+            write_calls: 0,
+        }
+    }
+
+    /// Finished files are left to `later`, if there is one: neither synced nor read again here.
+    #[must_use]
+    pub fn with_deferred_sync(self, later: Option<&'a DeferredSync>) -> OutputWriter<'a> {
+        OutputWriter { verify: self.verify && later.is_none(), deferred_sync: later, ..self }
+    }
+
+    fn defer_sync(&self, files: Option<Vec<Arc<dyn WritableFile>>>) -> Result<()> {
+        if let (Some(later), Some(files)) = (self.deferred_sync, files) {
+            later.add_files(self.table_cache, files)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn new_file_id(&self) -> FileId {
+        FileId(self.next_file_id.fetch_add(1, Relaxed))
+    }
+
+    /// Bytes of the table being written, and of its index.
+    pub fn pending_bytes(&self) -> (u64, usize) {
+        self.klog.as_ref().map_or((0, 0), |(_, k)| (k.estimated_file_bytes(), k.pending_index_bytes()))
+    }
+
+    /// Bytes written so far, buffers included.
+    pub fn written_bytes(&self) -> u64 {
+        let finished: u64 = self.tables.iter().map(|t| t.summary.bytes).sum();
+        let logs: u64 = self.vlogs.iter().map(|v| v.bytes).sum();
+        let open = self.vlog.as_ref().map_or(0, |(_, v)| v.bytes_written());
+        finished + logs + open + self.pending_bytes().0
+    }
+
+    /// Bytes written so far, and the memory that the open files hold.
+    pub fn written_and_memory_bytes(&self) -> (u64, u64) {
+        let klog = self.klog.as_ref().map_or(0, |(_, k)| k.memory_bytes());
+        let vlog = self.vlog.as_ref().map_or(0, |(_, v)| v.memory_bytes());
+        (self.written_bytes(), klog + vlog)
+    }
+
+    /// Writes a value to the value log.
+    pub fn write_to_vlog(&mut self, value: &[u8]) -> Result<VlogPointer> {
+        if self.vlog.as_ref().is_some_and(|(_, v)| v.bytes_written() >= VLOG_BYTES_CUT) {
+            self.finish_vlog()?;
+        }
+        if self.vlog.is_none() {
+            let id = self.new_file_id();
+            self.vlog = Some((id, self.table_cache.vlog_writer(id, self.options.compression)?));
+            self.created.0.push(id);
+        }
+        let (_, vlog) = self.vlog.as_mut().expect("made above");
+        vlog.append(value)
+    }
+
+    /// Adds an entry to the current table.
+    pub fn add_entry(&mut self, e: EntryRef<'_>) -> Result<()> {
+        self.open_klog()?.add(e)
+    }
+
+    /// Whether the current table takes a block as it is stored; see [`KlogWriter::takes`].
+    pub fn accepts_block(&self, block: &TableBlock, stored: &Frame<'_>, many: bool) -> bool {
+        match &self.klog {
+            Some((_, klog)) => klog.accepts_block(block, stored, many),
+            None => KlogWriter::would_accept_block(&self.options, block, stored),
+        }
+    }
+    /// Adds all entries of a block to the current table.
+    pub fn copy_block(&mut self, block: &TableBlock, stored: &Frame<'_>) -> Result<()> {
+        self.open_klog()?.copy_block(block, stored)
+    }
+
+    /// The range tombstones that go into the tables, each into those that it covers a part of.
+    pub fn set_range_tombstones(&mut self, ranges: RangeTombstones) {
+        self.ranges = ranges;
+    }
+    /// How many range tombstones the tables must have, counted once for each fragment in each table.
+    pub fn ranges_expected(&self) -> u64 {
+        self.ranges.tombstone_count() + self.ranges_split
+    }
+
+    fn open_klog(&mut self) -> Result<&mut KlogWriter> {
+        if self.klog.is_none() {
+            let id = self.new_file_id();
+            self.klog = Some((id, self.table_cache.klog_writer(id, self.options.clone())?));
+            self.created.0.push(id);
+        }
+        Ok(&mut self.klog.as_mut().expect("made above").1)
+    }
+
+    /// Ends the current table; everything that follows lies behind `at`. Range tombstones that reach over it are cut in
+    /// two.
+    pub fn finish_table(&mut self, at: KeyBoundaryRef<'_>) -> Result<()> {
+        let order = self.options.comparator;
+        let (mine, over) = self.ranges.clip_to_range(order, self.last_cut.as_ref(), at);
+        self.ranges_split += over;
+        self.last_cut = at.to_boundary();
+        if bug::is_active(Bug::RangeLostAtCut) && over > 0 {
+            self.ranges = self.ranges.clip_to_range(order, KeyBoundaryRef::First, at).0;
+        }
+        if !mine.is_empty() {
+            self.open_klog()?.set_range_tombstones(mine);
+        }
+        let Some((id, klog)) = self.klog.take() else { return Ok(()) };
+        self.write_calls += klog.append_calls() + 1;
+        let mut left = self.deferred_sync.map(|_| Vec::new());
+        let summary = klog.finish_with_deferred_sync(left.as_mut())?;
+        self.defer_sync(left)?;
+        let table = TableMeta { id, summary, global_seq: None };
+        if self.verify {
+            output_verification::verify_table(self.table_cache, &table)?;
+        }
+        self.tables.push(table);
+        Ok(())
+    }
+
+    fn finish_vlog(&mut self) -> Result<()> {
+        let Some((id, vlog)) = self.vlog.take() else { return Ok(()) };
+        self.write_calls += vlog.append_calls() + 1;
+        let mut left = self.deferred_sync.map(|_| Vec::new());
+        let s = vlog.finish_with_deferred_sync(left.as_mut())?;
+        self.defer_sync(left)?;
+        let vlog = VlogMeta { id, bytes: s.bytes, checksum: s.checksum };
+        if self.verify {
+            output_verification::verify_vlog(self.table_cache, &vlog)?;
+        }
+        self.vlogs.push(vlog);
+        Ok(())
+    }
+
+    /// Ends everything.
+    pub fn finish(&mut self) -> Result<()> {
+        self.finish_vlog()?;
+        self.finish_table(KeyBoundaryRef::Last)
+    }
+}
